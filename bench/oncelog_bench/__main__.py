@@ -1,0 +1,52 @@
+"""``python -m oncelog_bench``: measure, print the table, end with one line of JSON if asked.
+
+Usually called as ``oncelog bench``, ``make bench`` or ``make bench-peers``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from oncelog_bench import suite
+from oncelog_bench.report import Report
+
+GROUPS = ("produce", "consume", "latency", "failover", "idle")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="oncelog bench", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="end with one JSON line on stdout")
+    parser.add_argument("--quick", action="store_true", help="small work, one repeat: does it run?")
+    parser.add_argument("--only", action="append", choices=GROUPS, default=[], help="one group")
+    parser.add_argument("--peers", action="store_true", help="Apache Kafka beside, in one run")
+    parser.add_argument("--repeats", type=int, help="runs a figure (the median is shown)")
+    parser.add_argument("--warm-seconds", type=float, default=300.0, help="warm-up of Kafka's JVMs")
+    options = parser.parse_args(arguments)
+    scale = suite.QUICK if options.quick else suite.FULL
+    if options.repeats:
+        scale = suite.Scale(
+            options.repeats,
+            scale.bytes_total,
+            scale.latency_seconds,
+            scale.failovers,
+            scale.idle_seconds,
+            scale.partitions,
+        )
+    report = Report(sys.stderr if options.json else sys.stdout)
+    if options.peers:
+        from oncelog_bench.peers import suite as peers
+
+        peers.run(report, scale, warm_seconds=options.warm_seconds)
+    suite.run(report, scale, frozenset(options.only))
+    if options.peers:
+        peers.compare(report)
+    print(report.table(), file=sys.stderr if options.json else sys.stdout)
+    if options.json or options.peers:
+        print(report.json_line())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

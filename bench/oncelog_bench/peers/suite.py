@@ -1,0 +1,147 @@
+"""Apache Kafka's figures in the same run, and which of ours each one stands beside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from oncelog_bench import idle
+from oncelog_bench.peers import kafka_clients as clients
+from oncelog_bench.peers.kafka_cluster import KafkaCluster, cache_directory, fetch_jars
+from oncelog_bench.report import Report, quantile
+from oncelog_bench.suite import SIZES, Scale
+
+PAIRS = {
+    "produce 100 B RF 3 acks=all send_many": "Kafka: confluent 100 B RF 3 acks=all",
+    "produce 100 B RF 3 acks=all send": "Kafka: aiokafka 100 B RF 3 acks=all",
+    "produce 1 KB RF 3 acks=all send_many": "Kafka: confluent 1 KB RF 3 acks=all",
+    "produce 1 KB RF 3 acks=all send": "Kafka: confluent 1 KB RF 3 acks=all",
+    "produce 100 B RF 1 acks=1 send_many": "Kafka: confluent 100 B RF 1 acks=1",
+    "produce 1 KB RF 1 acks=1 send_many": "Kafka: confluent 1 KB RF 1 acks=1",
+    "produce 1 KB RF 1 acks=1 send": "Kafka: aiokafka 1 KB RF 1 acks=1",
+    "consume 100 B by record": "Kafka: confluent consume 100 B",
+    "consume 100 B by column batch": "Kafka: confluent consume 100 B",
+    "consume 100 B by Arrow": "Kafka: confluent consume 100 B",
+    "consume 1 KB by record": "Kafka: confluent consume 1 KB",
+    "end to end at 1,000 rec/s RF 3 acks=all synced, p50": "Kafka: end to end unsynced, p50",
+    "end to end at 1,000 rec/s RF 3 acks=all synced, p99": "Kafka: end to end unsynced, p99",
+    "end to end at 1,000 rec/s RF 3 acks=all synced, p99.9": "Kafka: end to end unsynced, p99.9",
+    "leader killed to next acknowledgement, median": "Kafka: leader killed to next acknowledgement",
+    "idle CPU per broker, 300 partitions of RF 3": "Kafka: idle CPU per broker, 300 partitions",
+    "memory per broker, 300 partitions of RF 3": "Kafka: memory per broker, 300 partitions",
+}
+
+
+def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
+    """Start Kafka, warm it, and measure it into ``report``."""
+    jars = fetch_jars(cache_directory())
+    with tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch:
+        with KafkaCluster(Path(scratch) / "kafka", jars) as cluster:
+            _warm(cluster.bootstrap, warm_seconds)
+            _produce(report, scale, cluster.bootstrap)
+            _consume(report, scale, cluster.bootstrap)
+            _latency(report, scale, cluster.bootstrap)
+            _idle(report, scale, cluster)
+            _failover(report, cluster)
+
+
+def compare(report: Report) -> None:
+    """Set each of our rows beside its peer."""
+    for ours, theirs in PAIRS.items():
+        report.compare(ours, theirs)
+
+
+def _warm(bootstrap: str, seconds: float) -> None:
+    """The first minutes of a JVM's life give a third of its speed."""
+    clients.make_topic(bootstrap, "warm", 3)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        clients.confluent_produce(bootstrap, "warm", size=100, count=500_000, acks="all")
+    clients.delete_topic(bootstrap, "warm")
+
+
+def _produce(report: Report, scale: Scale, bootstrap: str) -> None:
+    for factor, acks in ((3, "all"), (1, "1")):
+        for size, label in SIZES.items():
+            count = scale.bytes_total // max(size, 300)
+            topic = f"produce-{factor}-{size}"
+            clients.make_topic(bootstrap, topic, factor)
+            rates = [
+                clients.confluent_produce(bootstrap, topic, size=size, count=count, acks=acks)
+                for _ in range(scale.repeats)
+            ]
+            suffix = f"{label} RF {factor} acks={acks}"
+            report.add(f"Kafka: confluent {suffix}", rates, "rec/s")
+            few = max(10_000, count // 10)
+            rates = [
+                asyncio.run(
+                    clients.aiokafka_produce(bootstrap, topic, size=size, count=few, acks=acks)
+                )
+                for _ in range(scale.repeats)
+            ]
+            report.add(f"Kafka: aiokafka {suffix}", rates, "rec/s")
+            rates = [
+                clients.kafka_python_produce(bootstrap, topic, size=size, count=few, acks=acks)
+                for _ in range(scale.repeats)
+            ]
+            report.add(f"Kafka: kafka-python {suffix}", rates, "rec/s")
+            clients.delete_topic(bootstrap, topic)
+
+
+def _consume(report: Report, scale: Scale, bootstrap: str) -> None:
+    for size, label in SIZES.items():
+        count = scale.bytes_total // max(size, 300)
+        topic = f"consume-{size}"
+        clients.make_topic(bootstrap, topic, 3)
+        clients.confluent_produce(bootstrap, topic, size=size, count=count, acks="all")
+        rates = [
+            clients.confluent_consume(bootstrap, topic, count=count) for _ in range(scale.repeats)
+        ]
+        report.add(f"Kafka: confluent consume {label}", rates, "rec/s")
+        rates = [
+            asyncio.run(clients.aiokafka_consume(bootstrap, topic, count=count))
+            for _ in range(scale.repeats)
+        ]
+        report.add(f"Kafka: aiokafka consume {label}", rates, "rec/s")
+        clients.delete_topic(bootstrap, topic)
+
+
+def _latency(report: Report, scale: Scale, bootstrap: str) -> None:
+    for label, configs in (("unsynced", {}), ("flush.messages=1", {"flush.messages": "1"})):
+        topic = f"latency-{label.replace('=', '-')}"
+        clients.make_topic(bootstrap, topic, 3, **configs)
+        marks: dict[str, list[float]] = {"p50": [], "p99": [], "p99.9": []}
+        for _ in range(scale.repeats):
+            values = clients.end_to_end_ms(
+                bootstrap, topic, rate=1000, seconds=scale.latency_seconds
+            )
+            for mark, taken in marks.items():
+                taken.append(quantile(values, float(mark[1:]) / 100))
+        for mark, taken in marks.items():
+            report.add(f"Kafka: end to end {label}, {mark}", taken, "ms")
+        clients.delete_topic(bootstrap, topic)
+
+
+def _idle(report: Report, scale: Scale, cluster: KafkaCluster) -> None:
+    for index in range(50):
+        clients.make_idle_topic(cluster.bootstrap, f"idle-{index}")
+    idle.idle(cluster.pids, seconds=5.0)
+    cpu, memory = idle.idle(cluster.pids, seconds=scale.idle_seconds)
+    report.add("Kafka: idle CPU per broker, 300 partitions", cpu, "% of a core")
+    report.add("Kafka: memory per broker, 300 partitions", memory, "MB")
+    for index in range(50):
+        clients.delete_topic(cluster.bootstrap, f"idle-{index}")
+
+
+def _failover(report: Report, cluster: KafkaCluster) -> None:
+    clients.make_topic(cluster.bootstrap, "failover", 3)
+    leader = clients.leader_of(cluster.bootstrap, "failover", 0)
+    pid = cluster.pids[leader - 1]
+    seconds = clients.failover_seconds(
+        cluster.bootstrap, "failover", lambda: os.kill(pid, signal.SIGKILL)
+    )
+    report.add("Kafka: leader killed to next acknowledgement", [seconds], "s")

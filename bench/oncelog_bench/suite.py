@@ -1,0 +1,248 @@
+"""Oncelog's own figures, in the order of the table in ``docs/performance.md``.
+
+Every figure is the median of ``repeats`` runs inside one process; rows that are compared with each
+other (baseline, flush modes) take turns, so that a noisy minute hits both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from oncelog_bench import baseline, failover, idle, latency, throughput
+from oncelog_bench.cluster import LocalCluster
+from oncelog_bench.report import Report, quantile
+
+SIZES = {100: "100 B", 1000: "1 KB"}
+BASELINE = "raw baseline: receive, CRC, append; 1 KB records"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much work each figure does: ``full`` for the record, ``quick`` to see that it runs."""
+
+    repeats: int
+    bytes_total: int
+    latency_seconds: float
+    failovers: int
+    idle_seconds: float
+    partitions: tuple[int, ...]
+
+
+FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000))
+QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,))
+
+
+def run(report: Report, scale: Scale, only: frozenset[str]) -> None:
+    """Measure every group of ``only`` (all where it is empty) into ``report``."""
+
+    def wanted(group: str) -> bool:
+        return not only or group in only
+
+    with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as scratch:
+        home = Path(scratch)
+        if wanted("produce") or wanted("consume") or wanted("latency"):
+            with LocalCluster(home / "cluster") as cluster:
+                if wanted("produce"):
+                    _produce_single(report, scale, cluster, home)
+                    _produce_replicated(report, scale, cluster)
+                    _flush_modes(report, scale, cluster)
+                if wanted("consume"):
+                    _consume(report, scale, cluster)
+                if wanted("latency"):
+                    _latency(report, scale, cluster)
+        if wanted("failover"):
+            _failover(report, scale, home)
+        if wanted("idle"):
+            for count in scale.partitions:
+                _idle(report, scale, home, count)
+
+
+def _records(scale: Scale, size: int, *, each: bool) -> int:
+    """Records of one repeat; one-by-one sends do a fifth of the bulk work."""
+    count = scale.bytes_total // max(size, 300) // (5 if each else 1)
+    return max(50_000, count // 50_000 * 50_000)
+
+
+def _on_topic(
+    cluster: LocalCluster,
+    replication_factor: int,
+    flush: str,
+    work: Callable[[str, str], Coroutine[Any, Any, float]],
+) -> float:
+    """Run ``work(bootstrap, topic)`` on a fresh topic that is dropped afterwards."""
+
+    async def whole() -> float:
+        topic = f"bench-{replication_factor}-{flush}"
+        await throughput.make_topic(
+            cluster.bootstrap, topic, replication_factor=replication_factor, flush=flush
+        )
+        try:
+            return await work(cluster.bootstrap, topic)
+        finally:
+            await throughput.drop_topic(cluster.bootstrap, topic)
+
+    return uvloop.run(whole())
+
+
+def _many(scale: Scale, size: int, acks: str) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+    count = _records(scale, size, each=False)
+    return lambda bootstrap, topic: throughput.produce_many(
+        bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
+    )
+
+
+def _each(scale: Scale, size: int, acks: str) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+    count = _records(scale, size, each=True)
+    return lambda bootstrap, topic: throughput.produce_each(
+        bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
+    )
+
+
+def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: Path) -> None:
+    from oncelog_protocol.records.builder import encode_batch
+
+    batch = encode_batch([b"x" * 1000] * (throughput.BATCH_BYTES // 1010), timestamps=0)
+    raw: list[float] = []
+    ours: list[float] = []
+    for _ in range(scale.repeats):
+        raw += baseline.measure(home, batch, total_bytes=scale.bytes_total, repeats=1)
+        ours.append(_on_topic(cluster, 1, "commit", _many(scale, 1000, "1")))
+    raw_mb = report.add(BASELINE, raw, "MB/s")
+    report.add(
+        "produce 1 KB RF 1 acks=1 send_many, MB/s",
+        [rate * 1000 / 1e6 for rate in ours],
+        "MB/s",
+        against=BASELINE,
+        their_value=raw_mb,
+    )
+    report.add("produce 1 KB RF 1 acks=1 send_many", ours, "rec/s")
+    each = [_on_topic(cluster, 1, "commit", _each(scale, 1000, "1")) for _ in range(scale.repeats)]
+    report.add("produce 1 KB RF 1 acks=1 send", each, "rec/s")
+    for label, make in (("send_many", _many), ("send", _each)):
+        rates = [
+            _on_topic(cluster, 1, "commit", make(scale, 100, "1")) for _ in range(scale.repeats)
+        ]
+        report.add(f"produce 100 B RF 1 acks=1 {label}", rates, "rec/s")
+
+
+def _produce_replicated(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+    for size, label in SIZES.items():
+        for verb, make in (("send_many", _many), ("send", _each)):
+            rates = [
+                _on_topic(cluster, 3, "commit", make(scale, size, "all"))
+                for _ in range(scale.repeats)
+            ]
+            report.add(f"produce {label} RF 3 acks=all {verb}", rates, "rec/s")
+
+
+def _flush_modes(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+    rates: dict[str, list[float]] = {"commit": [], "interval": []}
+    for _ in range(scale.repeats):
+        for flush, taken in rates.items():
+            taken.append(_on_topic(cluster, 3, flush, _many(scale, 1000, "all")))
+    theirs = report.add("produce 1 KB RF 3 acks=all, flush=interval", rates["interval"], "rec/s")
+    report.add(
+        "produce 1 KB RF 3 acks=all, flush=commit",
+        rates["commit"],
+        "rec/s",
+        against="produce 1 KB RF 3 acks=all, flush=interval",
+        their_value=theirs,
+    )
+
+
+def _consume(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+    for size, label in SIZES.items():
+        count = _records(scale, size, each=False)
+        taken: dict[str, list[float]] = {"by record": [], "by column batch": [], "by Arrow": []}
+
+        async def work(bootstrap: str, topic: str, size: int = size, count: int = count) -> float:
+            await throughput.produce_many(
+                bootstrap, topic, size=size, count=count, acks="all", batch_size=128 * 1024
+            )
+            for _ in range(scale.repeats):
+                taken["by record"].append(
+                    await throughput.consume_each(bootstrap, topic, count=count)
+                )
+                taken["by column batch"].append(
+                    await throughput.consume_columns(bootstrap, topic, count=count)
+                )
+                taken["by Arrow"].append(
+                    await throughput.consume_arrow(bootstrap, topic, count=count)
+                )
+            return 0.0
+
+        _on_topic(cluster, 3, "commit", work)
+        for how, rates in taken.items():
+            report.add(f"consume {label} {how}", rates, "rec/s")
+
+
+def _latency(report: Report, scale: Scale, cluster: LocalCluster) -> None:
+    marks: dict[str, list[float]] = {"p50": [], "p99": [], "p99.9": []}
+
+    async def work(bootstrap: str, topic: str) -> float:
+        values = await latency.end_to_end_ms(
+            bootstrap, topic, rate=1000, seconds=scale.latency_seconds
+        )
+        for mark, taken in marks.items():
+            taken.append(quantile(values, float(mark[1:]) / 100))
+        return 0.0
+
+    for _ in range(scale.repeats):
+        _on_topic(cluster, 3, "commit", work)
+    for mark, taken in marks.items():
+        report.add(f"end to end at 1,000 rec/s RF 3 acks=all synced, {mark}", taken, "ms")
+
+
+def _failover(report: Report, scale: Scale, home: Path) -> None:
+    async def prepare(bootstrap: str) -> None:
+        from oncelog import Admin
+
+        async with Admin(bootstrap) as admin:
+            results = await admin.create_topics(
+                "failover",
+                partition_count=1,
+                replication_factor=3,
+                configs={"min_insync_replicas": "2"},
+            )
+            results.raise_for_errors()
+            await failover.wait_isr(admin, "failover", 3)
+
+    gaps: list[float] = []
+    with LocalCluster(home / "failover") as cluster:
+        uvloop.run(prepare(cluster.bootstrap))
+        for turn in range(scale.failovers):
+            gaps.append(
+                asyncio.run(
+                    failover.kill_leader(cluster, "failover", want_controller=turn % 2 == 1)
+                )
+            )
+    report.add("leader killed to next acknowledgement, median", gaps, "s")
+    report.add(f"leader killed to next acknowledgement, worst of {len(gaps)}", [max(gaps)], "s")
+    report.add("the same where the leader is the controller, median", gaps[1::2], "s")
+
+
+def _idle(report: Report, scale: Scale, home: Path, partitions: int) -> None:
+    async def prepare(bootstrap: str) -> None:
+        from oncelog import Admin
+
+        async with Admin(bootstrap) as admin:
+            results = await admin.create_topics(
+                "idle", partition_count=partitions, replication_factor=3, timeout_ms=60_000
+            )
+            results.raise_for_errors()
+            await failover.wait_isr(admin, "idle", 3)
+
+    with LocalCluster(home / f"idle-{partitions}") as cluster:
+        uvloop.run(prepare(cluster.bootstrap))
+        pids = cluster.pids()
+        idle.idle(pids, seconds=2.0)
+        cpu, memory = idle.idle(pids, seconds=scale.idle_seconds)
+        report.add(f"idle CPU per broker, {partitions:,} partitions of RF 3", cpu, "% of a core")
+        report.add(f"memory per broker, {partitions:,} partitions of RF 3", memory, "MB")

@@ -1,0 +1,117 @@
+"""Produce and consume rates through the public SDK.
+
+Every function measures one repeat: it returns records a second from the first send to the last
+acknowledgement, or from the first to the last record handed out.
+"""
+
+from __future__ import annotations
+
+import time
+
+from oncelog import Admin, Consumer, Producer, TopicPartition
+
+PARTITIONS = 6
+BATCH_BYTES = 256 * 1024
+
+
+async def make_topic(
+    bootstrap: str, name: str, *, replication_factor: int, flush: str = "commit"
+) -> None:
+    """Create a topic of six partitions for one row of the table."""
+    configs = {"flush": flush}
+    if replication_factor >= 3:
+        configs["min_insync_replicas"] = "2"
+    async with Admin(bootstrap) as admin:
+        results = await admin.create_topics(
+            name,
+            partition_count=PARTITIONS,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
+        results.raise_for_errors()
+
+
+async def drop_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic, so that rows do not fill the disk."""
+    async with Admin(bootstrap) as admin:
+        (await admin.delete_topics(name)).raise_for_errors()
+
+
+async def produce_many(
+    bootstrap: str, topic: str, *, size: int, count: int, acks: str, batch_size: int
+) -> float:
+    """``send_many`` by columns: slices of 50,000 values, a few outstanding."""
+    values = [b"x" * size] * 50_000
+    async with Producer(
+        bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
+    ) as producer:
+        await producer.send_many(topic, values[:1000])
+        began = time.perf_counter()
+        for _ in range(count // len(values)):
+            await producer.enqueue_many(topic, values)
+        await producer.flush()
+        return count / (time.perf_counter() - began)
+
+
+async def produce_each(
+    bootstrap: str, topic: str, *, size: int, count: int, acks: str, batch_size: int
+) -> float:
+    """``enqueue`` record by record: each call hands back a delivery, all are awaited."""
+    value = b"x" * size
+    async with Producer(
+        bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
+    ) as producer:
+        await producer.send(topic, value)
+        began = time.perf_counter()
+        enqueue = producer.enqueue
+        for _ in range(count):
+            await enqueue(topic, value)
+        await producer.flush()
+        return count / (time.perf_counter() - began)
+
+
+def _consumer(bootstrap: str, topic: str) -> Consumer:
+    consumer = Consumer(
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=4 << 20,
+    )
+    consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
+    return consumer
+
+
+async def consume_each(bootstrap: str, topic: str, *, count: int) -> float:
+    """``async for record in consumer``."""
+    async with _consumer(bootstrap, topic) as consumer:
+        seen = 0
+        began = time.perf_counter()
+        async for record in consumer:
+            if record.value is not None:
+                seen += 1
+            if seen == count:
+                break
+        return count / (time.perf_counter() - began)
+
+
+async def consume_columns(bootstrap: str, topic: str, *, count: int) -> float:
+    """``async for batch in consumer.batches()``, values as a list."""
+    async with _consumer(bootstrap, topic) as consumer:
+        seen = 0
+        began = time.perf_counter()
+        async for batch in consumer.batches():
+            seen += len(batch.values)
+            if seen >= count:
+                break
+        return seen / (time.perf_counter() - began)
+
+
+async def consume_arrow(bootstrap: str, topic: str, *, count: int) -> float:
+    """The same batches turned into Arrow record batches."""
+    async with _consumer(bootstrap, topic) as consumer:
+        seen = 0
+        began = time.perf_counter()
+        async for batch in consumer.batches():
+            seen += batch.to_arrow().num_rows
+            if seen >= count:
+                break
+        return seen / (time.perf_counter() - began)

@@ -1,0 +1,48 @@
+"""The authorizer port: may this principal do this to that resource?
+
+Handlers ask before they act. Operations and resource types carry Kafka's names. The only version
+for now allows everything; the one with ACLs comes with authentication.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from oncelog_broker.server.request import RequestContext
+
+CLUSTER = "CLUSTER"
+TOPIC = "TOPIC"
+CLUSTER_NAME = "oncelog-cluster"
+
+READ = "READ"
+WRITE = "WRITE"
+CREATE = "CREATE"
+DELETE = "DELETE"
+ALTER = "ALTER"
+DESCRIBE = "DESCRIBE"
+CLUSTER_ACTION = "CLUSTER_ACTION"
+DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
+ALTER_CONFIGS = "ALTER_CONFIGS"
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that did not authenticate, as in Kafka."""
+
+
+class Authorizer(Protocol):
+    """Decides; must be quick, it is called on the request path."""
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """Whether the principal of ``context`` may do ``operation`` to the resource."""
+        ...
+
+
+class AllowAllAuthorizer:
+    """Says yes."""
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """Always true."""
+        return True

@@ -1,0 +1,31 @@
+"""The controller as the server sees it: a request in, a response out.
+
+The server may not import the controller's package; the application hands in the controller's
+runner, which has this shape. A runner that is not the active controller answers with
+NOT_CONTROLLER inside the response.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from oncelog_protocol.messages.base import ApiKey, Request
+
+CONTROLLER_APIS = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.CONTROLLED_SHUTDOWN,
+)
+"""What the port serves."""
+
+
+class ControllerPort(Protocol):
+    """The controller of this process, active or not."""
+
+    async def handle(self, request: Request) -> Any:
+        """Serve one of :data:`CONTROLLER_APIS` and return its response message."""
+        ...

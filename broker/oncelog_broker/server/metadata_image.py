@@ -1,0 +1,106 @@
+"""What this broker knows of the cluster: brokers, topics, partition states, topic configs. Pure.
+
+Changed only by the controller's orders, which the fence has let through. Requests are answered from
+it without asking anybody. ``version`` grows with every change; ``on_change`` callbacks run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
+from oncelog_protocol.messages.replication import PartitionOrder, TopicConfig, UpdateMetadataRequest
+from oncelog_protocol.types import NO_BROKER, TopicPartition
+
+DELETED_LEADER = -2
+"""Leader of a partition in UpdateMetadata that is no more."""
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """One topic: its id and the newest known state of each partition."""
+
+    topic: str
+    topic_id: str
+    partitions: dict[int, PartitionOrder] = field(default_factory=dict)
+
+
+class MetadataImage:
+    """The cluster as the controller last described it."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = NO_BROKER
+        self.controller_epoch = -1
+        self.brokers: dict[int, ClusterBroker] = {}
+        """Live brokers by id, in order of id."""
+        self.topics: dict[str, TopicImage] = {}
+        self.version = 0
+        self.updated = False
+        """Whether an UpdateMetadata has arrived since start."""
+        self.on_change: list[Callable[[], None]] = []
+        self._configs: dict[str, TopicConfig] = {}
+
+    def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
+        """Take in an order; returns the topic configs that changed by it."""
+        if update.full:
+            self.topics = {}
+        for order in update.partitions:
+            self._apply_partition(order)
+        changed = self._apply_configs(update.configs)
+        for topic in [t for t in self._configs if t not in self.topics]:
+            del self._configs[topic]
+        self.updated = True
+        self.note_controller(update.controller_id, update.controller_epoch, update.live_brokers)
+        return changed
+
+    def note_controller(
+        self, controller_id: int, controller_epoch: int, live_brokers: Iterable[ClusterBroker]
+    ) -> None:
+        """Every order names its controller and all live brokers."""
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.brokers = {b.broker_id: b for b in sorted(live_brokers, key=lambda b: b.broker_id)}
+        self.version += 1
+        for callback in list(self.on_change):
+            callback()
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
+        """The newest known state of a partition."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def address(self, broker_id: int, listener: str) -> ListenerAddress | None:
+        """Where a live broker advertises ``listener``."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            return None
+        return next((a for a in broker.listeners if a.name == listener), None)
+
+    def overrides(self, topic: str) -> dict[str, str]:
+        """The settings of ``topic`` that differ from the defaults."""
+        config = self._configs.get(topic)
+        return {} if config is None else dict(zip(config.keys, config.values, strict=True))
+
+    def _apply_partition(self, order: PartitionOrder) -> None:
+        topic = self.topics.get(order.topic)
+        if order.leader == DELETED_LEADER:
+            if topic is not None and topic.topic_id == order.topic_id:
+                topic.partitions.pop(order.partition, None)
+                if not topic.partitions:
+                    del self.topics[order.topic]
+            return
+        if topic is None or topic.topic_id != order.topic_id:
+            topic = self.topics[order.topic] = TopicImage(order.topic, order.topic_id)
+        topic.partitions[order.partition] = order
+
+    def _apply_configs(self, configs: Iterable[TopicConfig]) -> list[TopicConfig]:
+        """Versions tell old from new; a topic that was recreated begins again."""
+        changed = []
+        for config in configs:
+            known = self._configs.get(config.topic)
+            if known != config:
+                self._configs[config.topic] = config
+                changed.append(config)
+        return changed

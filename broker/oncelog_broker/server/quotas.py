@@ -1,0 +1,146 @@
+"""Budgets: what one connection may hold, and what all of them may hold together.
+
+Owns :class:`ConnectionLimits` (plain numbers, RELIABILITY 6.3) and :class:`BytePool`, the
+broker-wide account of bytes that belong to requests not yet complete and to responses not yet
+taken by their peer.
+
+Rules of the pool
+-----------------
+* It counts bytes that are there, not bytes that a length field claims.
+* Over the limit, members that ask are told to stop reading and wait in line. They go on, oldest
+  first, when there is room again.
+* One waiting member at a time goes on even without room, so that half frames can be completed and
+  freed; memory is bounded by the limit and one frame.
+* Responses leave by themselves, so while the pool is full it asks its members every 20 ms what they
+  still hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+REFRESH_S = 0.02
+"""How often a full pool counts again."""
+
+SMALL_BYTES = 64 * 1024
+"""What a connection may hold without being counted: most requests never touch the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of one listener and of each of its connections."""
+
+    connections_max: int = 2000
+    connections_per_ip_max: int = 1000
+    handshake_s: float = 5.0
+    """From accept to the first whole request."""
+    frame_s: float = 10.0
+    """From the first byte of a frame to its last, not counting the time we did not read."""
+    idle_s: float = 600.0
+    """Without a byte received and without a request in flight; 0 for no bound."""
+    in_flight_max: int = 64
+    unsent_bytes_max: int = 16 * 1024 * 1024
+    """Unsent responses of one connection above which nothing more is read from it."""
+    stall_s: float = 30.0
+    """How long a peer may take nothing of what is there for it."""
+    sweep_s: float = 0.5
+    """How often deadlines are looked at."""
+    log_interval_s: float = 10.0
+    """One line a peer host in this time about broken input."""
+
+
+class PoolMember(Protocol):
+    """A connection, as the pool sees it."""
+
+    def held_bytes(self) -> int:
+        """Bytes of unfinished requests and unsent responses right now."""
+        ...
+
+    def resume_from_pool(self) -> None:
+        """There is room again: go on reading."""
+        ...
+
+
+class BytePool:
+    """Bytes held by all connections of a broker, bounded by ``bytes_max``."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self.exhausted_count = 0
+        """How often the pool became full."""
+        self._held: dict[PoolMember, int] = {}
+        self._waiting: dict[PoolMember, None] = {}
+        self._runner: PoolMember | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether members that ask must wait."""
+        return self.used >= self.bytes_max
+
+    @property
+    def waiting_count(self) -> int:
+        """Members in line."""
+        return len(self._waiting)
+
+    def update(self, member: PoolMember, held: int) -> None:
+        """``member`` now holds ``held`` bytes; little counts as nothing."""
+        before = self._held.get(member, 0)
+        now = held if held > SMALL_BYTES else 0
+        if now == before:
+            return
+        self.used += now - before
+        if now:
+            self._held[member] = now
+        else:
+            self._held.pop(member, None)
+            if self._runner is member:
+                self._runner = None
+        if self.exhausted:
+            self._arm()
+
+    def must_wait(self, member: PoolMember) -> bool:
+        """Whether ``member`` has to stop reading; if so it stands in line from now on."""
+        if not self.exhausted or member is self._runner:
+            return False
+        self._waiting.setdefault(member)
+        self._arm()
+        return True
+
+    def drop(self, member: PoolMember) -> None:
+        """``member`` is gone."""
+        self._waiting.pop(member, None)
+        self.used -= self._held.pop(member, 0)
+        if self._runner is member:
+            self._runner = None
+
+    def close(self) -> None:
+        """Stop the timer; for the end of the broker."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self.exhausted_count += 1
+            self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self._refresh)
+
+    def _refresh(self) -> None:
+        self._timer = None
+        for member in list(self._held):
+            self.update(member, member.held_bytes())
+        while self._waiting and not self.exhausted:
+            self._release()
+        if self._waiting and self._runner is None:
+            self._runner = next(iter(self._waiting))
+            self._release()
+        if (self._waiting or self.exhausted) and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self._refresh)
+
+    def _release(self) -> None:
+        member = next(iter(self._waiting))
+        del self._waiting[member]
+        member.resume_from_pool()

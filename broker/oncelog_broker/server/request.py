@@ -1,0 +1,89 @@
+"""What a handler gets beside the request itself: who asks, over which listener, how to answer.
+
+Rules
+-----
+* A handler is called synchronously while the connection's receive buffer still holds the frame:
+  ``payload`` is valid (and writable) only until ``handle`` returns.
+* ``respond`` is called exactly once, inside ``handle`` or later; a second call raises. Buffers given
+  to it must stay unchanged until they are written (give ``bytes`` or views of immutable data).
+* ``respond(None)`` ends a request that gets no response on the wire (Produce with acks=0).
+* Errors of single items travel in the message. An :class:`~oncelog_protocol.errors.ApiError` raised
+  by ``handle`` (or given by ``handle_async``) refuses the whole request: the router answers with an
+  otherwise empty response of the API's class that carries its ``error_code``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from oncelog_protocol.messages.base import Request
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Respond(Protocol):
+    """Answers one request, exactly once."""
+
+    def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
+        """Hand over the response, or None for none at all."""
+        ...
+
+
+@dataclass(slots=True)
+class ConnectionState:
+    """What handlers keep per connection; gone with it."""
+
+    fetch_session: Any = None
+    """The follower's fetch session, owned by the fetch handler."""
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    """Called once, in order, when the connection is lost; must not raise."""
+    closed: bool = False
+    """Whether the connection is gone; an answer given now is dropped."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Who asks. ``internal`` says whether the listener is the one between brokers."""
+
+    listener: str
+    internal: bool
+    principal: str
+    client_id: str
+    peer: str
+    """Address of the peer as ``host:port``, for logs."""
+    api_version: int
+    connection: ConnectionState
+
+
+class Handler(Protocol):
+    """One API, answered on the spot or by a callback later."""
+
+    def handle(
+        self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
+    ) -> None:
+        """Serve ``request``; see the rules of this module."""
+        ...
+
+
+class AsyncHandler(Protocol):
+    """One API whose answer must be awaited; the router runs it in a supervised task.
+
+    The payload is not passed on: no such API carries one.
+    """
+
+    async def handle_async(self, context: RequestContext, request: Any) -> Any:
+        """Serve ``request`` and return the response message."""
+        ...
+
+
+__all__ = [
+    "AsyncHandler",
+    "Buffer",
+    "ConnectionState",
+    "Handler",
+    "Request",
+    "RequestContext",
+    "Respond",
+]

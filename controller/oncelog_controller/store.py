@@ -1,0 +1,197 @@
+"""The metadata store as a port: what the controller and membership need of ZooKeeper.
+
+Pure declarations; ``zookeeper.py`` fulfils them over kazoo, the tests over memory. Rules of every
+version, checked by one contract suite:
+
+* Paths are absolute below the chroot and start with '/'. ``data`` is bytes, never None.
+* Calls, watches and session callbacks all happen on the event loop that called ``start``.
+* A watch fires once. It is armed by the same read that returns the value, so that nothing can
+  change between reading and arming. Watches die with the session; after a reconnect within the
+  session they still stand, and what changed meanwhile fires them.
+* While disconnected, calls fail with :class:`StoreDisconnectedError`; a write that fails so may
+  have been applied. *Disconnected* is not *expired*: ephemeral nodes live until expiry.
+* ``multi`` is all or nothing. When it fails, it raises the error of the first operation that
+  failed, with ``op_index`` set, and nothing was applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from oncelog_protocol.errors import OncelogError
+
+ANY_VERSION = -1
+
+
+class StoreError(OncelogError):
+    """Base of what the store raises. ``maybe_applied``: the write may have taken effect."""
+
+    maybe_applied: bool = False
+
+    def __init__(self, path: str = "", *, op_index: int | None = None) -> None:
+        super().__init__(f"{type(self).__name__}: {path}" if path else type(self).__name__)
+        self.path = path
+        self.op_index = op_index
+        """Which operation of a multi failed; None outside a multi."""
+
+
+class NodeExistsError(StoreError):
+    """Create: the path exists already."""
+
+
+class NoNodeError(StoreError):
+    """The path, or for create its parent, does not exist."""
+
+
+class BadVersionError(StoreError):
+    """Set, delete or check: the version is not the expected one."""
+
+
+class NotEmptyError(StoreError):
+    """Delete: the node has children."""
+
+
+class SessionExpiredError(StoreError):
+    """The session is over; its ephemeral nodes are gone. Only ``restart_session`` helps."""
+
+
+class StoreDisconnectedError(StoreError):
+    """No contact with the store, or it was lost before the answer came; the outcome is unknown."""
+
+    maybe_applied = True
+
+
+class SessionState(Enum):
+    """Where the session stands."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+
+
+class WatchKind(Enum):
+    """What a watch saw."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A one-shot notice: something happened at ``path``; read again to know what."""
+
+    kind: WatchKind
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStat:
+    """What the store knows of a node. ``version`` grows by one with each set, ``czxid`` is unique
+    to one creation and grows over the whole store; ``ephemeral_owner`` is 0 for a persistent node.
+    """
+
+    version: int
+    czxid: int
+    mzxid: int = 0
+    ephemeral_owner: int = 0
+    children_version: int = 0
+    children_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create ``path``; its parent must exist."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace the data of ``path`` if its version is ``version``."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove ``path``, which must have no children, if its version is ``version``."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Do nothing, but fail the multi unless ``path`` has ``version``."""
+
+    path: str
+    version: int
+
+
+Op: TypeAlias = Create | SetData | Delete | Check
+OpResult: TypeAlias = NodeStat | None
+"""``NodeStat`` after SetData and, where the store tells (see ``multi``), Create; None else."""
+
+Watch: TypeAlias = Callable[[WatchEvent], None]
+SessionListener: TypeAlias = Callable[[SessionState], None]
+
+
+class MetadataStore(Protocol):
+    """A small tree of versioned nodes with sessions, watches and atomic multi-operations."""
+
+    state: SessionState
+    session_id: int | None
+    on_session: list[SessionListener]
+    """Called on the loop at each change of ``state``."""
+
+    async def start(self) -> None:
+        """Connect and open a session.
+
+        :raises StoreDisconnectedError: nothing answers within the connect deadline.
+        """
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go at once."""
+
+    async def restart_session(self) -> None:
+        """Open a new session after expiry; returns when connected, and retries until then."""
+
+    async def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, make_parents: bool = False
+    ) -> NodeStat:
+        """Create a node. :raises NodeExistsError, NoNodeError (parent missing)."""
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
+        """Data and stat. The watch fires on change and deletion. :raises NoNodeError: (no watch
+        is then set)."""
+
+    async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """The stat, or None. The watch fires on creation, change and deletion."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names of children, sorted. The watch fires when a child comes or goes, and on deletion
+        of ``path``. :raises NoNodeError:"""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> NodeStat:
+        """Replace data. :raises NoNodeError, BadVersionError:"""
+
+    async def delete(
+        self, path: str, version: int = ANY_VERSION, *, recursive: bool = False
+    ) -> None:
+        """Remove a node. :raises NoNodeError, BadVersionError, NotEmptyError:"""
+
+    async def multi(self, ops: list[Op]) -> list[OpResult]:
+        """Apply all or none, in order.
+
+        Results: Create gives a NodeStat with version 0 whose ``czxid`` may be 0 where the store's
+        multi does not tell it; SetData gives the new stat; Delete and Check give None.
+        """

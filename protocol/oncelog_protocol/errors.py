@@ -1,0 +1,384 @@
+"""The error table: one class an error code, and what each one promises.
+
+The class docstring says which API returns the code and when. ``definite`` answers the question
+that decides whether data can be lost or doubled: *true* means the request certainly had no effect,
+*false* means it may have had one (Jepsen's client maps its results the same way). Numbers and
+names are those of Kafka's protocol where Kafka has the error.
+
+Two more trees live here because they are not answers of a broker: ``LocalProtocolError`` (we broke
+the rules of the wire) and ``RemoteProtocolError`` (the peer did), split as h11 splits them.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import ClassVar
+
+
+class Kind(Enum):
+    """What a client may do after an error."""
+
+    RETRIABLE = "retriable"
+    ABORTABLE = "abortable"
+    FATAL = "fatal"
+
+
+class OncelogError(Exception):
+    """Base of every error that Oncelog raises on purpose."""
+
+
+class ProtocolError(OncelogError):
+    """A frame, message or batch that breaks the wire format."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side was about to send something illegal; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something illegal; the connection cannot go on."""
+
+
+def _protocol_name(class_name: str) -> str:
+    """``NotCoordinatorError`` -> ``NOT_COORDINATOR``."""
+    words = re.findall("[A-Z][a-z]*", class_name.removesuffix("Error"))
+    return "_".join(words).upper()
+
+
+class ApiError(OncelogError):
+    """An error code as answered by a broker. Raised by clients, returned by handlers."""
+
+    code: ClassVar[int]
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    definite: ClassVar[bool]
+
+    def __init_subclass__(
+        cls, *, code: int, kind: Kind, definite: bool, label: str = ""
+    ) -> None:
+        cls.code = code
+        cls.kind = kind
+        cls.definite = definite
+        cls.name = label or _protocol_name(cls.__name__)
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later, unchanged."""
+        return self.kind is Kind.RETRIABLE
+
+
+class UnknownServerError(
+    ApiError, code=-1, kind=Kind.FATAL, definite=False, label="UNKNOWN_SERVER_ERROR"
+):
+    """The broker failed in a way it has no name for; never returned on the produce path."""
+
+
+class OffsetOutOfRangeError(ApiError, code=1, kind=Kind.FATAL, definite=True):
+    """Fetch or ListOffsets: the offset is below the log start or past the log end."""
+
+
+class CorruptMessageError(ApiError, code=2, kind=Kind.RETRIABLE, definite=True):
+    """Produce: a batch whose CRC, length or header does not hold; nothing was appended."""
+
+
+class UnknownTopicOrPartitionError(ApiError, code=3, kind=Kind.RETRIABLE, definite=True):
+    """Any API: this broker does not know the topic or partition, or hosts no replica of it."""
+
+
+class LeaderNotAvailableError(ApiError, code=5, kind=Kind.RETRIABLE, definite=True):
+    """Metadata: the partition has no leader at the moment."""
+
+
+class NotLeaderOrFollowerError(ApiError, code=6, kind=Kind.RETRIABLE, definite=False):
+    """Produce, Fetch, ListOffsets: this broker does not lead the partition, or stopped leading
+    it while the request waited.
+    """
+
+
+class RequestTimedOutError(ApiError, code=7, kind=Kind.RETRIABLE, definite=False):
+    """Any API: the deadline passed before the answer was known; the effect may still come."""
+
+
+class BrokerNotAvailableError(ApiError, code=8, kind=Kind.RETRIABLE, definite=True):
+    """Any API: the broker is starting or stopping and took no action."""
+
+
+class ReplicaNotAvailableError(ApiError, code=9, kind=Kind.RETRIABLE, definite=True):
+    """Fetch from a follower: the replica is not on this broker."""
+
+
+class MessageTooLargeError(ApiError, code=10, kind=Kind.FATAL, definite=True):
+    """Produce: the batch is larger than max.message.bytes of the topic."""
+
+
+class StaleControllerEpochError(ApiError, code=11, kind=Kind.FATAL, definite=True):
+    """LeaderAndIsr, StopReplica, UpdateMetadata: the sender is no longer the controller."""
+
+
+class CoordinatorLoadInProgressError(ApiError, code=14, kind=Kind.RETRIABLE, definite=True):
+    """Group and transaction APIs: the coordinator is still reading its log."""
+
+
+class CoordinatorNotAvailableError(ApiError, code=15, kind=Kind.RETRIABLE, definite=True):
+    """FindCoordinator, InitPid: no coordinator can be named at the moment."""
+
+
+class NotCoordinatorError(ApiError, code=16, kind=Kind.RETRIABLE, definite=True):
+    """Group and transaction APIs: another broker is the coordinator."""
+
+
+class InvalidTopicError(ApiError, code=17, kind=Kind.FATAL, definite=True):
+    """Any API: the name is not a legal topic name, or names an internal topic."""
+
+
+class RecordListTooLargeError(ApiError, code=18, kind=Kind.FATAL, definite=True):
+    """Produce: the batch is larger than segment.bytes."""
+
+
+class NotEnoughReplicasError(ApiError, code=19, kind=Kind.RETRIABLE, definite=True):
+    """Produce with acks=all: fewer in-sync replicas than min.insync.replicas, seen before the
+    append.
+    """
+
+
+class NotEnoughReplicasAfterAppendError(ApiError, code=20, kind=Kind.RETRIABLE, definite=False):
+    """Produce with acks=all: the ISR shrank below min.insync.replicas after the append."""
+
+
+class InvalidRequiredAcksError(ApiError, code=21, kind=Kind.FATAL, definite=True):
+    """Produce: acks is not 0, 1 or -1."""
+
+
+class IllegalGenerationError(ApiError, code=22, kind=Kind.FATAL, definite=True):
+    """Group APIs: the generation is not the current one."""
+
+
+class InconsistentGroupProtocolError(ApiError, code=23, kind=Kind.FATAL, definite=True):
+    """JoinGroup: no common protocol."""
+
+
+class InvalidGroupIdError(ApiError, code=24, kind=Kind.FATAL, definite=True):
+    """Group APIs: an empty or illegal group id."""
+
+
+class UnknownMemberIdError(ApiError, code=25, kind=Kind.FATAL, definite=True):
+    """Group APIs: the member id is not of this group."""
+
+
+class InvalidSessionTimeoutError(ApiError, code=26, kind=Kind.FATAL, definite=True):
+    """JoinGroup: session.timeout.ms is out of bounds."""
+
+
+class RebalanceInProgressError(ApiError, code=27, kind=Kind.RETRIABLE, definite=True):
+    """Group APIs: a rebalance has begun; join again."""
+
+
+class TopicAuthorizationFailedError(ApiError, code=29, kind=Kind.FATAL, definite=True):
+    """Any API: the principal may not do this to the topic."""
+
+
+class ClusterAuthorizationFailedError(ApiError, code=31, kind=Kind.FATAL, definite=True):
+    """Admin and inter-broker APIs: the principal or the listener may not use this API."""
+
+
+class InvalidTimestampError(ApiError, code=32, kind=Kind.FATAL, definite=True):
+    """Produce: a timestamp outside what the topic accepts."""
+
+
+class UnsupportedVersionError(ApiError, code=35, kind=Kind.FATAL, definite=True):
+    """ApiVersions names the supported range; any other API: this version, or this API, is not
+    spoken here.
+    """
+
+
+class TopicAlreadyExistsError(ApiError, code=36, kind=Kind.FATAL, definite=True):
+    """CreateTopics: the topic exists."""
+
+
+class InvalidPartitionsError(ApiError, code=37, kind=Kind.FATAL, definite=True):
+    """CreateTopics, CreatePartitions: the partition count is not above zero, too large, or not
+    a growth.
+    """
+
+
+class InvalidReplicationFactorError(ApiError, code=38, kind=Kind.FATAL, definite=True):
+    """CreateTopics: the replication factor is below 1 or above the number of live brokers."""
+
+
+class InvalidReplicaAssignmentError(ApiError, code=39, kind=Kind.FATAL, definite=True):
+    """CreateTopics, CreatePartitions: an assignment that repeats or names unknown brokers, or
+    is uneven.
+    """
+
+
+class InvalidConfigError(ApiError, code=40, kind=Kind.FATAL, definite=True):
+    """CreateTopics, AlterConfigs: an unknown key, or a value of the wrong type or out of
+    bounds.
+    """
+
+
+class NotControllerError(ApiError, code=41, kind=Kind.RETRIABLE, definite=True):
+    """Admin and AlterPartition: this broker is not the controller; metadata names it."""
+
+
+class InvalidRequestError(ApiError, code=42, kind=Kind.FATAL, definite=True):
+    """Any API: the request contradicts itself or breaks a documented rule."""
+
+
+class PolicyViolationError(ApiError, code=44, kind=Kind.FATAL, definite=True):
+    """Admin APIs: the request is legal but refused by a policy of the cluster."""
+
+
+class OutOfOrderSequenceNumberError(ApiError, code=45, kind=Kind.FATAL, definite=True):
+    """Produce: the sequence number does not follow the last one of this producer."""
+
+
+class DuplicateSequenceNumberError(ApiError, code=46, kind=Kind.FATAL, definite=True):
+    """Produce: a batch older than the remembered window was sent again."""
+
+
+class InvalidProducerEpochError(ApiError, code=47, kind=Kind.ABORTABLE, definite=True):
+    """Produce, transaction APIs: the producer epoch is an older one."""
+
+
+class InvalidTxnStateError(ApiError, code=48, kind=Kind.FATAL, definite=True):
+    """Transaction APIs: not possible in the state the transaction is in."""
+
+
+class InvalidProducerIdMappingError(ApiError, code=49, kind=Kind.FATAL, definite=True):
+    """Transaction APIs: the producer id does not belong to the transactional id."""
+
+
+class InvalidTransactionTimeoutError(ApiError, code=50, kind=Kind.FATAL, definite=True):
+    """InitPid: the time-out is not above zero or above transaction.max.timeout.ms."""
+
+
+class ConcurrentTransactionsError(ApiError, code=51, kind=Kind.RETRIABLE, definite=True):
+    """Transaction APIs: the previous transaction is still being ended."""
+
+
+class TransactionalIdAuthorizationFailedError(ApiError, code=53, kind=Kind.FATAL, definite=True):
+    """Transaction APIs: the principal may not use the transactional id."""
+
+
+class OperationNotAttemptedError(ApiError, code=55, kind=Kind.FATAL, definite=True):
+    """AlterPartition and batched admin APIs: another part of the request failed first; this
+    part was not tried.
+    """
+
+
+class StorageError(
+    ApiError, code=56, kind=Kind.RETRIABLE, definite=False, label="STORAGE_ERROR"
+):
+    """Produce, Fetch: the log directory of the replica failed or is full."""
+
+
+class LogDirNotFoundError(ApiError, code=57, kind=Kind.FATAL, definite=True):
+    """Admin: no such log directory."""
+
+
+class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):
+    """Produce: the broker holds no state for the producer id."""
+
+
+class FetchSessionIdNotFoundError(ApiError, code=70, kind=Kind.RETRIABLE, definite=True):
+    """Fetch: the session does not exist; send a full fetch."""
+
+
+class InvalidFetchSessionEpochError(ApiError, code=71, kind=Kind.RETRIABLE, definite=True):
+    """Fetch: the session epoch is not the next one; send a full fetch."""
+
+
+class FencedLeaderEpochError(ApiError, code=74, kind=Kind.RETRIABLE, definite=True):
+    """Fetch, ListOffsets, OffsetForLeaderEpoch, AlterPartition: the leader epoch in the
+    request is older than the replica's.
+    """
+
+
+class UnknownLeaderEpochError(ApiError, code=75, kind=Kind.RETRIABLE, definite=True):
+    """Same APIs: the leader epoch in the request is newer than the replica's."""
+
+
+class UnsupportedCompressionTypeError(ApiError, code=76, kind=Kind.FATAL, definite=True):
+    """Produce: a codec id that is not known."""
+
+
+class StaleBrokerEpochError(ApiError, code=77, kind=Kind.FATAL, definite=True):
+    """Inter-broker APIs: the broker epoch is of an earlier life of the broker."""
+
+
+class MemberIdRequiredError(ApiError, code=79, kind=Kind.RETRIABLE, definite=True):
+    """JoinGroup: join again with the member id that this answer carries."""
+
+
+class FencedInstanceIdError(ApiError, code=82, kind=Kind.FATAL, definite=True):
+    """Group APIs: another member took over the static instance id."""
+
+
+class EligibleLeadersNotAvailableError(ApiError, code=83, kind=Kind.RETRIABLE, definite=True):
+    """Elections: no replica may lead the partition."""
+
+
+class ElectionNotNeededError(ApiError, code=84, kind=Kind.FATAL, definite=True):
+    """Elections: the preferred replica leads already."""
+
+
+class InvalidRecordError(ApiError, code=87, kind=Kind.FATAL, definite=True):
+    """Produce: a batch that breaks a rule of the format or of the topic (count, deltas,
+    reserved bits).
+    """
+
+
+class UnstableOffsetCommitError(ApiError, code=88, kind=Kind.RETRIABLE, definite=True):
+    """OffsetFetch: offsets of an open transaction are pending."""
+
+
+class ThrottlingQuotaExceededError(ApiError, code=89, kind=Kind.RETRIABLE, definite=True):
+    """Any API: a quota of the principal is used up."""
+
+
+class ProducerFencedError(ApiError, code=90, kind=Kind.FATAL, definite=True):
+    """Transaction APIs: a newer producer with the same transactional id took over."""
+
+
+class InvalidUpdateVersionError(ApiError, code=95, kind=Kind.FATAL, definite=True):
+    """AlterPartition: the partition epoch in the request is not the current one."""
+
+
+class UnknownTopicIdError(ApiError, code=100, kind=Kind.RETRIABLE, definite=True):
+    """Any API: the topic id is not known here."""
+
+
+class InconsistentTopicIdError(ApiError, code=103, kind=Kind.RETRIABLE, definite=True):
+    """LeaderAndIsr, Fetch: the topic id on disk is another one (the topic was deleted and made
+    anew).
+    """
+
+
+class IneligibleReplicaError(ApiError, code=107, kind=Kind.FATAL, definite=True):
+    """AlterPartition: a proposed ISR member is not alive or has restarted since."""
+
+
+class NewLeaderElectedError(ApiError, code=108, kind=Kind.RETRIABLE, definite=True):
+    """AlterPartition: the change went through, and led to another leader."""
+
+
+ERRORS: dict[int, type[ApiError]] = {cls.code: cls for cls in ApiError.__subclasses__()}
+"""Every error by its code; 0 is success and is not in the table."""
+
+NO_ERROR = 0
+
+
+def error_for(code: int, message: str = "") -> ApiError:
+    """Make the exception for a non-zero ``code``.
+
+    A code this release does not know becomes :class:`UnknownServerError`, naming the number.
+    """
+    cls = ERRORS.get(code)
+    if cls is None:
+        return UnknownServerError(f"error code {code} is not known here: {message}")
+    return cls(message)

@@ -1,0 +1,81 @@
+"""Every bound of the wire, with its reason. Checked before memory is taken.
+
+Relations between bounds are asserted at the end, at import.
+"""
+
+from __future__ import annotations
+
+import re
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+"""Largest frame on an authenticated connection; Kafka's socket.request.max.bytes is 100 MiB. A
+fetch response of fetch.max.bytes (55 MiB there, 32 MiB here) must fit, with one batch over."""
+
+FRAME_BYTES_MAX_UNAUTHENTICATED = 64 * 1024
+"""Before authentication only ApiVersions and the handshake are legal (CVE-2022-34917)."""
+
+HEAD_BYTES_MAX = 8 * 1024 * 1024
+"""The msgpack head: a LeaderAndIsr or Metadata answer for 10,000 partitions takes about 1 MiB."""
+
+FRAME_SIZE_BYTES = 4
+FRAME_PREFIX_BYTES = 8
+"""size:u32, head:u32."""
+
+NESTING_DEPTH_MAX = 16
+"""Messages nest five deep; msgpack's own C stack is deeper than any attacker may use."""
+
+ARRAY_COUNT_MAX = 100_000
+"""Items of one array: partitions of a request, brokers, names."""
+
+MAP_COUNT_MAX = 0
+"""Maps do not occur on the wire: every message is a positional array."""
+
+NAME_CHARS_MAX = 1024
+"""Client ids, host names, config keys, racks. Topic names are shorter, see TOPIC_CHARS_MAX."""
+
+TEXT_CHARS_MAX = 64 * 1024
+"""Error messages and config values."""
+
+BLOB_BYTES_MAX = 1024 * 1024
+"""Opaque bytes in a head: group metadata, assignments."""
+
+TOPIC_CHARS_MAX = 249
+"""Kafka's bound: '<topic>-<partition>' must fit a 255-byte file name."""
+
+TOPIC_PATTERN = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+PARTITION_COUNT_MAX = 10_000
+"""Partitions of one topic: its znodes must be listable and one order must fit HEAD_BYTES_MAX."""
+
+IN_FLIGHT_REQUESTS_MAX = 64
+"""Requests of one connection that a broker holds unanswered before it stops reading."""
+
+BATCH_HEADER_BYTES = 61
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""No topic may set max.message.bytes above this."""
+
+BATCH_RECORD_COUNT_MAX = 1_000_000
+"""Records of one batch; also what a decoder may build from one."""
+
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+DECOMPRESSED_RATIO_MAX = 1000
+"""A batch may not grow past either when decompressed. zstd reaches 1:1000 only on constant input."""
+
+HEADER_COUNT_MAX = 1024
+"""Headers of one record."""
+
+ACK_TIMEOUT_MS_MAX = 300_000
+FETCH_WAIT_MS_MAX = 60_000
+FETCH_BYTES_MAX = 32 * 1024 * 1024
+"""Caps on what a request may ask a broker to wait for or to gather."""
+
+
+def is_legal_topic(name: str) -> bool:
+    """Whether ``name`` may be a topic: Kafka's rule, letters, digits, '.', '_' and '-'."""
+    return TOPIC_PATTERN.fullmatch(name) is not None and name not in (".", "..")
+
+
+assert FRAME_BYTES_MAX_UNAUTHENTICATED < HEAD_BYTES_MAX < FRAME_BYTES_MAX
+assert BATCH_BYTES_MAX + FETCH_BYTES_MAX + HEAD_BYTES_MAX <= FRAME_BYTES_MAX
+assert BATCH_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
+assert PARTITION_COUNT_MAX <= ARRAY_COUNT_MAX

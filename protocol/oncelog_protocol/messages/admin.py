@@ -1,0 +1,275 @@
+"""The admin family: topics, partitions, configs, log directories, elections.
+
+Requests that change the cluster are answered by the controller; any other broker says
+NOT_CONTROLLER and the client asks Metadata who it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Text
+
+
+@dataclass(slots=True)
+class ConfigEntry:
+    """``value`` None resets the key to its default."""
+
+    key: Name
+    value: Text | None
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """``assignment``, one list of broker ids a partition, excludes counts (which are then -1).
+    ``partition_count`` or ``replication_factor`` -1 take the broker's default."""
+
+    topic: Name
+    partition_count: Int32
+    replication_factor: Int16
+    assignment: list[list[Int32]] | None = None
+    configs: list[ConfigEntry] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TopicResult:
+    """Errors of CreateTopics: INVALID_TOPIC, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER,
+    REQUEST_TIMED_OUT. Of DeleteTopics: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, NOT_CONTROLLER.
+    Of CreatePartitions: the same two families."""
+
+    topic: Name
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    topic_id: Name = ""
+    partition_count: Int32 = -1
+    replication_factor: Int16 = -1
+
+
+@dataclass(slots=True)
+class CreateTopicsResponse:
+    """One result a topic, in order."""
+
+    error_code: Int16 = 0
+    topics: list[TopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CreateTopicsRequest(Request):
+    """Answered when every partition has a leader that took its order, or the time is up."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
+    response: ClassVar[type] = CreateTopicsResponse
+
+    topics: list[NewTopic]
+    timeout_ms: Int32
+    validate_only: bool = False
+
+
+@dataclass(slots=True)
+class DeleteTopicsResponse:
+    """One result a topic, in order."""
+
+    error_code: Int16 = 0
+    topics: list[TopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteTopicsRequest(Request):
+    """Answered when the topic is gone from the cluster's state; data follows."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    response: ClassVar[type] = DeleteTopicsResponse
+
+    topics: list[Name]
+    timeout_ms: Int32
+
+
+@dataclass(slots=True)
+class PartitionGrowth:
+    """Grow ``topic`` to ``partition_count``; ``assignment`` lists only the new partitions."""
+
+    topic: Name
+    partition_count: Int32
+    assignment: list[list[Int32]] | None = None
+
+
+@dataclass(slots=True)
+class CreatePartitionsResponse:
+    """One result a topic, in order."""
+
+    error_code: Int16 = 0
+    topics: list[TopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CreatePartitionsRequest(Request):
+    """Add partitions to topics."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
+    response: ClassVar[type] = CreatePartitionsResponse
+
+    topics: list[PartitionGrowth]
+    timeout_ms: Int32
+    validate_only: bool = False
+
+
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+
+
+@dataclass(slots=True)
+class ConfigResource:
+    """A topic by name, or a broker by its id in digits; ``keys`` None asks for all."""
+
+    resource_type: Int8
+    resource_name: Name
+    keys: list[Name] | None = None
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """``source`` is "topic", "broker" (file or command line) or "default"."""
+
+    key: Name
+    value: Text | None
+    source: Name
+    read_only: bool
+    documentation: Text
+
+
+@dataclass(slots=True)
+class ConfigResourceResult:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (alter)."""
+
+    resource_type: Int8
+    resource_name: Name
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    values: list[ConfigValue] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeConfigsResponse:
+    """One result a resource, in order."""
+
+    error_code: Int16 = 0
+    resources: list[ConfigResourceResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeConfigsRequest(Request):
+    """Any broker answers for topics; a broker's own settings only that broker."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
+    response: ClassVar[type] = DescribeConfigsResponse
+
+    resources: list[ConfigResource]
+
+
+@dataclass(slots=True)
+class ConfigAlteration:
+    """Incremental: only the named keys change (KIP-339)."""
+
+    resource_type: Int8
+    resource_name: Name
+    entries: list[ConfigEntry]
+
+
+@dataclass(slots=True)
+class AlterConfigsResponse:
+    """One result a resource, in order."""
+
+    error_code: Int16 = 0
+    resources: list[ConfigResourceResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterConfigsRequest(Request):
+    """Topic configs only, for now."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
+    response: ClassVar[type] = AlterConfigsResponse
+
+    resources: list[ConfigAlteration]
+    validate_only: bool = False
+
+
+@dataclass(slots=True)
+class ReplicaSize:
+    """One replica on one directory: bytes on disk, and offsets behind its leader's end."""
+
+    topic: Name
+    partition: Int32
+    size_bytes: Int64
+    log_start_offset: Int64
+    log_end_offset: Int64
+    high_watermark: Int64
+
+
+@dataclass(slots=True)
+class LogDir:
+    """Errors: STORAGE_ERROR when the directory is offline."""
+
+    error_code: Int16
+    path: Text
+    total_bytes: Int64
+    free_bytes: Int64
+    replicas: list[ReplicaSize] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResponse:
+    """Errors: CLUSTER_AUTHORIZATION_FAILED."""
+
+    error_code: Int16 = 0
+    log_dirs: list[LogDir] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsRequest(Request):
+    """Each broker answers for itself. ``topics`` None asks for all."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
+    response: ClassVar[type] = DescribeLogDirsResponse
+
+    topics: list[Name] | None
+
+
+@dataclass(slots=True)
+class ElectionTarget:
+    """One partition to elect a leader for."""
+
+    topic: Name
+    partition: Int32
+
+
+@dataclass(slots=True)
+class ElectionResult:
+    """Errors: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION."""
+
+    topic: Name
+    partition: Int32
+    error_code: Int16 = 0
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class ElectLeadersResponse:
+    """Whole-request errors: NOT_CONTROLLER."""
+
+    error_code: Int16 = 0
+    partitions: list[ElectionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ElectLeadersRequest(Request):
+    """``unclean`` elects from outside the ISR and may lose data. ``partitions`` None: all."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
+    response: ClassVar[type] = ElectLeadersResponse
+
+    unclean: bool
+    partitions: list[ElectionTarget] | None

@@ -1,0 +1,41 @@
+"""What every message class declares about itself."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ApiKey(IntEnum):
+    """API numbers; those of Kafka where Kafka has the API."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+
+
+class Request:
+    """Base of requests: ``api_key``, the versions spoken, the response class."""
+
+    api_key: ClassVar[ApiKey]
+    versions: ClassVar[tuple[int, int]] = (0, 0)
+    """Inclusive range of versions that this release speaks."""
+    response: ClassVar[type]
+    between_brokers: ClassVar[bool] = False
+    """Whether the API is refused on listeners that are not internal."""

@@ -1,0 +1,104 @@
+"""Metadata and DescribeCluster: who is in the cluster, and who leads what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+
+
+@dataclass(slots=True)
+class MetadataBroker:
+    """A live broker, by the advertised address of the listener that was asked."""
+
+    broker_id: Int32
+    host: Name
+    port: Int32
+    rack: Name | None = None
+
+
+@dataclass(slots=True)
+class MetadataPartition:
+    """Errors: LEADER_NOT_AVAILABLE."""
+
+    error_code: Int16
+    partition: Int32
+    leader: Int32
+    leader_epoch: Int32
+    replicas: list[Int32]
+    isr: list[Int32]
+    offline_replicas: list[Int32]
+
+
+@dataclass(slots=True)
+class MetadataTopic:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED."""
+
+    error_code: Int16
+    topic: Name
+    topic_id: Name
+    internal: bool
+    partitions: list[MetadataPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MetadataResponse:
+    """``controller_id`` is -1 while nobody is controller."""
+
+    cluster_id: Name
+    controller_id: Int32
+    brokers: list[MetadataBroker] = field(default_factory=list)
+    topics: list[MetadataTopic] = field(default_factory=list)
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class MetadataRequest(Request):
+    """``topics`` None asks for all; an empty list for brokers only."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.METADATA
+    response: ClassVar[type] = MetadataResponse
+
+    topics: list[Name] | None
+    allow_auto_topic_creation: bool = False
+
+
+@dataclass(slots=True)
+class ListenerAddress:
+    """One listener of a broker as it advertises it."""
+
+    name: Name
+    host: Name
+    port: Int32
+
+
+@dataclass(slots=True)
+class ClusterBroker:
+    """A live broker with every listener and its broker epoch (czxid of its registration)."""
+
+    broker_id: Int32
+    broker_epoch: Int64
+    listeners: list[ListenerAddress]
+    rack: Name | None = None
+
+
+@dataclass(slots=True)
+class DescribeClusterResponse:
+    """Errors: CLUSTER_AUTHORIZATION_FAILED."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    cluster_id: Name = ""
+    controller_id: Int32 = -1
+    controller_epoch: Int32 = -1
+    brokers: list[ClusterBroker] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeClusterRequest(Request):
+    """No fields."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
+    response: ClassVar[type] = DescribeClusterResponse

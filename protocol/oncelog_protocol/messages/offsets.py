@@ -1,0 +1,120 @@
+"""ListOffsets and OffsetForLeaderEpoch: questions about offsets, asked of partition leaders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition:
+    """``timestamp`` in ms, or -2 earliest, -1 latest (high watermark, or last stable offset)."""
+
+    partition: Int32
+    timestamp: Int64
+    leader_epoch: Int32 = -1
+
+
+@dataclass(slots=True)
+class ListOffsetsTopic:
+    """Partitions of one topic."""
+
+    topic: Name
+    partitions: list[ListOffsetsPartition]
+
+
+@dataclass(slots=True)
+class ListOffsetsPartitionResponse:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH, STORAGE_ERROR, TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that
+    timestamp or a later one."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Int32 = -1
+
+
+@dataclass(slots=True)
+class ListOffsetsTopicResponse:
+    """Answers for one topic."""
+
+    topic: Name
+    partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse:
+    """Whole-request errors: INVALID_REQUEST."""
+
+    error_code: Int16 = 0
+    topics: list[ListOffsetsTopicResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest(Request):
+    """The first offset at or after each timestamp."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    response: ClassVar[type] = ListOffsetsResponse
+
+    isolation_level: Int8
+    topics: list[ListOffsetsTopic]
+
+
+@dataclass(slots=True)
+class EpochQuery:
+    """Where does ``leader_epoch`` end? ``current_leader_epoch`` fences (-1: not known)."""
+
+    partition: Int32
+    current_leader_epoch: Int32
+    leader_epoch: Int32
+
+
+@dataclass(slots=True)
+class EpochQueryTopic:
+    """Partitions of one topic."""
+
+    topic: Name
+    partitions: list[EpochQuery]
+
+
+@dataclass(slots=True)
+class EpochAnswer:
+    """Errors as in ListOffsets. ``leader_epoch`` is the largest epoch at or below the asked one
+    (KIP-279), ``end_offset`` where it ends; -1 and -1 when there is none."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    leader_epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+@dataclass(slots=True)
+class EpochAnswerTopic:
+    """Answers for one topic."""
+
+    topic: Name
+    partitions: list[EpochAnswer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochResponse:
+    """No whole-request errors beyond INVALID_REQUEST."""
+
+    error_code: Int16 = 0
+    topics: list[EpochAnswerTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochRequest(Request):
+    """Used by consumers that suspect truncation, and by tools."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    response: ClassVar[type] = OffsetForLeaderEpochResponse
+
+    topics: list[EpochQueryTopic]

@@ -1,0 +1,71 @@
+"""Produce: append one record batch to each of several partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, Text
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    """One batch for one partition; ``batch`` lies in the payload and holds exactly one batch."""
+
+    partition: Int32
+    batch: Span
+
+
+@dataclass(slots=True)
+class ProduceTopic:
+    """The batches for one topic."""
+
+    topic: Name
+    partitions: list[ProducePartition]
+
+
+@dataclass(slots=True)
+class ProducePartitionResponse:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE, INVALID_RECORD,
+    INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
+    NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
+    TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to an internal topic)."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    base_offset: Int64 = -1
+    log_append_time_ms: Int64 = -1
+    """Set when the topic stamps records itself, else -1."""
+    log_start_offset: Int64 = -1
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class ProduceTopicResponse:
+    """The answers for one topic, in the order of the request."""
+
+    topic: Name
+    partitions: list[ProducePartitionResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    """Whole-request errors: INVALID_REQUIRED_ACKS, INVALID_REQUEST (a partition twice),
+    CLUSTER_AUTHORIZATION_FAILED. With acks=0 there is no response at all."""
+
+    error_code: Int16 = 0
+    topics: list[ProduceTopicResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProduceRequest(Request):
+    """``acks`` is 0, 1 or -1 (all). ``timeout_ms`` bounds the wait for replicas."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
+    response: ClassVar[type] = ProduceResponse
+
+    transactional_id: Name | None
+    acks: Int8
+    timeout_ms: Int32
+    topics: list[ProduceTopic]

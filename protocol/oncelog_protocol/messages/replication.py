@@ -1,0 +1,215 @@
+"""Orders of the controller to brokers, and what brokers ask of it.
+
+All are refused on listeners that are not internal. Every order carries the controller epoch (a
+lower one than seen: STALE_CONTROLLER_EPOCH) and the broker epoch that the controller knows of the
+receiver (lower than the receiver's: STALE_BROKER_EPOCH, not retried; higher: accepted, KIP-380 and
+KAFKA-9839).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.messages.metadata import ClusterBroker
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+
+
+@dataclass(slots=True)
+class PartitionOrder:
+    """The state of one partition as the controller wrote it. Applied only when ``leader_epoch`` is
+    above the replica's (equal: acknowledged, not applied; Z4). ``partition_epoch`` is the version
+    of its state znode."""
+
+    topic: Name
+    topic_id: Name
+    partition: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: list[Int32]
+    partition_epoch: Int32
+    replicas: list[Int32]
+    is_new: bool
+
+
+@dataclass(slots=True)
+class TopicConfig:
+    """The overrides of one topic, whole; ``version`` grows with each change."""
+
+    topic: Name
+    version: Int32
+    keys: list[Name]
+    values: list[Text]
+
+
+@dataclass(slots=True)
+class OrderResult:
+    """Errors: FENCED_LEADER_EPOCH (an older leader epoch), INCONSISTENT_TOPIC_ID, STORAGE_ERROR."""
+
+    topic: Name
+    partition: Int32
+    error_code: Int16
+
+
+@dataclass(slots=True)
+class LeaderAndIsrResponse:
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    error_code: Int16 = 0
+    partitions: list[OrderResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LeaderAndIsrRequest(Request):
+    """Become leader or follower. ``full`` lists every partition of the broker (first order of a
+    controller): replicas that it does not list, and whose topic is gone, are stray."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
+    response: ClassVar[type] = LeaderAndIsrResponse
+    between_brokers: ClassVar[bool] = True
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    full: bool
+    partitions: list[PartitionOrder]
+    live_brokers: list[ClusterBroker]
+    configs: list[TopicConfig] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class StopPartition:
+    """Stop one replica; ``delete`` removes its data. ``leader_epoch`` orders it (KIP-570);
+    -2 means that the topic is deleted."""
+
+    topic: Name
+    topic_id: Name
+    partition: Int32
+    leader_epoch: Int32
+    delete: bool
+
+
+@dataclass(slots=True)
+class StopReplicaResponse:
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    error_code: Int16 = 0
+    partitions: list[OrderResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class StopReplicaRequest(Request):
+    """Stop serving replicas."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
+    response: ClassVar[type] = StopReplicaResponse
+    between_brokers: ClassVar[bool] = True
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    partitions: list[StopPartition]
+
+
+@dataclass(slots=True)
+class UpdateMetadataResponse:
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class UpdateMetadataRequest(Request):
+    """What every broker tells clients. ``full`` replaces the image; else the listed partitions are
+    changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
+    response: ClassVar[type] = UpdateMetadataResponse
+    between_brokers: ClassVar[bool] = True
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    full: bool
+    partitions: list[PartitionOrder]
+    live_brokers: list[ClusterBroker]
+    configs: list[TopicConfig] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class IsrMember:
+    """A proposed ISR member with the broker epoch that the leader saw it fetch with (KIP-903);
+    -1 for the leader itself."""
+
+    broker_id: Int32
+    broker_epoch: Int64
+
+
+@dataclass(slots=True)
+class AlterPartitionItem:
+    """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version is
+    checked (Z9)."""
+
+    topic: Name
+    topic_id: Name
+    partition: Int32
+    leader_epoch: Int32
+    partition_epoch: Int32
+    isr: list[IsrMember]
+
+
+@dataclass(slots=True)
+class AlterPartitionResult:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
+    INELIGIBLE_REPLICA, INVALID_REQUEST, OPERATION_NOT_ATTEMPTED, NOT_CONTROLLER. On success and on
+    INVALID_UPDATE_VERSION the fields hold the current state."""
+
+    topic: Name
+    partition: Int32
+    error_code: Int16 = 0
+    leader: Int32 = -1
+    leader_epoch: Int32 = -1
+    isr: list[Int32] = field(default_factory=list)
+    partition_epoch: Int32 = -1
+
+
+@dataclass(slots=True)
+class AlterPartitionResponse:
+    """Whole-request errors: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+
+    error_code: Int16 = 0
+    partitions: list[AlterPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterPartitionRequest(Request):
+    """A leader asks the controller to change ISRs (KIP-497)."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
+    response: ClassVar[type] = AlterPartitionResponse
+    between_brokers: ClassVar[bool] = True
+
+    broker_id: Int32
+    broker_epoch: Int64
+    partitions: list[AlterPartitionItem]
+
+
+@dataclass(slots=True)
+class ControlledShutdownResponse:
+    """Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH. ``remaining`` partitions could not be moved."""
+
+    error_code: Int16 = 0
+    remaining: Int32 = 0
+
+
+@dataclass(slots=True)
+class ControlledShutdownRequest(Request):
+    """A broker that is about to stop asks to have its leaderships moved."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
+    response: ClassVar[type] = ControlledShutdownResponse
+    between_brokers: ClassVar[bool] = True
+
+    broker_id: Int32
+    broker_epoch: Int64

@@ -1,0 +1,61 @@
+"""API key to request class, and the versions that this release speaks."""
+
+from __future__ import annotations
+
+from oncelog_protocol.messages import (
+    admin,
+    fetch,
+    handshake,
+    metadata,
+    offsets,
+    produce,
+    replication,
+)
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.messages.handshake import ApiVersionRange
+
+REQUESTS: dict[int, type[Request]] = {
+    cls.api_key: cls
+    for cls in (
+        produce.ProduceRequest,
+        fetch.FetchRequest,
+        offsets.ListOffsetsRequest,
+        offsets.OffsetForLeaderEpochRequest,
+        metadata.MetadataRequest,
+        metadata.DescribeClusterRequest,
+        replication.LeaderAndIsrRequest,
+        replication.StopReplicaRequest,
+        replication.UpdateMetadataRequest,
+        replication.AlterPartitionRequest,
+        replication.ControlledShutdownRequest,
+        handshake.ApiVersionsRequest,
+        admin.CreateTopicsRequest,
+        admin.DeleteTopicsRequest,
+        admin.CreatePartitionsRequest,
+        admin.DescribeConfigsRequest,
+        admin.AlterConfigsRequest,
+        admin.DescribeLogDirsRequest,
+        admin.ElectLeadersRequest,
+    )
+}
+
+
+def supported_ranges() -> list[ApiVersionRange]:
+    """What ApiVersions answers, in order of API key."""
+    return [
+        ApiVersionRange(key, *REQUESTS[key].versions)
+        for key in sorted(REQUESTS)
+    ]
+
+
+def negotiate(api: type[Request], offered: dict[int, tuple[int, int]]) -> int | None:
+    """The highest version of ``api`` that both sides speak, or None."""
+    theirs = offered.get(api.api_key)
+    if theirs is None:
+        return None
+    low = max(api.versions[0], theirs[0])
+    high = min(api.versions[1], theirs[1])
+    return high if low <= high else None
+
+
+__all__ = ["REQUESTS", "ApiKey", "negotiate", "supported_ranges"]

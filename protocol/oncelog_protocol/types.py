@@ -1,0 +1,48 @@
+"""Small values that every room shares: topic partitions, sentinels and acks."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; sorts by name, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Acks(IntEnum):
+    """How many replicas must hold a batch before Produce is answered."""
+
+    NONE = 0
+    LEADER = 1
+    ALL = -1
+
+
+class IsolationLevel(IntEnum):
+    """What a fetch may see: up to the high watermark, or up to the last stable offset."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+NO_LEADER = -1
+NO_EPOCH = -1
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_BROKER = -1
+CONSUMER_REPLICA_ID = -1
+"""Replica id in a Fetch that comes from a consumer."""
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+"""Sentinels of ListOffsets, as in Kafka."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})

@@ -1,0 +1,348 @@
+"""The one pump on the calling side: drives a sans-IO client machine over an asyncio transport.
+
+Rules:
+
+- a channel has one life: it is opened, it dies once, it is never reopened;
+- replies arrive in the order of the requests, so callbacks wait in one queue, and a call that gives
+  up closes the channel: its late reply would be taken for the next call's;
+- every callback is called exactly once, on the loop, with a reply or with an error;
+- callbacks run inside the transport's read: bytes go from the socket's buffer to the callback
+  without a copy, and a reply's payload may be valid only until the callback returns (the machine
+  says so).
+
+The machine comes from ``oncelog_protocol``; this room does not know that package, only its shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, cast
+
+from oncelog_runtime.files import Buffer
+
+__all__ = [
+    "ChannelClosedError",
+    "ClientMachine",
+    "NotSentError",
+    "Reply",
+    "ReplyCallback",
+    "RequestChannel",
+]
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 5.0
+"""Default for connecting and shaking hands together; as long as the broker's own deadline."""
+
+LINGER_S = 5.0
+"""How long a closed channel may still flush what was written before it is cut off."""
+
+
+class Reply(Protocol):
+    """What the machine returns for one response."""
+
+    @property
+    def correlation_id(self) -> int: ...
+
+    @property
+    def message(self) -> Any: ...
+
+    @property
+    def payload(self) -> memoryview: ...
+
+
+ReplyCallback = Callable[[Any, BaseException | None], None]
+"""Called with (reply, None) or (None, error). The reply has the shape of ``Reply``."""
+
+
+class ClientMachine(Protocol):
+    """The shape of ``oncelog_protocol.connection.ClientConnection``."""
+
+    @property
+    def versions(self) -> Mapping[int, int]: ...
+
+    def handshake(self) -> tuple[int, list[Buffer]]: ...
+
+    def encode(
+        self, request: Any, payload: Sequence[Buffer] = (), *, expect_response: bool = True
+    ) -> tuple[int, list[Buffer]]: ...
+
+    def get_buffer(self, sizehint: int, /) -> memoryview: ...
+
+    def received(self, nbytes: int, /) -> Sequence[Reply]: ...
+
+
+class ChannelClosedError(ConnectionError):
+    """The channel died; a request that was on its way may or may not have had an effect."""
+
+
+class NotSentError(ChannelClosedError):
+    """The channel was already dead: the request never left, and definitely had no effect."""
+
+
+class RequestChannel(asyncio.BufferedProtocol):
+    """One connection to one broker. Made by ``open``; all methods belong to the loop's thread."""
+
+    def __init__(self, machine: ClientMachine, peer: str = "?") -> None:
+        self._machine = machine
+        self._peer = peer
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[int, ReplyCallback]] = deque()
+        self._closed = False
+        self._paused = False
+        self._drainers: deque[asyncio.Future[None]] = deque()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._linger: asyncio.TimerHandle | None = None
+        self.on_close: list[Callable[[BaseException | None], None]] = []
+        """Called once each when the channel dies, with its cause; None when this side closed it."""
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        machine: ClientMachine,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> RequestChannel:
+        """Connect and shake hands, both within ``connect_timeout_s`` seconds.
+
+        Raises OSError (ConnectionRefusedError when nobody listens), TimeoutError, the machine's
+        protocol errors.
+        """
+        channel = cls(machine, f"{host}:{port}")
+        try:
+            async with asyncio.timeout(connect_timeout_s):
+                await channel._loop.create_connection(lambda: channel, host, port)
+                await channel._handshake()
+        except BaseException as error:
+            channel._die(None, "gave up while connecting", abort=True)
+            if isinstance(error, TimeoutError) and not error.args:
+                text = f"{channel._peer}: no connection within {connect_timeout_s} s"
+                raise TimeoutError(text) from error
+            raise
+        return channel
+
+    async def _handshake(self) -> None:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        correlation_id, buffers = self._machine.handshake()
+        self._write(correlation_id, buffers, partial(_settle, future))
+        await future
+
+    # ---- state
+
+    @property
+    def closed(self) -> bool:
+        """Whether the channel is dead; it is from the moment of ``close`` or of a failure."""
+        return self._closed
+
+    @property
+    def paused(self) -> bool:
+        """Whether the transport holds more unsent bytes than it likes: see ``drain``."""
+        return self._paused
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose reply is still to come."""
+        return len(self._waiting)
+
+    @property
+    def versions(self) -> Mapping[int, int]:
+        """API key to the version that both sides speak, as negotiated."""
+        return self._machine.versions
+
+    @property
+    def peer(self) -> str:
+        """The address that was asked for, as host:port."""
+        return self._peer
+
+    # ---- sending
+
+    def send(
+        self, request: Any, payload: Sequence[Buffer] = (), *, callback: ReplyCallback
+    ) -> None:
+        """Write a request now; ``callback`` hears of its reply, or of the channel's death.
+
+        On a dead channel the callback gets NotSentError in the loop's next round. Raises what the
+        machine raises for a request that it cannot write (too large, version not spoken): nothing
+        has been sent then, and the callback is not called. The payload must not change until the
+        reply is there: the transport keeps references, not copies.
+        """
+        if self._closed:
+            self._loop.call_soon(callback, None, self._not_sent())
+            return
+        correlation_id, buffers = self._machine.encode(request, payload)
+        self._write(correlation_id, buffers, callback)
+
+    def send_oneway(self, request: Any, payload: Sequence[Buffer] = ()) -> None:
+        """Write a request that is never answered. Raises NotSentError on a dead channel."""
+        if self._closed:
+            raise self._not_sent()
+        _, buffers = self._machine.encode(request, payload, expect_response=False)
+        assert self._transport is not None
+        self._transport.writelines(buffers)
+
+    async def call(self, request: Any, payload: Sequence[Buffer] = (), *, timeout_s: float) -> Any:
+        """Send a request and wait for its reply, at most ``timeout_s`` seconds.
+
+        Raises TimeoutError, after closing the channel; ChannelClosedError when it dies first, which
+        is NotSentError when nothing was sent. Cancelling the call leaves the channel open: the late
+        reply is dropped. With a machine that reuses its buffer only the message of the reply may be
+        used, the payload is gone by the time the caller runs.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.send(request, payload, callback=partial(_settle, future))
+        timer = self._loop.call_later(timeout_s, _expire, future)
+        try:
+            return await future
+        except TimeoutError:
+            name = type(request).__name__
+            text = f"{self._peer}: no answer to {name} within {timeout_s} s"
+            self._die(TimeoutError(text), text, abort=True)
+            raise TimeoutError(text) from None
+        finally:
+            timer.cancel()
+
+    def _write(self, correlation_id: int, buffers: list[Buffer], callback: ReplyCallback) -> None:
+        assert self._transport is not None, "the channel was not opened"
+        self._waiting.append((correlation_id, callback))
+        self._transport.writelines(buffers)
+
+    def _not_sent(self) -> NotSentError:
+        return NotSentError(f"{self._peer}: the connection was closed already")
+
+    async def drain(self) -> None:
+        """Wait until the transport takes more. Raises ChannelClosedError when the channel dies."""
+        if self._closed:
+            raise self._not_sent()
+        if not self._paused:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._drainers.append(waiter)
+        await waiter
+
+    # ---- closing
+
+    def close(self, reason: str = "closed by this side") -> None:
+        """Die now: waiting callbacks get ChannelClosedError; bytes already written may still go."""
+        self._die(None, reason, abort=False)
+
+    async def wait_closed(self) -> None:
+        """Wait until the transport is gone too."""
+        if self._transport is not None:
+            await asyncio.shield(self._lost)
+
+    def _die(self, error: BaseException | None, reason: str, *, abort: bool) -> None:
+        """The one end of a channel's life; later calls change nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._transport is not None:
+            if abort:
+                self._transport.abort()
+            else:
+                self._transport.close()
+                self._linger = self._loop.call_later(LINGER_S, self._transport.abort)
+        logger.debug("%s: connection closed: %s", self._peer, reason)
+        waiting, self._waiting = self._waiting, deque()
+        for _, callback in waiting:
+            failure = ChannelClosedError(f"{self._peer}: {reason}")
+            failure.__cause__ = error
+            self._run(callback, None, failure)
+        drainers, self._drainers = self._drainers, deque()
+        for drainer in drainers:
+            if not drainer.done():
+                drainer.set_exception(ChannelClosedError(f"{self._peer}: {reason}"))
+        listeners, self.on_close = self.on_close, []
+        for listener in listeners:
+            self._run(listener, error)
+
+    def _run(self, callback: Callable[..., None], *args: Any) -> None:
+        """Call back; one callback's failure must not reach its neighbours nor the transport."""
+        try:
+            callback(*args)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": f"a callback of the channel to {self._peer} failed", "exception": error}
+            )
+
+    # ---- transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            # Requests are small and their latency is what counts; the loop batches writes already.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._closed:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._machine.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closed:
+            return
+        try:
+            replies = self._machine.received(nbytes)
+        except Exception as error:
+            # What the peer sent makes no sense, so nothing after it can be trusted either.
+            logger.info("%s: connection dropped: %s", self._peer, error)
+            self._die(error, f"protocol error: {error}", abort=True)
+            return
+        for reply in replies:
+            if self.closed:
+                return  # a callback closed the channel: the others have heard so
+            if not self._waiting or self._waiting[0][0] != reply.correlation_id:
+                unasked = ConnectionError("an answer came that was not asked for")
+                self._die(unasked, str(unasked), abort=True)
+                return
+            self._run(self._waiting.popleft()[1], reply, None)
+
+    def eof_received(self) -> bool:
+        ended = ConnectionResetError("the peer closed the connection")
+        self._die(ended, str(ended), abort=False)
+        return False
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        cause = exc or ConnectionResetError("connection lost")
+        self._die(cause, f"connection lost: {cause}", abort=True)
+        if self._linger is not None:
+            self._linger.cancel()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        drainers, self._drainers = self._drainers, deque()
+        for drainer in drainers:
+            if not drainer.done():
+                drainer.set_result(None)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.in_flight} in flight"
+        return f"<RequestChannel {self._peer} {state}>"
+
+
+def _settle(future: asyncio.Future[Any], reply: Any, error: BaseException | None) -> None:
+    """End a waiting call; one that was cancelled or timed out no longer listens."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(reply)
+
+
+def _expire(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
