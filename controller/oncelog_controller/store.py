@@ -16,7 +16,7 @@ version, checked by one contract suite:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -24,6 +24,13 @@ from typing import Protocol, TypeAlias
 from oncelog_protocol.errors import OncelogError
 
 ANY_VERSION = -1
+
+REQUEST_BYTES_MAX = 1_000_000
+"""What one call, a whole multi included, may carry: ZooKeeper closes the connection of whoever
+sends more than ``jute.maxbuffer`` (1,048,575 bytes, framing and access lists included)."""
+
+OP_OVERHEAD_BYTES = 64
+"""Framing, version, flags and access list of one operation, rounded up."""
 
 
 class StoreError(OncelogError):
@@ -62,6 +69,10 @@ class StoreDisconnectedError(StoreError):
     """No contact with the store, or it was lost before the answer came; the outcome is unknown."""
 
     maybe_applied = True
+
+
+class RequestTooLargeError(StoreError):
+    """More than ``REQUEST_BYTES_MAX`` in one call; nothing was sent."""
 
 
 class SessionState(Enum):
@@ -138,6 +149,22 @@ class Check:
 
 
 Op: TypeAlias = Create | SetData | Delete | Check
+
+
+def check_request_size(ops: Sequence[Op]) -> None:
+    """Refuse a write, or a multi, that the store would break the connection for.
+
+    :raises RequestTooLargeError:
+    """
+    size_bytes = 0
+    for op in ops:
+        size_bytes += OP_OVERHEAD_BYTES + len(op.path.encode())
+        if isinstance(op, Create | SetData):
+            size_bytes += len(op.data)
+    if size_bytes > REQUEST_BYTES_MAX:
+        raise RequestTooLargeError(f"{ops[0].path}: {size_bytes} bytes in {len(ops)} operations")
+
+
 OpResult: TypeAlias = NodeStat | None
 """``NodeStat`` after SetData and, where the store tells (see ``multi``), Create; None else."""
 

@@ -54,9 +54,7 @@ class ApiError(OncelogError):
     kind: ClassVar[Kind]
     definite: ClassVar[bool]
 
-    def __init_subclass__(
-        cls, *, code: int, kind: Kind, definite: bool, label: str = ""
-    ) -> None:
+    def __init_subclass__(cls, *, code: int, kind: Kind, definite: bool, label: str = "") -> None:
         cls.code = code
         cls.kind = kind
         cls.definite = definite
@@ -271,9 +269,7 @@ class OperationNotAttemptedError(ApiError, code=55, kind=Kind.FATAL, definite=Tr
     """
 
 
-class StorageError(
-    ApiError, code=56, kind=Kind.RETRIABLE, definite=False, label="STORAGE_ERROR"
-):
+class StorageError(ApiError, code=56, kind=Kind.RETRIABLE, definite=False, label="STORAGE_ERROR"):
     """Produce, Fetch: the log directory of the replica failed or is full."""
 
 

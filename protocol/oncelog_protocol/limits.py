@@ -27,6 +27,14 @@ NESTING_DEPTH_MAX = 16
 ARRAY_COUNT_MAX = 100_000
 """Items of one array: partitions of a request, brokers, names."""
 
+HEAD_ARRAYS_MAX = 500_000
+"""Arrays in one head: Metadata for 100,000 partitions has four each. They cost 72 bytes apiece in
+memory and may be one byte on the wire."""
+
+UNANSWERED_REQUESTS_MAX = 4096
+"""Requests that a client may have sent on one connection without an answer. A broker stops reading
+long before (IN_FLIGHT_REQUESTS_MAX); above this the caller has no back-pressure at all."""
+
 MAP_COUNT_MAX = 0
 """Maps do not occur on the wire: every message is a positional array."""
 
@@ -59,10 +67,18 @@ BATCH_RECORD_COUNT_MAX = 1_000_000
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 DECOMPRESSED_RATIO_MAX = 1000
-"""A batch may not grow past either when decompressed. zstd reaches 1:1000 only on constant input."""
+"""A batch may not grow past either when decompressed. zstd reaches 1:1000 only on constant
+input."""
+
+DECOMPRESSED_FREE_BYTES = 1024 * 1024
+"""Up to this size any ratio goes: a small batch of equal records does compress 1:2000, and 1 MiB
+harms nobody."""
 
 HEADER_COUNT_MAX = 1024
 """Headers of one record."""
+
+BATCH_HEADER_COUNT_MAX = 1_000_000
+"""Headers of one batch, all records together: each costs about 100 bytes in a consumer's memory."""
 
 ACK_TIMEOUT_MS_MAX = 300_000
 FETCH_WAIT_MS_MAX = 60_000
@@ -78,4 +94,7 @@ def is_legal_topic(name: str) -> bool:
 assert FRAME_BYTES_MAX_UNAUTHENTICATED < HEAD_BYTES_MAX < FRAME_BYTES_MAX
 assert BATCH_BYTES_MAX + FETCH_BYTES_MAX + HEAD_BYTES_MAX <= FRAME_BYTES_MAX
 assert BATCH_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
+assert DECOMPRESSED_FREE_BYTES <= DECOMPRESSED_BYTES_MAX
+assert HEADER_COUNT_MAX <= BATCH_HEADER_COUNT_MAX
+assert IN_FLIGHT_REQUESTS_MAX <= UNANSWERED_REQUESTS_MAX
 assert PARTITION_COUNT_MAX <= ARRAY_COUNT_MAX

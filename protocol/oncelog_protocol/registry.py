@@ -42,10 +42,7 @@ REQUESTS: dict[int, type[Request]] = {
 
 def supported_ranges() -> list[ApiVersionRange]:
     """What ApiVersions answers, in order of API key."""
-    return [
-        ApiVersionRange(key, *REQUESTS[key].versions)
-        for key in sorted(REQUESTS)
-    ]
+    return [ApiVersionRange(key, *REQUESTS[key].versions) for key in sorted(REQUESTS)]
 
 
 def negotiate(api: type[Request], offered: dict[int, tuple[int, int]]) -> int | None:

@@ -10,21 +10,28 @@ Rules
   exact number of fields of the version. Anything else raises :class:`RemoteProtocolError`;
   lengths are compared with ``limits`` before anything is built from them.
 
-Decoders and encoders are compiled once per class and version into closures.
+* Encoding checks the same things, so that a mistake is noticed where it is made. It forgives
+  what loses nothing: an ``IntEnum`` for an int, a tuple for a list, a bytearray for bytes.
+
+Decoders and encoders are compiled once per class and version. The common case is checked in a few
+calls that run in C (all types of a message at once); only a value that fails is looked at field by
+field, to say which one it was.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from oncelog_protocol import limits
-from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
+from oncelog_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ Decoder = Callable[[Any], Any]
 Encoder = Callable[[Any], Any]
 M = TypeVar("M")
 
+_VERSION_MAX = 2**15 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -61,6 +70,10 @@ class Span:
 
     offset: int
     length: int
+
+    def of(self, payload: memoryview) -> memoryview:
+        """The bytes that this names in the payload of its own frame."""
+        return payload[self.offset : self.offset + self.length]
 
 
 def since(version: int, default: Any = dataclasses.MISSING, factory: Any = None) -> Any:
@@ -73,12 +86,9 @@ def since(version: int, default: Any = dataclasses.MISSING, factory: Any = None)
 def encode(message: Any, version: int) -> Any:
     """``message`` as nested lists for msgpack.
 
-    :raises LocalProtocolError: a field holds a value that its type does not allow.
+    :raises LocalProtocolError: naming the field that holds a value which its type does not allow.
     """
-    try:
-        return _encoder(type(message), version)(message)
-    except (TypeError, AttributeError, ValueError) as exc:
-        raise LocalProtocolError(f"{type(message).__name__}: {exc}") from exc
+    return _encoder(message.__class__, version)(message)
 
 
 def decode(cls: type[M], body: Any, version: int) -> M:
@@ -86,7 +96,52 @@ def decode(cls: type[M], body: Any, version: int) -> M:
 
     :raises RemoteProtocolError: naming the field that does not hold.
     """
-    return typing.cast(M, _decoder(cls, version)(body))
+    of_class: Any = cls
+    return typing.cast(M, _decoder(of_class, version)(body))
+
+
+def span_fault(message: Any, payload_bytes: int) -> str:
+    """What is wrong with the spans of ``message`` in a payload of that size; "" when all hold.
+
+    Spans that are not empty ascend and do not overlap, so that no two partitions share bytes which
+    a broker stamps in place.
+    """
+    path = _span_path(message.__class__)
+    if not path:
+        return ""
+    found: Iterable[Any] = (message,)
+    for get, is_list in path:
+        found = map(get, found)
+        if is_list:
+            found = itertools.chain.from_iterable(found)
+    end = 0
+    for span in found:
+        length = span.length
+        if length:
+            if span.offset < end:
+                return f"span: {span.offset} lies in the one before, which ends at {end}"
+            end = span.offset + length
+        if span.offset + length > payload_bytes:
+            return f"span: {span.offset}+{length} in a payload of {payload_bytes} bytes"
+    return ""
+
+
+@cache
+def _span_path(cls: type) -> tuple[tuple[Callable[[Any], Any], bool], ...]:
+    """The way from a message to its spans: (attribute, whether that is a list) by level. Empty when
+    it has none."""
+    paths: list[tuple[tuple[Callable[[Any], Any], bool], ...]] = []
+    for field, hint in _fields(cls, _VERSION_MAX) if dataclasses.is_dataclass(cls) else ():
+        rule = _rule(hint, f"{cls.__name__}.{field.name}")
+        kind = rule.kind if rule.item is None else rule.item.kind
+        below = () if kind is Span else _span_path(typing.cast(Any, kind))
+        if kind is Span or below:
+            if rule.nullable:
+                raise TypeError(f"{rule.label}: what holds spans is never nil")
+            paths.append(((operator.attrgetter(field.name), rule.item is not None), *below))
+    if len(paths) > 1:
+        raise TypeError(f"{cls.__name__}: spans in two places, so which comes first is not said")
+    return paths[0] if paths else ()
 
 
 def _fields(cls: type, version: int) -> list[tuple[dataclasses.Field[Any], Any]]:
@@ -98,54 +153,45 @@ def _fields(cls: type, version: int) -> list[tuple[dataclasses.Field[Any], Any]]
     ]
 
 
-@lru_cache(maxsize=None)
-def _decoder(cls: type, version: int) -> Decoder:
-    label = cls.__name__
-    plan = [(f.name, _value_decoder(h, version, f"{label}.{f.name}")) for f, h in _fields(cls, version)]
-    decoders = [decoder for _, decoder in plan]
-    count = len(plan)
-    if cls is Span:
-        return _decode_span
-    names = [name for name, _ in plan]
-    whole = names == [f.name for f in dataclasses.fields(cls)]
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What one value may be. ``kind`` is int, bool, str, bytes, list, or a message class;
+    ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the
+    items of a list."""
 
-    def decode_message(value: Any) -> Any:
-        if type(value) is not list or len(value) != count:
-            raise RemoteProtocolError(f"{label} v{version}: not an array of {count} fields")
-        parts = [decoder(item) for decoder, item in zip(decoders, value, strict=True)]
-        return cls(*parts) if whole else cls(**dict(zip(names, parts, strict=True)))
+    label: str
+    kind: type
+    nullable: bool
+    low: int
+    high: int
+    item: _Rule | None = None
 
-    return decode_message
+    @property
+    def is_message(self) -> bool:
+        return dataclasses.is_dataclass(self.kind)
 
-
-@lru_cache(maxsize=None)
-def _encoder(cls: type, version: int) -> Encoder:
-    if not dataclasses.is_dataclass(cls):
-        raise LocalProtocolError(f"{cls.__name__} is not a message")
-    if cls is Span:
-        return _encode_span
-    plan = [(f.name, _value_encoder(h, version)) for f, h in _fields(cls, version)]
-
-    def encode_message(message: Any) -> list[Any]:
-        return [
-            getattr(message, name) if encoder is None else encoder(getattr(message, name))
-            for name, encoder in plan
-        ]
-
-    return encode_message
+    @property
+    def is_bounded(self) -> bool:
+        return self.kind in (str, bytes, list)
 
 
-def _decode_span(value: Any) -> Span:
-    if type(value) is not list or len(value) != 2:
-        raise RemoteProtocolError("span: not a pair")
-    offset, length = value
-    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
-        raise RemoteProtocolError("span: not a pair of sizes")
-    return Span(offset, length)
+_LENGTHS = {str: limits.TEXT_CHARS_MAX, bytes: limits.BLOB_BYTES_MAX, list: limits.ARRAY_COUNT_MAX}
 
 
-def _encode_span(span: Span) -> list[int]:
-    return [span.offset, span.length]
+def _rule(hint: Any, label: str) -> _Rule:
+    bare, notes, nullable = _split(hint)
+    if typing.get_origin(bare) is list:
+        item = _rule(typing.get_args(bare)[0], f"{label}[]")
+        high = _length(notes, limits.ARRAY_COUNT_MAX)
+        return _Rule(label, list, nullable, 0, high, item)
+    if bare is int:
+        bounds = next((n for n in notes if isinstance(n, IntRange)), IntRange(-(2**63), 2**63 - 1))
+        return _Rule(label, int, nullable, bounds.low, bounds.high)
+    if bare is bool or dataclasses.is_dataclass(bare):
+        return _Rule(label, typing.cast(type, bare), nullable, 0, 0)
+    if bare is str or bare is bytes:
+        return _Rule(label, bare, nullable, 0, _length(notes, _LENGTHS[bare]))
+    raise TypeError(f"{label}: {bare} cannot travel")
 
 
 def _split(hint: Any) -> tuple[Any, list[Any], bool]:
@@ -162,97 +208,243 @@ def _split(hint: Any) -> tuple[Any, list[Any], bool]:
     return hint, notes, nullable
 
 
-def _value_decoder(hint: Any, version: int, label: str) -> Decoder:
-    bare, notes, nullable = _split(hint)
-    inner = _bare_decoder(bare, notes, version, label)
-    if not nullable:
-        return inner
-    return lambda value: None if value is None else inner(value)
-
-
-def _bare_decoder(bare: Any, notes: list[Any], version: int, label: str) -> Decoder:
-    if typing.get_origin(bare) is list:
-        return _list_decoder(bare, notes, version, label)
-    if dataclasses.is_dataclass(bare):
-        return _decoder(typing.cast(type, bare), version)
-    if bare is int:
-        bounds = next((n for n in notes if isinstance(n, IntRange)), Int64.__metadata__[0])
-        return _int_decoder(bounds.low, bounds.high, label)
-    if bare is bool:
-        return _exact_decoder(bool, label)
-    if bare is str:
-        return _sized_decoder(str, _length(notes, limits.TEXT_CHARS_MAX), label)
-    if bare is bytes:
-        return _sized_decoder(bytes, _length(notes, limits.BLOB_BYTES_MAX), label)
-    raise TypeError(f"{label}: {bare} cannot travel")
-
-
 def _length(notes: list[Any], default: int) -> int:
     return next((n.count for n in notes if isinstance(n, MaxLength)), default)
 
 
-def _list_decoder(bare: Any, notes: list[Any], version: int, label: str) -> Decoder:
-    item = _value_decoder(typing.get_args(bare)[0], version, f"{label}[]")
-    count_max = _length(notes, limits.ARRAY_COUNT_MAX)
+class _Plan:
+    """The rules of one class at one version, sorted by how they are checked.
+
+    Plain fields are checked by ``kinds`` (the exact types of all fields at once), ``bounds`` and
+    ``lengths``; ``others`` (lists, messages, and what may be nil) by a function each.
+    """
+
+    def __init__(self, cls: type, version: int, *, decoding: bool) -> None:
+        self.cls = cls
+        self.label = f"{cls.__name__} v{version}"
+        fields = _fields(cls, version)
+        self.names = [field.name for field, _ in fields]
+        self.rules = [_rule(hint, f"{cls.__name__}.{field.name}") for field, hint in fields]
+        self.is_whole = self.names == [field.name for field in dataclasses.fields(cls)]
+        choices: list[tuple[type, ...]] = []
+        self.bounds: list[tuple[int, int, int]] = []
+        self.lengths: list[tuple[int, int]] = []
+        self.others: list[tuple[int, Callable[[Any], Any]]] = []
+        for index, rule in enumerate(self.rules):
+            kind = list if decoding and rule.is_message else rule.kind
+            choices.append((kind, type(None)) if rule.nullable else (kind,))
+            if rule.nullable or rule.is_message or rule.kind is list:
+                make = _value_decoder if decoding else _value_encoder
+                self.others.append((index, make(rule, version)))
+            elif rule.kind is int:
+                self.bounds.append((index, rule.low, rule.high))
+            elif rule.is_bounded:
+                self.lengths.append((index, rule.high))
+        self.kinds = frozenset(itertools.product(*choices))
+
+
+@cache
+def _decoder(cls: type, version: int) -> Decoder:
+    if cls is Span:
+        return _decode_span
+    plan = _Plan(cls, version, decoding=True)
+    kinds, bounds, lengths, others = plan.kinds, plan.bounds, plan.lengths, plan.others
+    names, is_whole = plan.names, plan.is_whole
+
+    def decode_message(value: Any) -> Any:
+        if type(value) is not list or tuple(map(type, value)) not in kinds:
+            raise RemoteProtocolError(_explain(plan, value))
+        for index, low, high in bounds:
+            if not low <= value[index] <= high:
+                raise RemoteProtocolError(_explain(plan, value))
+        for index, high in lengths:
+            if len(value[index]) > high:
+                raise RemoteProtocolError(_explain(plan, value))
+        if others:
+            value = value.copy()
+            for index, decode_value in others:
+                if value[index] is not None:
+                    value[index] = decode_value(value[index])
+        return cls(*value) if is_whole else cls(**dict(zip(names, value, strict=True)))
+
+    return decode_message
+
+
+@cache
+def _encoder(cls: type, version: int) -> Encoder:
+    if not dataclasses.is_dataclass(cls):
+        raise LocalProtocolError(f"{cls.__name__} is not a message")
+    if cls is Span:
+        return _encode_span
+    plan = _Plan(cls, version, decoding=False)
+    kinds, bounds, lengths, others = plan.kinds, plan.bounds, plan.lengths, plan.others
+    names = plan.names
+    get = operator.attrgetter(*names) if len(names) > 1 else None
+
+    def encode_message(message: Any) -> list[Any]:
+        values = [*get(message)] if get is not None else [getattr(message, n) for n in names]
+        if tuple(map(type, values)) not in kinds:
+            values = [
+                _forgiven(value, rule) for value, rule in zip(values, plan.rules, strict=True)
+            ]
+            if tuple(map(type, values)) not in kinds:
+                raise LocalProtocolError(_explain(plan, values))
+        for index, low, high in bounds:
+            if not low <= values[index] <= high:
+                raise LocalProtocolError(_explain(plan, values))
+        for index, high in lengths:
+            if len(values[index]) > high:
+                raise LocalProtocolError(_explain(plan, values))
+        for index, encode_value in others:
+            if values[index] is not None:
+                values[index] = encode_value(values[index])
+        return values
+
+    return encode_message
+
+
+def _decode_span(value: Any) -> Span:
+    if type(value) is not list or len(value) != 2:
+        raise RemoteProtocolError("span: not a pair")
+    offset, length = value
+    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+        raise RemoteProtocolError("span: not a pair of sizes")
+    return Span(offset, length)
+
+
+def _encode_span(span: Span) -> list[int]:
+    offset, length = span.offset, span.length
+    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+        raise LocalProtocolError("span: not a pair of sizes")
+    return [offset, length]
+
+
+def _value_decoder(rule: _Rule, version: int) -> Decoder:
+    """For a value that is not None."""
+    if rule.is_message:
+        return _decoder(typing.cast(Any, rule.kind), version)
+    if rule.item is None:
+        return _scalar_checker(rule, RemoteProtocolError)
+    if rule.item.kind is int and not rule.item.nullable:
+        return _int_list_checker(rule, rule.item, RemoteProtocolError)
+    inner = _value_decoder(rule.item, version)
+    nullable, high, label = rule.item.nullable, rule.high, rule.label
 
     def decode_list(value: Any) -> list[Any]:
         if type(value) is not list:
             raise RemoteProtocolError(f"{label}: not an array")
-        if len(value) > count_max:
-            raise RemoteProtocolError(f"{label}: {len(value)} items, at most {count_max}")
-        return [item(entry) for entry in value]
+        if len(value) > high:
+            raise RemoteProtocolError(f"{label}: {len(value)} items, at most {high}")
+        if nullable:
+            return [None if item is None else inner(item) for item in value]
+        return [inner(item) for item in value]
 
     return decode_list
 
 
-def _int_decoder(low: int, high: int, label: str) -> Decoder:
-    def decode_int(value: Any) -> int:
-        if type(value) is not int or not low <= value <= high:
-            raise RemoteProtocolError(f"{label}: {_show(value)} is not an integer in [{low}, {high}]")
+def _value_encoder(rule: _Rule, version: int) -> Encoder:
+    """For a value that is not None."""
+    if rule.is_message:
+        return _encoder(typing.cast(Any, rule.kind), version)
+    if rule.item is None:
+        return _scalar_checker(rule, LocalProtocolError)
+    if rule.item.kind is int and not rule.item.nullable:
+        return _int_list_checker(rule, rule.item, LocalProtocolError)
+    inner, item = _value_encoder(rule.item, version), rule.item
+    kind, high, label = item.kind, rule.high, rule.label
+
+    def encode_list(value: Any) -> list[Any]:
+        if type(value) is not list and type(value) is not tuple:
+            raise LocalProtocolError(f"{label}: {type(value).__name__} is not list")
+        if len(value) > high:
+            raise LocalProtocolError(f"{label}: {len(value)} items, at most {high}")
+        encoded = []
+        for entry in value:
+            if type(entry) is not kind:
+                entry = _forgiven(entry, item)
+                if type(entry) is not kind and not (entry is None and item.nullable):
+                    raise LocalProtocolError(f"{item.label}: {_show(entry)} is not {kind.__name__}")
+            encoded.append(None if entry is None else inner(entry))
+        return encoded
+
+    return encode_list
+
+
+def _scalar_checker(rule: _Rule, error: type[ProtocolError]) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        fault = _fault(rule, value)
+        if fault:
+            raise error(fault)
         return value
 
-    return decode_int
+    return check
 
 
-def _exact_decoder(kind: type, label: str) -> Decoder:
-    def decode_exact(value: Any) -> Any:
-        if type(value) is not kind:
-            raise RemoteProtocolError(f"{label}: {_show(value)} is not {kind.__name__}")
-        return value
+def _int_list_checker(
+    rule: _Rule, item: _Rule, error: type[ProtocolError]
+) -> Callable[[Any], list[int]]:
+    """Replicas, in-sync replicas, partition numbers: most lists on the wire, and mostly short."""
+    label, count_max, low, high = rule.label, rule.high, item.low, item.high
+    forgives = error is LocalProtocolError
 
-    return decode_exact
-
-
-def _sized_decoder(kind: type, count_max: int, label: str) -> Decoder:
-    def decode_sized(value: Any) -> Any:
-        if type(value) is not kind:
-            raise RemoteProtocolError(f"{label}: {_show(value)} is not {kind.__name__}")
+    def check(value: Any) -> list[int]:
+        if type(value) is not list:
+            if not forgives or type(value) is not tuple:
+                raise error(f"{label}: not an array")
+            value = list(value)
         if len(value) > count_max:
-            raise RemoteProtocolError(f"{label}: length {len(value)}, at most {count_max}")
+            raise error(f"{label}: {len(value)} items, at most {count_max}")
+        for entry in value:
+            if type(entry) is not int or not low <= entry <= high:
+                if forgives and type(entry) is not int and type(_forgiven(entry, item)) is int:
+                    return check([_forgiven(other, item) for other in value])
+                raise error(_fault(item, entry))
+        checked: list[int] = value
+        return checked
+
+    return check
+
+
+def _forgiven(value: Any, rule: _Rule) -> Any:
+    """``value`` in the exact type of ``rule`` where that loses nothing, else as it is."""
+    kind = rule.kind
+    if type(value) is kind or value is None or isinstance(value, bool):
         return value
+    if kind is int and isinstance(value, int):
+        return int(value)
+    if kind is str and isinstance(value, str):
+        return str.__str__(value)
+    if kind is bytes and isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if kind is list and isinstance(value, tuple):
+        return list(value)
+    return value
 
-    return decode_sized
+
+def _fault(rule: _Rule, value: Any) -> str:
+    """What is wrong with ``value``, not looking inside lists and messages; "" if nothing."""
+    if value is None and rule.nullable:
+        return ""
+    kind: Any = rule.kind
+    if type(value) is not kind and not (rule.is_message and type(value) is list):
+        name = f"an integer in [{rule.low}, {rule.high}]" if kind is int else kind.__name__
+        return f"{rule.label}: {_show(value)} is not {name}"
+    if kind is int and not rule.low <= value <= rule.high:
+        return f"{rule.label}: {value} is not an integer in [{rule.low}, {rule.high}]"
+    if rule.is_bounded and len(value) > rule.high:
+        return f"{rule.label}: length {len(value)}, at most {rule.high}"
+    return ""
 
 
-def _value_encoder(hint: Any, version: int) -> Encoder | None:
-    """None where the value travels as it is."""
-    bare, _, nullable = _split(hint)
-    if typing.get_origin(bare) is list:
-        item = _value_encoder(typing.get_args(bare)[0], version)
-        if item is None:
-            return None
-        each = item
-        if nullable:
-            return lambda values: None if values is None else [each(value) for value in values]
-        return lambda values: [each(value) for value in values]
-    if dataclasses.is_dataclass(bare):
-        nested = _encoder(typing.cast(type, bare), version)
-        if nullable:
-            return lambda value: None if value is None else nested(value)
-        return nested
-    return None
+def _explain(plan: _Plan, values: Any) -> str:
+    """The first fault of a message that failed the checks."""
+    count = len(plan.rules)
+    if type(values) is not list or len(values) != count:
+        return f"{plan.label}: not an array of {count} fields"
+    faults = (_fault(rule, value) for rule, value in zip(plan.rules, values, strict=True))
+    return next(filter(None, faults), f"{plan.label}: fields do not hold")
 
 
 def _show(value: Any) -> str:
-    text = repr(value) if isinstance(value, (int, float, bool, type(None))) else type(value).__name__
-    return text[:40]
+    scalar = isinstance(value, (int, float, bool, type(None)))
+    return repr(value)[:40] if scalar else type(value).__name__

@@ -46,3 +46,6 @@ LATEST_TIMESTAMP = -1
 """Sentinels of ListOffsets, as in Kafka."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+Buffer = bytes | bytearray | memoryview
+"""Bytes of any kind; a memoryview is always one of single bytes, contiguous."""

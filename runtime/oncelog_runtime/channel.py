@@ -16,7 +16,9 @@ The machine comes from ``oncelog_protocol``; this room does not know that packag
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import re
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +128,10 @@ class RequestChannel(asyncio.BufferedProtocol):
             if isinstance(error, TimeoutError) and not error.args:
                 text = f"{channel._peer}: no connection within {connect_timeout_s} s"
                 raise TimeoutError(text) from error
+            if isinstance(error, ChannelClosedError) and error.__cause__ is not None:
+                raise error.__cause__ from None
+            if isinstance(error, OSError) and _all_refused(error):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, str(error)) from error
             raise
         return channel
 
@@ -341,6 +347,16 @@ def _settle(future: asyncio.Future[Any], reply: Any, error: BaseException | None
         future.set_exception(error)
     else:
         future.set_result(reply)
+
+
+def _all_refused(error: OSError) -> bool:
+    """Whether a name of several addresses was refused at each of them.
+
+    asyncio then raises an OSError without errno, "Multiple exceptions: [Errno 111] ..., ...". That
+    a process refuses is evidence of its death (failover by evidence): it must not get lost.
+    """
+    codes = re.findall(r"\[Errno (\d+)\]", str(error)) if error.errno is None else []
+    return bool(codes) and all(int(code) == errno.ECONNREFUSED for code in codes)
 
 
 def _expire(future: asyncio.Future[Any]) -> None:

@@ -261,6 +261,8 @@ class SystemFile:
         self._size = size
 
     def sync(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         _sync_data(self._fd)
 
     def close(self) -> None:

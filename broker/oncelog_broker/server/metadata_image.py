@@ -48,7 +48,7 @@ class MetadataImage:
             self.topics = {}
         for order in update.partitions:
             self._apply_partition(order)
-        changed = self._apply_configs(update.configs)
+        changed = self._apply_configs(update.configs, update.full)
         for topic in [t for t in self._configs if t not in self.topics]:
             del self._configs[topic]
         self.updated = True
@@ -95,9 +95,14 @@ class MetadataImage:
             topic = self.topics[order.topic] = TopicImage(order.topic, order.topic_id)
         topic.partitions[order.partition] = order
 
-    def _apply_configs(self, configs: Iterable[TopicConfig]) -> list[TopicConfig]:
-        """Versions tell old from new; a topic that was recreated begins again."""
+    def _apply_configs(self, configs: list[TopicConfig], full: bool) -> list[TopicConfig]:
+        """A full update that does not name a topic leaves it without overrides."""
         changed = []
+        if full:
+            named = {config.topic for config in configs}
+            for topic in [t for t in self._configs if t not in named]:
+                known = self._configs.pop(topic)
+                changed.append(TopicConfig(topic, known.version, [], []))
         for config in configs:
             known = self._configs.get(config.topic)
             if known != config:

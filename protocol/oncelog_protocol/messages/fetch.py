@@ -18,9 +18,9 @@ from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span
 
 @dataclass(slots=True)
 class FetchPartition:
-    """``leader_epoch`` is the fetcher's view (-1: not known, consumers only), for fencing (KIP-320);
-    ``last_fetched_epoch`` the epoch of the record before ``fetch_offset`` (-1: none), for
-    divergence (KIP-595)."""
+    """``leader_epoch`` is the fetcher's view (-1: not known, consumers only), for fencing
+    (KIP-320); ``last_fetched_epoch`` the epoch of the record before ``fetch_offset`` (-1: none),
+    for divergence (KIP-595)."""
 
     partition: Int32
     fetch_offset: Int64
@@ -49,7 +49,8 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class EpochEnd:
-    """Where a leader epoch ends in the leader's log: the largest epoch at or below the asked one."""
+    """Where a leader epoch ends in the leader's log: the largest epoch at or below the asked
+    one."""
 
     leader_epoch: Int32
     end_offset: Int64

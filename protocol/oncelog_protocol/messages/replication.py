@@ -148,8 +148,8 @@ class IsrMember:
 
 @dataclass(slots=True)
 class AlterPartitionItem:
-    """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version is
-    checked (Z9)."""
+    """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version
+    is checked (Z9)."""
 
     topic: Name
     topic_id: Name

@@ -1,0 +1,83 @@
+# One command per need. CI calls the same targets as a person does, so that they cannot disagree.
+# Everything lives in .venv in this checkout; no target needs an activated environment.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+ROOMS := protocol runtime broker controller client cli bench
+SOURCES := $(ROOMS) tests tools
+
+# TEST=tests/broker/log picks tests; N=50 is how often `make repro` runs them.
+TEST ?= tests
+N ?= 20
+
+.PHONY: help setup demo test unit integration check fmt lint types layers house docs bench \
+	bench-peers fuzz coverage repro clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+setup: ## .venv with all that development needs; quiet, and nothing when nothing changed
+	@$(PYTHON) tools/setup_venv.py $(VENV)
+
+demo: setup ## a cluster, real data, a leader killed half-way, a verdict; about a minute
+	@$(BIN)/oncelog demo
+
+test: setup ## every test: units, ports, integration with real processes and ZooKeeper
+	@$(BIN)/python -m pytest $(TEST)
+
+unit: setup ## the fast tests: no real ZooKeeper, no broker processes
+	@$(BIN)/python -m pytest $(TEST) -m "not integration and not zookeeper and not slow"
+
+integration: setup ## only the tests with real processes
+	@$(BIN)/python -m pytest tests/integration
+
+check: setup lint types layers house ## format, lint, strict types, import law, house rules
+
+lint: setup
+	@$(BIN)/ruff format --quiet --check $(SOURCES) || \
+		{ echo "run make fmt"; exit 1; }
+	@$(BIN)/ruff check --quiet $(SOURCES)
+
+types: setup
+	@$(BIN)/mypy --no-error-summary $(ROOMS) tests
+
+layers: setup ## the import law
+	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
+
+house: setup ## shape, mirrored tests, file map, traps
+	@$(BIN)/python -m pytest -q tests/house
+
+fmt: setup ## format, and repair what can be repaired
+	@$(BIN)/ruff check --quiet --fix-only $(SOURCES)
+	@$(BIN)/ruff format --quiet $(SOURCES)
+
+docs: setup ## rewrite the generated parts of the documents
+	@$(BIN)/python tools/file_map.py
+
+bench: setup ## our figures, with the raw baseline
+	@$(BIN)/oncelog bench
+
+bench-peers: setup ## the same work by Apache Kafka and its Python clients
+	@$(BIN)/python -m oncelog_bench.peers
+
+fuzz: setup ## hostile bytes against every decoder, for longer than in the tests
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/protocol tests/fuzz -k "fuzz or hostile"
+
+coverage: setup ## what the tests of each room leave out
+	@$(BIN)/coverage run -m pytest -q -m "not integration" $(TEST)
+	@$(BIN)/coverage report
+
+repro: setup ## TEST=path::name N=50: one test many times, to catch a flaky one
+	@for run in $$(seq $(N)); do $(BIN)/python -m pytest -q -x $(TEST) || exit 1; done
+
+clean: ## all that can be made again
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache .grimp_cache .coverage .coverage.* htmlcov
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,96 @@
+"""Which segments hold a descriptor and their index in memory: a bounded set.
+
+Owns the rule that a broker with thousands of partitions needs memory and descriptors only for those in
+use. Rules:
+
+- past the bound, the segment that was not used for longest goes first (second chance: using a segment
+  sets a flag, nothing more);
+- a segment with unsynced bytes is never closed here: an error of its sync must reach the descriptor
+  that wrote;
+- while a sync runs in the executor no file is closed under it: it is kept aside until the round ends.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Protocol
+
+from oncelog_runtime.files import File, Files
+
+
+class Evictable(Protocol):
+    """What is known here of a segment."""
+
+    used: bool
+    """Set by each use, cleared by a first look of the evictor."""
+    dirty: bool
+    """Holds bytes that no sync has covered."""
+
+    def close(self) -> None:
+        """Give up descriptor and index; both come back when needed."""
+        ...
+
+
+class OpenSegments:
+    """The open segments of one log directory."""
+
+    def __init__(self, files: Files, open_max: int) -> None:
+        self.files = files
+        self._open_max = max(4, open_max)
+        self._segments: dict[Evictable, None] = {}
+        self._retired: list[File] = []
+        self._syncing = False
+
+    def open(self, segment: Evictable, path: str, *, create: bool) -> File:
+        """Open a file for a segment; others may be closed for it. Raises OSError."""
+        if len(self._segments) >= self._open_max:
+            self._evict(self._open_max - 1)
+        try:
+            file = self.files.open(path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # The process may hold fewer than was thought: make do with half, from now on.
+            self._open_max = max(4, len(self._segments) // 2)
+            self._evict(self._open_max - 1)
+            file = self.files.open(path, create=create)
+        self._segments[segment] = None
+        return file
+
+    def retire(self, segment: Evictable, file: File) -> None:
+        """Close the file of a segment, now or when the running sync has ended."""
+        self._segments.pop(segment, None)
+        self.close_file(file)
+
+    def close_file(self, file: File) -> None:
+        """Close any file that a sync may be using."""
+        if self._syncing:
+            self._retired.append(file)
+        else:
+            file.close()
+
+    def sync_began(self) -> None:
+        """From now on closing waits."""
+        self._syncing = True
+
+    def sync_ended(self) -> None:
+        """Close what waited."""
+        self._syncing = False
+        retired, self._retired = self._retired, []
+        for file in retired:
+            file.close()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def _evict(self, keep: int) -> None:
+        for _ in range(2):  # the first pass takes away the second chance
+            for segment in list(self._segments):
+                if len(self._segments) <= keep:
+                    return
+                if segment.dirty:
+                    continue
+                if segment.used:
+                    segment.used = False
+                    continue
+                segment.close()

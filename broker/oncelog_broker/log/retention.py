@@ -1,0 +1,55 @@
+"""Which segments may go. Pure.
+
+Rules, oldest segment first, stopping at the first that must stay:
+
+- nothing at or above the high watermark goes (KAFKA-5634), and the high watermark is the caller's;
+- below the log start offset a segment goes whatever the policy;
+- with ``delete`` in the policy it goes when its newest record is older than ``retention_ms``, or when
+  without it the log would still hold at least ``retention_bytes``;
+- the age of a segment is counted from ``stamp_ms``: the newest record timestamp, but never later than
+  the time of the append, so that a record from the future cannot keep a segment for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class SegmentAge(NamedTuple):
+    """What retention needs to know of one segment."""
+
+    next_offset: int
+    """Offset after its last record."""
+    size_bytes: int
+    stamp_ms: int
+    """Newest record timestamp, capped at the time of the append."""
+
+
+def count_deletable(
+    segments: Iterable[SegmentAge],
+    *,
+    now_ms: int,
+    high_watermark: int,
+    log_start_offset: int,
+    log_size_bytes: int,
+    retention_ms: int,
+    retention_bytes: int,
+) -> int:
+    """Return how many of the segments, from the oldest, may be deleted.
+
+    ``segments`` holds non-empty ones in order of offsets. Negative limits mean none; the caller
+    passes -1 for both when the policy is not ``delete``.
+    """
+    count = 0
+    excess_bytes = log_size_bytes - retention_bytes if retention_bytes >= 0 else -1
+    for segment in segments:
+        if segment.next_offset > high_watermark:
+            break
+        below_start = segment.next_offset <= log_start_offset
+        expired = 0 <= retention_ms < now_ms - segment.stamp_ms
+        if not (below_start or expired or 0 <= segment.size_bytes <= excess_bytes):
+            break
+        excess_bytes -= segment.size_bytes
+        count += 1
+    return count

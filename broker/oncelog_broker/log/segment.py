@@ -1,0 +1,496 @@
+"""One file of batches with its two sparse maps.
+
+Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
+
+- a segment is *open* (descriptor and index in memory) or *closed* (neither); every call opens it as
+  needed, ``OpenSegments`` closes those long unused;
+- ``size_bytes`` and ``next_offset`` move only after a whole write: what lies beyond is no data;
+- the index is kept in memory and written when the segment is closed or rolled, unsynced; whatever in
+  the files does not hold is rebuilt from batch headers;
+- index files are removed *before* the log is cut, so that no stale entry can outlive a truncation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from oncelog_broker.log import offset_index, time_index
+from oncelog_broker.log.index_file import (
+    HEADER_BYTES,
+    OFFSET_INDEX_MAGIC,
+    TIME_INDEX_MAGIC,
+    Summary,
+    decode_blocks,
+    decode_summary,
+    encode_blocks,
+)
+from oncelog_broker.log.offset_index import OffsetIndex, TailIndex
+from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.scan import LOOKUP_CHUNK_BYTES, SCAN_CHUNK_BYTES, Scan
+from oncelog_broker.log.time_index import TimeIndex
+from oncelog_protocol.errors import CorruptMessageError
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.types import NO_TIMESTAMP
+from oncelog_runtime.files import Buffer, File
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
+
+_HINT_COUNT = 8
+"""Ends of recent reads that are remembered, for readers that come back for what follows."""
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Name of a segment's file: its base offset in 20 digits, so that names sort as offsets do."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from ``base_offset`` up to ``next_offset``, not including it."""
+
+    __slots__ = (
+        "_file",
+        "_hints",
+        "_index",
+        "_interval_bytes",
+        "_last_entry_position",
+        "_persisted",
+        "_pool",
+        "_prefix",
+        "_tail",
+        "_times",
+        "base_offset",
+        "created_ms",
+        "dirty",
+        "max_timestamp",
+        "next_offset",
+        "size_bytes",
+        "stamp_ms",
+        "used",
+    )
+
+    def __init__(
+        self, pool: OpenSegments, directory: str, base_offset: int, interval_bytes: int
+    ) -> None:
+        """Make an empty segment; no file is touched."""
+        self._pool = pool
+        self._prefix = f"{directory}/{base_offset:020d}"
+        self._interval_bytes = interval_bytes
+        self._file: File | None = None
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+        self._tail = TailIndex()
+        self._hints: dict[int, int] = {}
+        self._last_entry_position = 0
+        self._persisted = 0
+        """Entries that the index files hold; -1 when the files hold something unknown."""
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.stamp_ms = NO_TIMESTAMP
+        self.created_ms = NO_TIMESTAMP
+        self.used = False
+        self.dirty = False
+
+    # ---- opening and closing
+
+    @property
+    def path(self) -> str:
+        return self._prefix + LOG_SUFFIX
+
+    @property
+    def summary(self) -> Summary:
+        return Summary(
+            self.size_bytes, self.next_offset, self.max_timestamp, self.stamp_ms, self.created_ms
+        )
+
+    def restore(self, summary: Summary) -> None:
+        """Take over the state that an earlier broker left, without touching the file."""
+        self.size_bytes, self.next_offset, self.max_timestamp, self.stamp_ms, self.created_ms = (
+            summary
+        )
+
+    def open(self) -> File:
+        """Return the open file. Raises OSError."""
+        file = self._file
+        if file is None:
+            file = self._pool.open(self, self.path, create=self.size_bytes == 0)
+            self._file = file
+            if self.size_bytes:
+                self._load_index(file)
+        self.used = True
+        return file
+
+    def create(self) -> None:
+        """Make the file of an empty segment, cutting off what an older one left."""
+        file = self.open()
+        if file.size():
+            file.truncate(0)
+        self.remove_index_files()
+
+    def close(self) -> None:
+        """Write the index, give up the descriptor and the memory."""
+        file = self._file
+        if file is None:
+            return
+        if self.size_bytes:
+            self.persist_index()
+        self.release()
+
+    def release(self) -> None:
+        """Give up descriptor and memory, writing nothing."""
+        file, self._file = self._file, None
+        self._index, self._times = OffsetIndex(), TimeIndex()
+        self._tail.clear()
+        self._hints.clear()
+        if file is not None:
+            self._pool.retire(self, file)
+
+    # ---- writing
+
+    def write(self, data: Sequence[Buffer]) -> None:
+        """Append bytes; :meth:`note` then tells of each batch in them. Raises OSError."""
+        file = self._file
+        if file is None:
+            file = self.open()
+        file.append(data)
+
+    def cut_unnoted(self) -> None:
+        """Drop what a failed write left behind the last batch. Raises OSError."""
+        file = self._file
+        if file is not None and file.size() != self.size_bytes:
+            file.truncate(self.size_bytes)
+
+    def note(
+        self, base_offset: int, next_offset: int, size_bytes: int, max_timestamp: int, now_ms: int
+    ) -> None:
+        """A batch now follows at the end: move the end, and map it."""
+        position = self.size_bytes
+        relative = base_offset - self.base_offset
+        end = position + size_bytes
+        if end - self._last_entry_position > self._interval_bytes or not position:
+            self._index.append(relative, position)
+            self._times.append(self.max_timestamp)
+            self._last_entry_position = position
+            if not position:
+                self.created_ms = now_ms
+        self._tail.append(relative, position)
+        self.size_bytes = end
+        self.next_offset = next_offset
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+        stamp_ms = max_timestamp if 0 <= max_timestamp <= now_ms else now_ms
+        if stamp_ms > self.stamp_ms:
+            self.stamp_ms = stamp_ms
+
+    # ---- reading
+
+    def read(self, offset: int, max_bytes: int, upto: int, min_one_batch: bool) -> Buffer:
+        """Return whole batches from the one that holds ``offset``, all ending at or below ``upto``.
+
+        ``offset`` lies in the segment. At least one batch when ``min_one_batch``, whatever
+        ``max_bytes`` says. Raises OSError, and CorruptMessageError where the file does not hold.
+        """
+        file = self._file
+        if file is None:
+            file = self.open()
+        self.used = True
+        start = self._position_of(file, offset)
+        end = self.size_bytes
+        if upto < self.next_offset:
+            end = self._floor_of(upto - self.base_offset)
+        if end > start + max_bytes:
+            end = self._floor_position(start + max_bytes)
+        if end > start:
+            data = file.read_at(start, end - start)
+            if len(data) != end - start:
+                raise CorruptMessageError(f"{self.path}: shorter than {end} bytes")
+            return data
+        return self._read_by_headers(file, start, max_bytes, upto, min_one_batch)
+
+    def _read_by_headers(
+        self, file: File, start: int, max_bytes: int, upto: int, min_one_batch: bool
+    ) -> Buffer:
+        """Read less than an index interval: whole batches, found one by one."""
+        end = start
+        next_offset = self.base_offset
+        try:
+            for position, header in Scan(file, start, self.size_bytes):
+                batch_end = position + header.size_bytes
+                if header.next_offset > upto:
+                    break
+                if batch_end - start > max_bytes and not (min_one_batch and position == start):
+                    break
+                end, next_offset = batch_end, header.next_offset
+                if end - start >= max_bytes:
+                    break
+        except CorruptBatchError as error:
+            if end == start:
+                raise CorruptMessageError(f"{self.path} at byte {start}: {error}") from error
+        if end == start:
+            return b""
+        if len(self._hints) >= _HINT_COUNT:
+            del self._hints[next(iter(self._hints))]
+        self._hints[next_offset] = end
+        return file.read_at(start, end - start)
+
+    def _position_of(self, file: File, offset: int) -> int:
+        """Where the batch that holds ``offset`` begins."""
+        relative = offset - self.base_offset
+        position = self._tail.floor_offset(relative)
+        if position >= 0:
+            return position
+        entry, position = self._index.floor_offset(relative)
+        if entry == relative:
+            return position
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        try:
+            for start, header in Scan(file, position, self.size_bytes):
+                if header.next_offset > offset:
+                    return start
+        except CorruptBatchError as error:
+            raise CorruptMessageError(f"{self.path} at byte {position}: {error}") from error
+        raise CorruptMessageError(f"{self.path}: offset {offset} is not in the file")
+
+    def _floor_of(self, relative: int) -> int:
+        """A known batch start at or before the batch that holds a relative offset."""
+        position = self._tail.floor_offset(relative)
+        return position if position >= 0 else self._index.floor_offset(relative)[1]
+
+    def _floor_position(self, position: int) -> int:
+        """A known batch start at or below ``position``."""
+        known = self._tail.floor_position(position)
+        return known if known >= 0 else self._index.floor_position(position)
+
+    def header_at(self, offset: int) -> tuple[int, BatchHeader]:
+        """Return position and header of the batch that holds ``offset``. Raises as ``read``."""
+        file = self.open()
+        position = self._position_of(file, offset)
+        try:
+            return next(iter(Scan(file, position, self.size_bytes)))
+        except (CorruptBatchError, StopIteration) as error:
+            raise CorruptMessageError(f"{self.path} at byte {position}: {error}") from error
+
+    def batches_since(self, timestamp: int) -> Scan:
+        """Walk from an index entry before which everything is older than ``timestamp``."""
+        file = self.open()
+        entry = self._times.last_before(timestamp)
+        position = self._index.positions[entry] if entry >= 0 else 0
+        return Scan(file, position, self.size_bytes)
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """Read one batch whose header was found by walking. Raises OSError."""
+        return self.open().read_at(position, header.size_bytes)
+
+    # ---- cutting
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Keep the batches that end at or below ``offset``. Raises OSError, CorruptMessageError."""
+        file = self.open()
+        if offset >= self.next_offset:
+            return
+        position = self._position_of(file, offset) if offset > self.base_offset else 0
+        self.remove_index_files()
+        file.truncate(position)
+        self._tail.clear()
+        self._hints.clear()
+        entries = len(self._index)
+        while entries and self._index.positions[entries - 1] >= position:
+            entries -= 1
+        # What the cut batches said of timestamps must go: count again from the last entry kept.
+        entries = max(0, entries - 1)
+        self._rewind(entries)
+        self._rebuild(file, position, now_ms)
+
+    def _rewind(self, entries: int) -> None:
+        """Go back to the state before index entry number ``entries`` was added."""
+        if entries < len(self._index):
+            self.size_bytes = self._index.positions[entries]
+            self.next_offset = self.base_offset + self._index.offsets[entries]
+            self.max_timestamp = self._times.timestamps[entries]
+        else:
+            self.size_bytes, self.next_offset = 0, self.base_offset
+            self.max_timestamp = NO_TIMESTAMP
+        self._index.truncate(entries)
+        self._times.truncate(entries)
+        self._last_entry_position = self._index.positions[-1] if entries else 0
+        self._tail.clear()
+
+    def _rebuild(self, file: File, end: int, now_ms: int) -> None:
+        """Map the batches from the current end on, up to ``end`` bytes. Raises CorruptBatchError."""
+        created_ms, stamp_ms = self.created_ms, self.stamp_ms
+        scan = Scan(
+            file,
+            self.size_bytes,
+            end,
+            next_offset=self.next_offset,
+            chunk_bytes=SCAN_CHUNK_BYTES,
+        )
+        for _, header in scan:
+            self.note_header(header, now_ms)
+        if created_ms >= 0 and self.size_bytes:
+            self.created_ms = created_ms
+        self.stamp_ms = max(min(stamp_ms, now_ms), self.stamp_ms)
+
+    def note_header(self, header: BatchHeader, now_ms: int) -> None:
+        """:meth:`note` for a batch that was found in the file."""
+        self.note(
+            header.base_offset,
+            header.next_offset,
+            header.size_bytes,
+            header.max_timestamp,
+            now_ms,
+        )
+
+    # ---- index files
+
+    @property
+    def unpersisted_entries(self) -> int:
+        """Entries in memory that the files lack."""
+        return len(self._index) - max(0, self._persisted) if self._file is not None else 0
+
+    def persist_index(self) -> None:
+        """Write the new entries, unsynced. A failure costs a rebuild and is not raised."""
+        if self._persisted < 0:
+            self.remove_index_files()
+        first, count = self._persisted, len(self._index) - self._persisted
+        summary = self.summary
+        try:
+            for suffix, magic, payload in (
+                (TIME_INDEX_SUFFIX, TIME_INDEX_MAGIC, self._times.payload(first)),
+                (INDEX_SUFFIX, OFFSET_INDEX_MAGIC, self._index.payload(first)),
+            ):
+                if count or suffix == INDEX_SUFFIX:
+                    file = self._pool.files.open(self._prefix + suffix, create=True)
+                    try:
+                        file.append([encode_blocks(magic, first, count, payload, summary)])
+                    finally:
+                        file.close()
+            self._persisted += count
+        except OSError as error:
+            logger.warning("index of %s not written: %s", self.path, error)
+            self._persisted = -1
+
+    def remove_index_files(self) -> None:
+        """Forget what is on disk; the next write begins anew. Raises OSError."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._pool.files.exists(self._prefix + suffix):
+                self._pool.files.remove(self._prefix + suffix)
+        self._persisted = 0
+
+    def read_summary(self, size_bytes: int) -> Summary | None:
+        """What the index file says of a log of ``size_bytes``; None when it says nothing of it."""
+        path = self._prefix + INDEX_SUFFIX
+        try:
+            file = self._pool.files.open(path)
+        except OSError:
+            return None
+        try:
+            tail = file.read_at(max(0, file.size() - HEADER_BYTES), HEADER_BYTES)
+        except OSError:
+            return None
+        finally:
+            file.close()
+        summary = decode_summary(OFFSET_INDEX_MAGIC, tail)
+        if summary is None or summary.size_bytes != size_bytes:
+            return None
+        return summary if summary.next_offset >= self.base_offset else None
+
+    def load_entries(self, offset_max: int) -> None:
+        """Load the entries that hold, up to an offset, and step back to the last of them.
+
+        The segment then ends there; the caller scans on. For recovery, on a segment without state.
+        """
+        files = self._pool.files
+        whole = True
+        columns = []
+        for suffix, magic, entry_bytes in (
+            (INDEX_SUFFIX, OFFSET_INDEX_MAGIC, offset_index.ENTRY_BYTES),
+            (TIME_INDEX_SUFFIX, TIME_INDEX_MAGIC, time_index.ENTRY_BYTES),
+        ):
+            try:
+                data = files.read_bytes(self._prefix + suffix)
+            except OSError:
+                data = b""
+            blocks, intact = decode_blocks(magic, data, entry_bytes)
+            whole = whole and intact and bool(data)
+            columns.append([block for block in blocks if block.count])
+        self._index, self._times = OffsetIndex(), TimeIndex()
+        for block, times in zip(*columns, strict=False):
+            if (block.first, block.count) != (times.first, times.count):
+                whole = False
+                break
+            if not self._index.extend(block.payload, block.count):
+                whole = False
+                break
+            if not self._times.extend(times.payload):
+                self._index.truncate(len(self._times))
+                whole = False
+                break
+            self.stamp_ms = max(self.stamp_ms, block.summary.stamp_ms)
+            self.created_ms = block.summary.created_ms
+        entries = len(self._index)
+        whole = whole and len(columns[0]) == len(columns[1])
+        self._persisted = entries if whole else -1
+        while entries and self._index.offsets[entries - 1] > offset_max - self.base_offset:
+            entries -= 1
+            self._persisted = -1
+        if entries and self._index.positions[0]:
+            entries, self._persisted = 0, -1
+        self._index.truncate(entries)
+        self._times.truncate(entries)
+        persisted = self._persisted
+        self._rewind(max(0, entries - 1))
+        # The last entry is added again by the scan that follows, and counts as written.
+        self._persisted = persisted
+
+    def _load_index(self, file: File) -> None:
+        """Fill the index of a segment whose end is known, when it is opened."""
+        summary = self.summary
+        self.load_entries(summary.next_offset)
+        try:
+            if self.size_bytes > summary.size_bytes:
+                raise CorruptBatchError("the index points behind the end of the log")
+            self._rebuild(file, summary.size_bytes, summary.stamp_ms)
+        except CorruptBatchError:
+            logger.warning("index of %s does not hold: rebuilding it", self.path)
+            self._persisted = -1
+            self._rewind(0)
+            try:
+                self._rebuild(file, summary.size_bytes, summary.stamp_ms)
+            except CorruptBatchError as error:
+                # Rot in the log itself. What lies below it can still be read.
+                logger.error("%s does not hold at byte %d: %s", self.path, self.size_bytes, error)
+        if self.max_timestamp != summary.max_timestamp or self.size_bytes != summary.size_bytes:
+            logger.warning("%s is not what its index says", self.path)
+        self._tail.clear()
+        self.restore(summary)
+
+    # ---- going away
+
+    def discard(self, *, keep_trash: bool = True) -> list[str]:
+        """Rename the files out of the way; return what is left to remove. Raises OSError."""
+        self.release()
+        trash = []
+        files = self._pool.files
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            path = self._prefix + suffix
+            if files.exists(path):
+                files.rename(path, path + DELETED_SUFFIX)
+                trash.append(path + DELETED_SUFFIX)
+        self.dirty = False
+        return trash
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path} up to {self.next_offset}, {self.size_bytes} bytes>"
+
+
+_ = LOOKUP_CHUNK_BYTES

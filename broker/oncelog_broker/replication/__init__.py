@@ -1,0 +1,1 @@
+"""Leader and follower roles, the in-sync set, the high watermark, fetch loops, parked requests."""

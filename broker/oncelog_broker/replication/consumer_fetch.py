@@ -1,0 +1,200 @@
+"""One fetch of a consumer: read below the high watermark, or wait until there is enough to read.
+
+* Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the deadline, with
+  what there is then. A parked fetch is told of every move of a high watermark it waits for, looks once per
+  iteration of the loop at most, and reads again only when the logs have grown enough that
+  ``min_bytes`` *can* be there: slow trickles do not make it read the same bytes over and over.
+* The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
+* One high watermark per partition and read (KAFKA-9835).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from oncelog_broker.replication.partition import Buffer, FetchPosition, Partition
+from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_protocol import limits
+from oncelog_protocol.errors import ApiError, InvalidRequestError, ProtocolError, StorageError
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import IsolationLevel, TopicPartition
+
+Respond = Callable[..., None]
+PartitionLookup = Callable[[TopicPartition], Partition]
+"""Raises the ApiError that answers the partition: unknown, or not authorized."""
+
+
+class ConsumerFetch:
+    """A ``Reader`` of every partition that it waits for."""
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        respond: Respond,
+        *,
+        lookup: PartitionLookup,
+        deadlines: Deadlines,
+        now: float,
+    ) -> None:
+        self._request = request
+        self._respond = respond
+        self._lookup = lookup
+        self._deadlines = deadlines
+        self._max_bytes = min(request.max_bytes, limits.FETCH_BYTES_MAX)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._deadline_s = now + min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
+        self._deadline: Deadline | None = None
+        self._watched: dict[Partition, int] = {}
+        """Partition to the size of its log when it was last read."""
+        self._bytes_read = 0
+        self._wake_scheduled = False
+        self._done = False
+
+    @classmethod
+    def start(
+        cls,
+        request: FetchRequest,
+        respond: Respond,
+        *,
+        lookup: PartitionLookup,
+        deadlines: Deadlines,
+        now: float,
+    ) -> ConsumerFetch:
+        """Serve ``request`` now or later.
+
+        :raises InvalidRequestError: bounds or an isolation level that make no sense.
+        """
+        if request.max_bytes < 0 or request.min_bytes < 0 or request.max_wait_ms < 0:
+            raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
+        if request.isolation_level not in tuple(IsolationLevel):
+            raise InvalidRequestError(f"isolation level {request.isolation_level}")
+        fetch = cls(request, respond, lookup=lookup, deadlines=deadlines, now=now)
+        fetch._try(last=request.max_wait_ms == 0)
+        if not fetch._done:
+            fetch._deadline = deadlines.add(fetch._deadline_s, fetch._expired)
+        return fetch
+
+    @property
+    def done(self) -> bool:
+        """Whether it has been answered or dropped."""
+        return self._done
+
+    def close(self) -> None:
+        """The connection is gone: forget it."""
+        self._done = True
+        self._unwatch()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # ---- Reader
+
+    def data_ready(self) -> None:
+        """An append is not readable yet."""
+
+    def watermark_moved(self) -> None:
+        """There may be enough to read now."""
+        self._schedule(force=False)
+
+    def role_changed(self) -> None:
+        """The answer is an error now, or comes from somewhere else."""
+        self._schedule(force=True)
+
+    def _schedule(self, *, force: bool) -> None:
+        if self._wake_scheduled or self._done:
+            return
+        if not force and self._bytes_read < self._min_bytes:
+            grown = sum(
+                max(partition.log.size_bytes - size, 0) for partition, size in self._watched.items()
+            )
+            if self._bytes_read + grown < self._min_bytes:
+                return
+        self._wake_scheduled = True
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_scheduled = False
+        if not self._done:
+            self._try(last=False)
+
+    def _expired(self) -> None:
+        self._deadline = None
+        if not self._done:
+            self._try(last=True)
+
+    # ---- reading
+
+    def _try(self, *, last: bool) -> None:
+        """Answer if there is enough, or if it is the last chance; else watch."""
+        self._unwatch()
+        topics: list[FetchTopicResponse] = []
+        payload: list[Buffer] = []
+        position = 0
+        failed = False
+        for topic in self._request.topics:
+            answers: list[FetchPartitionResponse] = []
+            for asked in topic.partitions:
+                room = self._max_bytes - position
+                answer, records = self._read(
+                    TopicPartition(topic.topic, asked.partition), asked, room, first=not payload
+                )
+                if records:
+                    answer.records = Span(position, len(records))
+                    position += len(records)
+                    payload.append(records)
+                failed = failed or answer.error_code != 0 or answer.diverging is not None
+                answers.append(answer)
+            topics.append(FetchTopicResponse(topic.topic, answers))
+        if position >= self._min_bytes or failed or last:
+            self.close()
+            self._respond(FetchResponse(0, topics), payload)
+            return
+        self._bytes_read = position
+        for partition in self._watched:
+            partition.add_reader(self)
+
+    def _read(
+        self, topic_partition: TopicPartition, asked: FetchPartition, room: int, *, first: bool
+    ) -> tuple[FetchPartitionResponse, Buffer]:
+        records: Buffer = b""
+        try:
+            partition = self._lookup(topic_partition)
+            partition.check_epoch(asked.leader_epoch)
+            position = FetchPosition(
+                asked.fetch_offset, asked.leader_epoch, asked.last_fetched_epoch
+            )
+            diverging = partition.divergence(position)
+            if diverging is not None:
+                return FetchPartitionResponse(asked.partition, diverging=diverging), b""
+            upto = partition.readable_end(self._request.isolation_level)
+            budget = min(max(asked.max_bytes, 0), room)
+            if first or budget > 0:
+                records = partition.read_for_consumer(asked.fetch_offset, budget, upto=upto)
+            if len(records) > budget and not first:
+                # Only the first batch of an answer may be larger than what was asked for.
+                records = b""
+        except ApiError as error:
+            return FetchPartitionResponse(asked.partition, error.code), b""
+        except (OSError, ProtocolError):
+            return FetchPartitionResponse(asked.partition, StorageError.code), b""
+        self._watched[partition] = partition.log.size_bytes
+        return FetchPartitionResponse(
+            asked.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+        ), records
+
+    def _unwatch(self) -> None:
+        for partition in self._watched:
+            partition.remove_reader(self)
+        self._watched.clear()

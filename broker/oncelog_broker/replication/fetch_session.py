@@ -1,0 +1,356 @@
+"""The leader's end of a follower's fetch connection: an incremental session. (KIP-227.)
+
+The scheme, both ends
+---------------------
+* A session is a connection. The follower *names* a partition when it wants to read on from a new position;
+  the name stays open at the leader until it is answered with data, with an error or with a divergence.
+  So there is at most one open read per partition, and nothing is ever sent twice.
+* A follower names a partition when everything it holds of it is **synced**: a name reports a durable offset
+  and asks for more in one message. While a partition waits for the follower's sync the leader
+  gathers what comes; the next answer takes it all: a group commit over the wire. (Fetching ahead of the sync
+  was weighed: it needs a second offset and a second exchange per sync, and with a producer's
+  window of a few batches per partition the cores are what is short, not the wire.)
+* One fetch at a time is parked. Should another come, because a partition became durable later than its
+  neighbours or got a new leader epoch, the parked one is answered first, *before* the new names
+  are read: answer k reflects the names of requests up to k, which is how a follower tells
+  data for an old position from data for a new one.
+* New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once for all of
+  them. A moved high watermark rides along with the next answer and wakes nobody.
+* Every step costs O(partitions with news). Idle partitions cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from oncelog_broker.replication.partition import Buffer, FetchPosition, Partition
+from oncelog_broker.replication.progress import Contact
+from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_protocol import limits
+from oncelog_protocol.errors import (
+    ApiError,
+    InvalidFetchSessionEpochError,
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    ProtocolError,
+    StorageError,
+)
+from oncelog_protocol.messages.fetch import (
+    EpochEnd,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import TopicPartition
+
+Respond = Callable[..., None]
+PartitionLookup = Callable[[TopicPartition], Partition]
+"""Raises UnknownTopicOrPartitionError when the broker has no such replica."""
+
+WATERMARK_NEWS_MAX = 1_000
+"""Partitions of one answer that carry nothing but a high watermark."""
+
+
+class SessionEntry:
+    """One partition of the session. A ``Reader`` of the partition."""
+
+    __slots__ = (
+        "diverging",
+        "error_code",
+        "leader_epoch",
+        "max_bytes",
+        "offset",
+        "open",
+        "partition",
+        "sent_start",
+        "sent_watermark",
+        "session",
+        "topic_partition",
+    )
+
+    def __init__(self, session: FollowerSession, topic_partition: TopicPartition) -> None:
+        self.session = session
+        self.topic_partition = topic_partition
+        self.partition: Partition | None = None
+        self.offset = 0
+        self.max_bytes = 0
+        self.leader_epoch = -1
+        self.open = False
+        """Whether the follower waits for an answer to its last name."""
+        self.error_code = 0
+        self.diverging: EpochEnd | None = None
+        self.sent_watermark = -1
+        self.sent_start = -1
+
+    def data_ready(self) -> None:
+        """The leader appended."""
+        if self.open:
+            self.session.news(self)
+
+    def watermark_moved(self) -> None:
+        """Tell with the next answer."""
+        self.session.watermark_news[self] = None
+
+    def role_changed(self) -> None:
+        """A name means one leader epoch: in another one it is fenced (KAFKA-9338)."""
+        partition = self.partition
+        if not self.open or partition is None:
+            return
+        try:
+            partition.check_epoch(self.leader_epoch)
+        except ApiError as error:
+            self.error_code = error.code
+            self.session.news(self)
+
+
+class _Parked(NamedTuple):
+    request: FetchRequest
+    respond: Respond
+
+
+class FollowerSession:
+    """The fetches of one follower over one connection."""
+
+    def __init__(
+        self,
+        replica_id: int,
+        *,
+        lookup: PartitionLookup,
+        deadlines: Deadlines,
+        now: float,
+    ) -> None:
+        self.replica_id = replica_id
+        self.contact = Contact(now)
+        self.watermark_news: dict[SessionEntry, None] = {}
+        self._lookup = lookup
+        self._deadlines = deadlines
+        self._entries: dict[TopicPartition, SessionEntry] = {}
+        self._news: dict[SessionEntry, None] = {}
+        self._next_epoch = 0
+        self._parked: _Parked | None = None
+        self._deadline: Deadline | None = None
+        self._wake_scheduled = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def handle(self, request: FetchRequest, respond: Respond, now: float) -> None:
+        """Serve one fetch; answers now, or when there is news, or after ``max_wait_ms``.
+
+        :raises InvalidFetchSessionEpochError: not the next fetch of this session.
+        :raises InvalidRequestError: bounds that make no sense.
+        """
+        if request.session_epoch != self._next_epoch:
+            raise InvalidFetchSessionEpochError(
+                f"session epoch {request.session_epoch}, expected {self._next_epoch}"
+            )
+        if request.max_bytes < 0 or request.min_bytes < 0 or request.max_wait_ms < 0:
+            raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
+        if self._parked is not None:
+            self._answer()
+        self._next_epoch += 1
+        self.contact.at_s = now
+        for forgotten in request.forgotten:
+            for number in forgotten.partitions:
+                self._forget(TopicPartition(forgotten.topic, number))
+        for topic in request.topics:
+            for named in topic.partitions:
+                self._name(TopicPartition(topic.topic, named.partition), named, request, now)
+        self._parked = _Parked(request, respond)
+        if self._news or request.max_wait_ms == 0:
+            self._answer()
+        else:
+            wait_s = min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
+            self._deadline = self._deadlines.add(now + wait_s, self._answer)
+
+    def news(self, entry: SessionEntry) -> None:
+        """``entry`` has something for the follower."""
+        self._news[entry] = None
+        if self._parked is not None and not self._wake_scheduled:
+            # Once for all appends of this iteration of the loop.
+            self._wake_scheduled = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._parked = None
+        for entry in self._entries.values():
+            if entry.partition is not None:
+                entry.partition.remove_reader(entry)
+        self._entries.clear()
+        self._news.clear()
+        self.watermark_news.clear()
+
+    # ---- names
+
+    def _name(
+        self,
+        topic_partition: TopicPartition,
+        named: FetchPartition,
+        request: FetchRequest,
+        now: float,
+    ) -> None:
+        entry = self._entries.get(topic_partition)
+        if entry is None:
+            entry = self._entries[topic_partition] = SessionEntry(self, topic_partition)
+        entry.offset = named.fetch_offset
+        entry.max_bytes = max(named.max_bytes, 0)
+        entry.leader_epoch = named.leader_epoch
+        entry.open = True
+        entry.error_code = 0
+        entry.diverging = None
+        try:
+            partition = self._lookup(topic_partition)
+            if partition is not entry.partition:
+                if entry.partition is not None:
+                    entry.partition.remove_reader(entry)
+                entry.partition = partition
+                partition.add_reader(entry)
+            entry.diverging = partition.record_follower_fetch(
+                self.replica_id,
+                FetchPosition(
+                    named.fetch_offset,
+                    named.leader_epoch,
+                    named.last_fetched_epoch,
+                    named.log_start_offset,
+                ),
+                broker_epoch=request.broker_epoch,
+                contact=self.contact,
+                now=now,
+            )
+        except ApiError as error:
+            entry.error_code = error.code
+            self._news[entry] = None
+            return
+        if entry.diverging is not None or partition.log.log_end_offset > entry.offset:
+            self._news[entry] = None
+        else:
+            self._news.pop(entry, None)
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        entry = self._entries.pop(topic_partition, None)
+        if entry is None:
+            return
+        if entry.partition is not None:
+            entry.partition.remove_reader(entry)
+        self._news.pop(entry, None)
+        self.watermark_news.pop(entry, None)
+
+    # ---- answers
+
+    def _wake(self) -> None:
+        self._wake_scheduled = False
+        if self._parked is not None and self._news:
+            self._answer()
+
+    def _answer(self) -> None:
+        parked, self._parked = self._parked, None
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None:
+            deadline.cancel()
+        if parked is None:
+            return
+        room = min(parked.request.max_bytes, limits.FETCH_BYTES_MAX)
+        news, self._news = self._news, {}
+        # By topic, as the message has it: the spans of a message must ascend.
+        by_topic: dict[str, list[SessionEntry]] = {}
+        for entry in news:
+            by_topic.setdefault(entry.topic_partition.topic, []).append(entry)
+        topics: dict[str, FetchTopicResponse] = {}
+        payload: list[Buffer] = []
+        position = 0
+        for topic, entries in by_topic.items():
+            answers: list[FetchPartitionResponse] = []
+            for entry in entries:
+                if position >= room and payload:
+                    # Served first next time: the dictionary keeps the order of arrival.
+                    self._news[entry] = None
+                    continue
+                answer, records = self._serve(entry, room - position)
+                if records:
+                    answer.records = Span(position, len(records))
+                    position += len(records)
+                    payload.append(records)
+                answers.append(answer)
+            if answers:
+                topics[topic] = FetchTopicResponse(topic, answers)
+        self._add_watermarks(topics)
+        parked.respond(FetchResponse(0, list(topics.values())), payload)
+
+    def _serve(self, entry: SessionEntry, room: int) -> tuple[FetchPartitionResponse, Buffer]:
+        """The answer to one open name; the name is closed by it."""
+        partition = entry.partition
+        number = entry.topic_partition.partition
+        entry.open = False
+        code = entry.error_code
+        if partition is None or code:
+            answer = FetchPartitionResponse(number, code or NotLeaderOrFollowerError.code)
+            if partition is not None:
+                # What a follower that fell below the log start needs to know.
+                answer.log_start_offset = partition.log.log_start_offset
+            return answer, b""
+        if entry.diverging is not None:
+            # No offsets beside it: a follower must not act on them before it has cut (KAFKA-14704).
+            return FetchPartitionResponse(number, diverging=entry.diverging), b""
+        try:
+            records = partition.read_for_follower(entry.offset, min(entry.max_bytes, room))
+        except ApiError as error:
+            return FetchPartitionResponse(
+                number, error.code, log_start_offset=partition.log.log_start_offset
+            ), b""
+        except (OSError, ProtocolError):
+            return FetchPartitionResponse(number, StorageError.code), b""
+        if not records:
+            entry.open = True
+        return self._offsets(entry, partition), records
+
+    def _add_watermarks(self, topics: dict[str, FetchTopicResponse]) -> None:
+        news = self.watermark_news
+        count = 0
+        for entry in list(news):
+            if count >= WATERMARK_NEWS_MAX:
+                break
+            del news[entry]
+            partition = entry.partition
+            if not entry.open or partition is None or entry.diverging or entry.error_code:
+                # Its next answer carries the offsets anyway.
+                continue
+            if entry in self._news or not self._moved(entry, partition):
+                continue
+            topic = entry.topic_partition.topic
+            if topic not in topics:
+                topics[topic] = FetchTopicResponse(topic)
+            topics[topic].partitions.append(self._offsets(entry, partition))
+            count += 1
+
+    @staticmethod
+    def _moved(entry: SessionEntry, partition: Partition) -> bool:
+        return (
+            partition.high_watermark != entry.sent_watermark
+            or partition.log.log_start_offset != entry.sent_start
+        )
+
+    @staticmethod
+    def _offsets(entry: SessionEntry, partition: Partition) -> FetchPartitionResponse:
+        entry.sent_watermark = partition.high_watermark
+        entry.sent_start = partition.log.log_start_offset
+        return FetchPartitionResponse(
+            entry.topic_partition.partition,
+            0,
+            entry.sent_watermark,
+            partition.last_stable_offset,
+            entry.sent_start,
+        )
+
+
+def session_of(holder: Any) -> FollowerSession | None:
+    """The session in a connection's attribute bag, typed."""
+    session: FollowerSession | None = holder.fetch_session
+    return session

@@ -1,0 +1,340 @@
+"""The follower's end of a fetch connection: what to name next, and what to do with an answer. Pure.
+
+``fetch_session`` describes the scheme. This machine holds, for each partition followed over one connection,
+where it is in the cycle:
+
+=========  =================================================  ==========================
+state      meaning                                            leaves it by
+=========  =================================================  ==========================
+NAMEABLE   its position may be named in the next fetch        being named
+OPEN       named, the leader has not answered                 data, an error, divergence
+SYNCING    appended, waiting for our own disk                 the sync
+DELAYED    an error; wait a little                            its retry time
+=========  =================================================  ==========================
+
+* An answer counts for a partition only if it answers a request that came no earlier than the partition's last
+  name, and the partition still follows in the leader epoch that was named (KAFKA-13207).
+* A diverging answer makes the follower cut its log, and nothing else of that answer is used (KAFKA-14704).
+* An answer without records leaves the name open: it brings a high watermark (KAFKA-15510).
+* OFFSET_OUT_OF_RANGE means that nothing of ours is in the leader's log: begin again at its log start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_protocol.errors import (
+    ApiError,
+    OffsetOutOfRangeError,
+    OncelogError,
+    StorageError,
+    error_for,
+)
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from oncelog_protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class FollowState(Enum):
+    """Where a partition is in the fetch cycle."""
+
+    NAMEABLE = "nameable"
+    OPEN = "open"
+    SYNCING = "syncing"
+    DELAYED = "delayed"
+
+
+class Followed:
+    """One partition followed over this connection."""
+
+    __slots__ = ("backoff_s", "leader_epoch", "named_in", "partition", "retry_at_s", "state")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = FollowState.NAMEABLE
+        self.named_in = -1
+        """Number of the request that named it last."""
+        self.retry_at_s = 0.0
+        self.backoff_s = 0.0
+
+
+class FollowerMachine:
+    """Everything about fetching from one leader except the connection. Times are loop time."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ReplicaConfig,
+        *,
+        broker_epoch: Callable[[], int],
+        on_log_failure: Callable[[Partition], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._broker_epoch = broker_epoch
+        self._on_log_failure = on_log_failure
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._nameable: dict[TopicPartition, Followed] = {}
+        self._delayed: dict[TopicPartition, Followed] = {}
+        self._forgotten: dict[TopicPartition, None] = {}
+        self._syncing = 0
+        self._sent = 0
+        self._answered = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._followed
+
+    @property
+    def in_flight(self) -> int:
+        """Fetches sent on this connection and not answered."""
+        return self._sent - self._answered
+
+    @property
+    def syncing(self) -> int:
+        """Partitions that wait for our own disk."""
+        return self._syncing
+
+    def partitions(self) -> list[Partition]:
+        """What is followed."""
+        return [followed.partition for followed in self._followed.values()]
+
+    def state_of(self, topic_partition: TopicPartition) -> FollowState | None:
+        """Where a partition is in the cycle; None when it is not followed here."""
+        followed = self._followed.get(topic_partition)
+        return None if followed is None else followed.state
+
+    # ---- what is followed
+
+    def add(self, partition: Partition) -> None:
+        """Follow a partition, or go on with it in its new leader epoch."""
+        topic_partition = partition.topic_partition
+        self._drop(topic_partition)
+        # In case it is to be forgotten: being named again replaces what the leader holds of it.
+        self._forgotten.pop(topic_partition, None)
+        followed = self._followed[topic_partition] = Followed(partition)
+        self._after_write(followed)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Follow it no longer; the leader is told with the next fetch."""
+        followed = self._drop(topic_partition)
+        if followed is not None and followed.named_in >= 0:
+            self._forgotten[topic_partition] = None
+
+    def reconnect(self) -> None:
+        """The connection is gone and with it the session: name everything again on the next."""
+        self._sent = self._answered = 0
+        self._forgotten.clear()
+        partitions = self.partitions()
+        self._followed.clear()
+        self._nameable.clear()
+        self._delayed.clear()
+        self._syncing = 0
+        for partition in partitions:
+            self.add(partition)
+
+    def synced(self, topic_partition: TopicPartition) -> None:
+        """Our disk has caught up a step with this partition."""
+        followed = self._followed.get(topic_partition)
+        if (
+            followed is not None
+            and followed.state is FollowState.SYNCING
+            and followed.partition.is_durable
+        ):
+            self._syncing -= 1
+            self._make_nameable(followed)
+
+    def retry_due(self, now: float) -> float | None:
+        """Make nameable what has waited long enough; returns when to call again, or None."""
+        earliest: float | None = None
+        for topic_partition, followed in list(self._delayed.items()):
+            if followed.retry_at_s <= now:
+                del self._delayed[topic_partition]
+                self._after_write(followed)
+            elif earliest is None or followed.retry_at_s < earliest:
+                earliest = followed.retry_at_s
+        return earliest
+
+    # ---- requests
+
+    def wants_to_send(self, *, patient: bool) -> bool:
+        """Whether a fetch should go out now.
+
+        ``patient``: when nothing can be named, hold an empty long poll back while partitions wait for
+        the sync, because the names that come with it make a fetch of their own.
+        """
+        if self._nameable or self._forgotten:
+            return self.in_flight < 2
+        return (
+            self.in_flight == 0 and bool(self._followed) and not (patient and self._syncing)
+        )
+
+    def next_request(self) -> FetchRequest:
+        """The next fetch of the session; it names all that is nameable."""
+        topics: dict[str, FetchTopic] = {}
+        nameable, self._nameable = self._nameable, {}
+        for topic_partition, followed in nameable.items():
+            partition = followed.partition
+            try:
+                position = partition.position()
+            except (StorageError, OSError) as error:
+                self._give_up(followed, error)
+                continue
+            followed.state = FollowState.OPEN
+            followed.named_in = self._sent
+            named = FetchPartition(
+                topic_partition.partition,
+                position.fetch_offset,
+                self._config.replica_fetch_max_bytes,
+                followed.leader_epoch,
+                position.last_fetched_epoch,
+                position.log_start_offset,
+            )
+            topic = topics.get(topic_partition.topic)
+            if topic is None:
+                topics[topic_partition.topic] = FetchTopic(topic_partition.topic, [named])
+            else:
+                topic.partitions.append(named)
+        forgotten: dict[str, ForgottenTopic] = {}
+        for gone in self._forgotten:
+            forgotten.setdefault(gone.topic, ForgottenTopic(gone.topic, [])).partitions.append(
+                gone.partition
+            )
+        self._forgotten.clear()
+        request = FetchRequest(
+            replica_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            max_wait_ms=self._config.replica_fetch_wait_max_ms,
+            min_bytes=self._config.replica_fetch_min_bytes,
+            max_bytes=self._config.replica_fetch_response_max_bytes,
+            isolation_level=0,
+            session_epoch=self._sent,
+            topics=list(topics.values()),
+            forgotten=list(forgotten.values()),
+        )
+        self._sent += 1
+        return request
+
+    # ---- answers
+
+    def take(self, response: FetchResponse, payload: memoryview, now: float) -> None:
+        """Act on the answer to the oldest open request. ``payload`` is used during the call only.
+
+        :raises ApiError: the leader refused the whole fetch; the session is over.
+        """
+        number = self._answered
+        self._answered += 1
+        if response.error_code:
+            raise error_for(response.error_code)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                followed = self._followed.get(TopicPartition(topic.topic, answer.partition))
+                if (
+                    followed is None
+                    or followed.state is not FollowState.OPEN
+                    or followed.named_in > number
+                    or followed.leader_epoch != followed.partition.leader_epoch
+                    or followed.partition.failed
+                ):
+                    continue
+                self._take_one(followed, answer, payload, now)
+
+    def _take_one(
+        self, followed: Followed, answer: FetchPartitionResponse, payload: memoryview, now: float
+    ) -> None:
+        partition = followed.partition
+        try:
+            if answer.error_code:
+                self._take_error(followed, answer, now)
+                return
+            followed.backoff_s = 0.0
+            if answer.diverging is not None:
+                partition.truncate_to_divergence(answer.diverging)
+                self._after_write(followed)
+                return
+            records = answer.records
+            if records.length:
+                partition.append_as_follower(
+                    payload[records.offset : records.offset + records.length]
+                )
+            partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
+            if records.length:
+                self._after_write(followed)
+        except (StorageError, OSError) as error:
+            self._give_up(followed, error)
+        except (OncelogError, ValueError) as error:
+            # Rot at the leader, or on the way: nothing was appended, ask again.
+            logger.error("%s: cannot use what the leader sent: %s", partition.topic_partition, error)
+            self._delay(followed, now)
+
+    def _take_error(
+        self, followed: Followed, answer: FetchPartitionResponse, now: float
+    ) -> None:
+        if answer.error_code == OffsetOutOfRangeError.code and answer.log_start_offset >= 0:
+            followed.partition.restart_log_at(answer.log_start_offset)
+            self._after_write(followed)
+            return
+        logger.debug(
+            "%s: leader %d answers %s",
+            followed.partition.topic_partition,
+            followed.partition.leader_id,
+            error_for(answer.error_code).name,
+        )
+        self._delay(followed, now)
+
+    # ---- states
+
+    def _after_write(self, followed: Followed) -> None:
+        if followed.partition.is_durable:
+            self._make_nameable(followed)
+        else:
+            followed.state = FollowState.SYNCING
+            self._syncing += 1
+
+    def _make_nameable(self, followed: Followed) -> None:
+        followed.state = FollowState.NAMEABLE
+        self._nameable[followed.partition.topic_partition] = followed
+
+    def _delay(self, followed: Followed, now: float) -> None:
+        config = self._config
+        followed.backoff_s = min(
+            max(followed.backoff_s * 2, config.replica_fetch_backoff_ms / 1000),
+            config.replica_fetch_backoff_max_ms / 1000,
+        )
+        followed.retry_at_s = now + followed.backoff_s
+        followed.state = FollowState.DELAYED
+        self._delayed[followed.partition.topic_partition] = followed
+
+    def _give_up(self, followed: Followed, error: Exception) -> None:
+        """The log cannot be written: the replica is out of service."""
+        logger.error("%s: stopped following: %s", followed.partition.topic_partition, error)
+        self.remove(followed.partition.topic_partition)
+        self._on_log_failure(followed.partition)
+
+    def _drop(self, topic_partition: TopicPartition) -> Followed | None:
+        followed = self._followed.pop(topic_partition, None)
+        if followed is None:
+            return None
+        self._nameable.pop(topic_partition, None)
+        self._delayed.pop(topic_partition, None)
+        if followed.state is FollowState.SYNCING:
+            self._syncing -= 1
+        return followed
+
+
+__all__ = ["ApiError", "FollowState", "Followed", "FollowerMachine"]

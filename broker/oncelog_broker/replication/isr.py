@@ -1,0 +1,113 @@
+"""The in-sync replicas of a partition, as its leader holds them, and the change it has asked for. Pure.
+
+Only the controller changes the ISR (K22). The leader *proposes*; until a definite answer is there, the
+new set may or may not be the true one, so everything that must hold for the true ISR is made to
+hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, Z10).
+
+==================  =======================  =================================================
+state               answer                   next state
+==================  =======================  =================================================
+committed           propose(P)               pending P
+pending P           success(isr, version)    committed isr
+pending P           superseded(isr, version) committed isr: the version moved on, so no copy of
+                                             our request can succeed any more (Z8)
+pending P           unknown                  pending P, in doubt (asked again, same members; Z9)
+pending P           refused                  committed, as before
+pending P in doubt  refused                  pending: the committed set itself is proposed, with P
+                                             still counted. An earlier copy may have succeeded,
+                                             and only success or superseded can tell.
+==================  =======================  =================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from oncelog_protocol.messages.replication import IsrMember
+
+NO_BROKER_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the controller is asked for. Broker epochs are those seen when the members were found
+    eligible: one snapshot for check and request (KAFKA-15221, KIP-903)."""
+
+    members: tuple[tuple[int, int], ...]
+    """(broker id, broker epoch), by id."""
+    in_doubt: bool = False
+    """Whether a request for it may have succeeded without our knowing."""
+    attempt: int = 0
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The proposed ISR."""
+        return tuple(broker_id for broker_id, _ in self.members)
+
+    def again(self) -> Proposal:
+        """The same, one attempt later."""
+        return replace(self, attempt=self.attempt + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrState:
+    """The ISR with its version, and at most one proposal."""
+
+    committed: tuple[int, ...]
+    partition_epoch: int
+    proposal: Proposal | None = None
+    doubtful: tuple[int, ...] = ()
+    """Members of refused proposals whose first copies may have succeeded all the same."""
+
+    @property
+    def maximal(self) -> tuple[int, ...]:
+        """Every replica that may be in the true ISR, by id."""
+        if self.proposal is None:
+            return self.committed
+        return tuple(sorted({*self.committed, *self.proposal.broker_ids, *self.doubtful}))
+
+    def propose(self, members: Iterable[tuple[int, int]]) -> IsrState:
+        """Ask for a new ISR; there must be no proposal."""
+        if self.proposal is not None:
+            raise ValueError("an ISR change is pending")
+        return replace(self, proposal=Proposal(tuple(sorted(members))))
+
+    def success(self, isr: Sequence[int], partition_epoch: int) -> IsrState:
+        """The controller answered with the ISR that is now true."""
+        return IsrState(tuple(sorted(isr)), partition_epoch)
+
+    superseded = success
+
+    def unknown(self) -> IsrState:
+        """No answer, or one that tells nothing: it may have succeeded."""
+        if self.proposal is None:
+            return self
+        return replace(self, proposal=replace(self.proposal, in_doubt=True).again())
+
+    def retry(self) -> IsrState:
+        """Answered that this attempt had no effect, but a later one may: ask again."""
+        if self.proposal is None:
+            return self
+        return replace(self, proposal=self.proposal.again())
+
+    def refused(self) -> IsrState:
+        """The controller will not do it."""
+        proposal = self.proposal
+        if proposal is None:
+            return self
+        if not proposal.in_doubt:
+            return IsrState(self.committed, self.partition_epoch)
+        return IsrState(
+            self.committed,
+            self.partition_epoch,
+            Proposal(
+                tuple((broker_id, NO_BROKER_EPOCH) for broker_id in self.committed), in_doubt=True
+            ),
+            tuple(sorted({*self.doubtful, *proposal.broker_ids})),
+        )
+
+
+def isr_members(proposal: Proposal) -> list[IsrMember]:
+    """The proposal as AlterPartition carries it."""
+    return [IsrMember(broker_id, broker_epoch) for broker_id, broker_epoch in proposal.members]

@@ -1,0 +1,241 @@
+"""What a leader knows and decides in one leader epoch: followers, ISR, high watermark. Pure.
+
+The object is made anew for each leader epoch, so that nothing learnt in an older one can count (K5).
+
+* The high watermark is the least synced offset of the leader and of every member of the *maximal* ISR, moves
+  up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` (K18).
+* A follower may join when it has fetched in this epoch and holds the high watermark and the start of
+  this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up without
+  committed records: its disk has lost them, and it must not be elected (I4).
+* One ISR change at a time, asked of the controller (see ``isr``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog_broker.replication.isr import NO_BROKER_EPOCH, IsrState, isr_members
+from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    OperationNotAttemptedError,
+    StaleBrokerEpochError,
+)
+from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResult
+from oncelog_protocol.types import TopicPartition
+
+REJOIN_DELAY_S = 1.0
+"""After the controller found a follower ineligible it is not proposed for this long."""
+
+_REFUSALS = frozenset(
+    (IneligibleReplicaError.code, OperationNotAttemptedError.code, InvalidRequestError.code)
+)
+"""Answers that say that the change was not made and will not be."""
+
+
+class LeaderRole:
+    """One partition led in one leader epoch. Times are loop time in seconds."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        leader_epoch: int,
+        *,
+        epoch_start_offset: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        partition_epoch: int,
+        now: float,
+        safeguards: Safeguards,
+    ) -> None:
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.replica_count = len(replicas)
+        self.state = IsrState(tuple(sorted(isr)), partition_epoch)
+        self.followers = {
+            replica: FollowerProgress(
+                replica, in_sync=replica in isr, leader_end=epoch_start_offset, now=now
+            )
+            for replica in sorted(replicas)
+            if replica != broker_id
+        }
+        self._safeguards = safeguards
+        self._counted: list[FollowerProgress] = []
+        self._at_end: list[FollowerProgress] = []
+        self._not_before_s: dict[int, float] = {}
+        self._recount()
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed ISR."""
+        return self.state.committed
+
+    def has_min_isr(self, min_isr: int) -> bool:
+        """Whether the committed ISR is large enough; a topic with fewer replicas needs just those."""
+        return len(self.state.committed) >= min(min_isr, self.replica_count)
+
+    # ---- offsets
+
+    def high_watermark(self, current: int, leader_offset: int, min_isr: int) -> int:
+        """Where the high watermark is now; ``leader_offset`` is what the leader itself holds."""
+        if self._safeguards.hold_below_min_isr and not self.has_min_isr(min_isr):
+            return current
+        lowest = leader_offset
+        for follower in self._counted:
+            if follower.durable_offset < lowest:
+                lowest = follower.durable_offset
+        return lowest if lowest > current else current
+
+    def appended(self, leader_end: int, now: float) -> None:
+        """The leader's log has grown."""
+        if self._at_end:
+            for follower in self._at_end:
+                follower.left_behind(leader_end, now)
+            self._at_end.clear()
+
+    def fetched(
+        self,
+        replica_id: int,
+        durable_offset: int,
+        *,
+        broker_epoch: int,
+        log_start_offset: int,
+        leader_end: int,
+        contact: Contact,
+        now: float,
+    ) -> None:
+        """A follower's fetch of this leader epoch has come, and its log is a prefix of ours.
+
+        :raises StaleBrokerEpochError: the follower has restarted since it sent it.
+        """
+        follower = self.followers[replica_id]
+        if broker_epoch < follower.broker_epoch:
+            # Delayed bytes of the follower's earlier life: that disk may have been wiped since.
+            raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, seen {follower.broker_epoch}")
+        follower.fetched(
+            durable_offset,
+            broker_epoch=broker_epoch,
+            log_start_offset=log_start_offset,
+            leader_end=leader_end,
+            contact=contact,
+            now=now,
+        )
+        if durable_offset >= leader_end and follower not in self._at_end:
+            self._at_end.append(follower)
+
+    # ---- changes of the ISR
+
+    def propose_join(self, replica_id: int, high_watermark: int, now: float) -> bool:
+        """Propose to add a follower if it may join; whether a proposal was made."""
+        state = self.state
+        if state.proposal is not None or replica_id in state.committed:
+            return False
+        follower = self.followers[replica_id]
+        needed = high_watermark
+        if self._safeguards.join_at_epoch_start:
+            needed = max(needed, self.epoch_start_offset)
+        if follower.durable_offset < needed or now < self._not_before_s.get(replica_id, now):
+            return False
+        self._propose((*state.committed, replica_id))
+        return True
+
+    def propose_leave(self, replicas: Sequence[int]) -> bool:
+        """Propose an ISR without ``replicas``; whether a proposal was made."""
+        state = self.state
+        remaining = [member for member in state.committed if member not in replicas]
+        if state.proposal is not None or len(remaining) == len(state.committed):
+            return False
+        self._propose(remaining)
+        return True
+
+    def lagging(self, leader_end: int, now: float, lag_s_max: float) -> list[int]:
+        """Members of the committed ISR that have not kept up."""
+        return [
+            member
+            for member in self.state.committed
+            if member != self.broker_id
+            and (
+                member not in self.followers
+                or self.followers[member].lags(leader_end, now, lag_s_max)
+            )
+        ]
+
+    def item(self, topic_partition: TopicPartition, topic_id: str) -> AlterPartitionItem | None:
+        """The proposal as a request, or None when there is none."""
+        proposal = self.state.proposal
+        if proposal is None:
+            return None
+        return AlterPartitionItem(
+            topic_partition.topic,
+            topic_id,
+            topic_partition.partition,
+            self.leader_epoch,
+            self.state.partition_epoch,
+            isr_members(proposal),
+        )
+
+    def answered(self, result: AlterPartitionResult, now: float) -> None:
+        """The controller answered the proposal.
+
+        Codes that say neither *done* nor *never* (another controller, a lost race with a topic
+        deletion) leave it pending; it will be asked for again.
+        """
+        proposal = self.state.proposal
+        code = result.error_code
+        same_epoch = (
+            result.leader_epoch == self.leader_epoch
+            and result.partition_epoch >= self.state.partition_epoch
+        )
+        if code == 0 and same_epoch:
+            self.state = self.state.success(result.isr, result.partition_epoch)
+        elif code == InvalidUpdateVersionError.code and same_epoch:
+            self.state = self.state.superseded(result.isr, result.partition_epoch)
+        elif code in _REFUSALS:
+            if code == IneligibleReplicaError.code and proposal is not None:
+                for replica in proposal.broker_ids:
+                    if replica not in self.state.committed:
+                        self._not_before_s[replica] = now + REJOIN_DELAY_S
+            self.state = self.state.refused()
+        else:
+            # Includes FENCED_LEADER_EPOCH and a newer epoch in the answer: we are deposed, and the
+            # order that says so is under way. Until it is here the maximal ISR stands (Z10).
+            self.state = self.state.retry()
+        self._recount()
+
+    def unanswered(self) -> None:
+        """The request was lost, or its answer was."""
+        self.state = self.state.unknown()
+
+    def is_deposed_by(self, result: AlterPartitionResult) -> bool:
+        """Whether the answer shows that the controller has moved on to a newer leader epoch."""
+        return (
+            result.error_code == FencedLeaderEpochError.code
+            or result.leader_epoch > self.leader_epoch
+        )
+
+    def _propose(self, broker_ids: Sequence[int]) -> None:
+        self.state = self.state.propose(
+            (
+                broker_id,
+                NO_BROKER_EPOCH
+                if broker_id == self.broker_id or broker_id not in self.followers
+                else self.followers[broker_id].broker_epoch,
+            )
+            for broker_id in broker_ids
+        )
+        self._recount()
+
+    def _recount(self) -> None:
+        """Whom the high watermark waits for."""
+        state = self.state
+        members = state.maximal if self._safeguards.count_maximal_isr else state.committed
+        self._counted = [
+            self.followers.get(member) or FollowerProgress(member, in_sync=False, leader_end=0, now=0)
+            for member in members
+            if member != self.broker_id
+        ]

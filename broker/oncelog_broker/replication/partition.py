@@ -1,0 +1,569 @@
+"""One replica of one partition: leader or follower, fenced by leader epochs. Pure: time comes in.
+
+Rules
+-----
+* A role changes only by an order of the controller with a higher leader epoch (Z4), and wholly or not at
+  all: what can fail (the epoch history) is done first, and a failure leaves the old epoch, so
+  that the controller's retry does it again (Z13).
+* A new leader writes (epoch, log end) into its epoch history before it serves (KAFKA-7415).
+* Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only where the
+  leader says that it diverges, never at the replica's own high watermark (K3, K6).
+* ``log start <= high watermark <= log end`` (I1). The high watermark only rises within a leader epoch.
+* Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or of the
+  end of the role in which they were parked.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, Protocol
+
+from oncelog_broker.log.partition_log import LogAppend, PartitionLog
+from oncelog_broker.replication.leadership import LeaderRole
+from oncelog_broker.replication.progress import Contact
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnknownLeaderEpochError,
+)
+from oncelog_protocol.messages.fetch import EpochEnd
+from oncelog_protocol.messages.replication import (
+    AlterPartitionItem,
+    AlterPartitionResult,
+    PartitionOrder,
+)
+from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Reader(Protocol):
+    """Somebody who reads this partition and wants to hear of news. Calls must be cheap."""
+
+    def data_ready(self) -> None:
+        """The leader's log has grown."""
+        ...
+
+    def watermark_moved(self) -> None:
+        """The high watermark, or the log start, has moved."""
+        ...
+
+    def role_changed(self) -> None:
+        """The leader epoch is another one, or the replica has failed or gone."""
+        ...
+
+
+class PartitionOwner(Protocol):
+    """Whom a partition tells about what it cannot do itself."""
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        """There is a proposal to send to the controller."""
+        ...
+
+    def follower_synced(self, partition: Partition) -> None:
+        """A follower's log has become durable further on."""
+        ...
+
+
+class FetchPosition(NamedTuple):
+    """What a fetcher says about its own copy."""
+
+    fetch_offset: int
+    leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
+
+
+class Partition:
+    """One replica. All times are loop time in seconds."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        log: PartitionLog,
+        *,
+        broker_id: int,
+        high_watermark: int,
+        owner: PartitionOwner,
+        safeguards: Safeguards,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = log.topic_id
+        self.log = log
+        self.broker_id = broker_id
+        self.leader_id = NO_BROKER
+        self.leader_epoch = NO_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
+        self.leader: LeaderRole | None = None
+        self.failed = False
+        """Whether the replica is out of service: its directory failed, or it was stopped."""
+        self.damaged = bool(log.needs_refetch)
+        """Recovery found rot below the synced point: nothing of the log may be used (D2)."""
+        self.refetching = self.damaged
+        """The log may not lead until it holds again what the leader calls committed."""
+        self._owner = owner
+        self._safeguards = safeguards
+        self._committed_waiters = OffsetWaiters()
+        self._synced_waiters = OffsetWaiters()
+        self._readers: dict[Reader, None] = {}
+        log.on_synced = self._on_synced
+
+    # ---- state
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads in its leader epoch."""
+        return self.leader is not None
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed ISR as the leader knows it; empty at a follower."""
+        return self.leader.isr if self.leader is not None else ()
+
+    @property
+    def partition_epoch(self) -> int:
+        """The version of the partition's state as the leader knows it; -1 at a follower."""
+        return self.leader.state.partition_epoch if self.leader is not None else -1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where nothing is undecided; without transactions the high watermark."""
+        return self.high_watermark
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas of the topic."""
+        return self.log.config.min_insync_replicas
+
+    def leader_role(self) -> LeaderRole:
+        """The leader's knowledge.
+
+        :raises StorageError: the replica is out of service.
+        :raises NotLeaderOrFollowerError: another broker leads, or none.
+        """
+        if self.failed:
+            raise StorageError(f"{self.topic_partition}: the replica is out of service")
+        leader = self.leader
+        if leader is None:
+            raise NotLeaderOrFollowerError(
+                f"{self.topic_partition}: led by broker {self.leader_id} in epoch {self.leader_epoch}"
+            )
+        return leader
+
+    def check_epoch(self, leader_epoch: int) -> LeaderRole:
+        """Fence a reader by the leader epoch it knows; -1 passes (consumers that know none).
+
+        :raises FencedLeaderEpochError: it knows an older one.
+        :raises UnknownLeaderEpochError: it knows a newer one.
+        """
+        leader = self.leader_role()
+        if leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH:
+            if not self._safeguards.fence_leader_epoch:
+                return leader
+            if leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpochError(f"epoch {leader_epoch}, now {self.leader_epoch}")
+            raise UnknownLeaderEpochError(f"epoch {leader_epoch}, here {self.leader_epoch}")
+        return leader
+
+    # ---- orders of the controller
+
+    def apply_order(self, order: PartitionOrder, now: float) -> int:
+        """Become what the order says; returns an error code, 0 when that is what we are now."""
+        if order.leader_epoch < self.leader_epoch and self._safeguards.apply_newer_epochs_only:
+            return FencedLeaderEpochError.code
+        if order.leader_epoch == self.leader_epoch and self._safeguards.apply_newer_epochs_only:
+            return 0
+        if self.failed:
+            return StorageError.code
+        try:
+            if order.leader == self.broker_id:
+                self._lead(order, now)
+            else:
+                self._follow(order)
+        except (StorageError, OSError) as error:
+            logger.error("%s: could not change its role: %s", self.topic_partition, error)
+            return StorageError.code
+        for reader in list(self._readers):
+            reader.role_changed()
+        return 0
+
+    def _lead(self, order: PartitionOrder, now: float) -> None:
+        if self.refetching:
+            raise StorageError("the log is damaged and must be fetched again first")
+        log = self.log
+        epoch_start = log.log_end_offset
+        log.assign_epoch(order.leader_epoch, epoch_start)
+        self.leader = LeaderRole(
+            self.broker_id,
+            order.leader_epoch,
+            epoch_start_offset=epoch_start,
+            replicas=order.replicas,
+            isr=order.isr,
+            partition_epoch=order.partition_epoch,
+            now=now,
+            safeguards=self._safeguards,
+        )
+        self.leader_id = self.broker_id
+        self.leader_epoch = order.leader_epoch
+        self.replicas = tuple(order.replicas)
+        logger.info(
+            "%s: leads in epoch %d from offset %d, high watermark %d, isr %s",
+            self.topic_partition,
+            order.leader_epoch,
+            epoch_start,
+            self.high_watermark,
+            order.isr,
+        )
+        self._advance_high_watermark()
+
+    def _follow(self, order: PartitionOrder) -> None:
+        if self._safeguards.truncate_to_high_watermark:
+            self.log.truncate_to(self.high_watermark)
+        was_leader = self.leader is not None
+        self.leader = None
+        self.leader_id = order.leader
+        self.leader_epoch = order.leader_epoch
+        self.replicas = tuple(order.replicas)
+        logger.info(
+            "%s: follows broker %d in epoch %d from offset %d",
+            self.topic_partition,
+            order.leader,
+            order.leader_epoch,
+            self.log.log_end_offset,
+        )
+        if was_leader:
+            self._fail_waiters(NotLeaderOrFollowerError.code)
+
+    def fail(self, error_code: int = StorageError.code) -> None:
+        """Take the replica out of service; everybody who waits hears ``error_code``."""
+        if self.failed:
+            return
+        self.failed = True
+        self.leader = None
+        self._fail_waiters(error_code)
+        for reader in list(self._readers):
+            reader.role_changed()
+
+    def stop(self) -> None:
+        """The replica is no longer this broker's; who waits must ask elsewhere."""
+        self.fail(NotLeaderOrFollowerError.code)
+        self.log.on_synced = None
+
+    # ---- leader: writing
+
+    def append_as_leader(self, batch: memoryview, acks: int, now: float) -> LogAppend:
+        """Append one client batch.
+
+        :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
+        :raises NotEnoughReplicasError: ``acks`` is all and the ISR is too small; nothing was appended.
+        :raises ApiError: what the log refuses; StorageError when its directory fails.
+        """
+        leader = self.leader_role()
+        if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
+            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
+        log = self.log
+        append = log.append_as_leader(batch, self.leader_epoch)
+        leader.appended(log.log_end_offset, now)
+        for reader in self._readers:
+            reader.data_ready()
+        if log.synced_offset >= log.log_end_offset or not self._safeguards.count_synced_only:
+            self._on_synced(log.synced_offset)
+        return append
+
+    def when_committed(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+        """Call back once the high watermark is at or past ``offset`` (an append's last offset + 1).
+
+        Called with 0, or with NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or
+        STORAGE_ERROR when that cannot be waited for any longer. Returns None when it was called at
+        once.
+        """
+        if self.high_watermark >= offset:
+            callback(0)
+            return None
+        return self._committed_waiters.park(offset, callback)
+
+    def when_synced(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+        """Call back once this replica's own disk holds everything below ``offset``."""
+        if self.log.synced_offset >= offset or not self._safeguards.count_synced_only:
+            callback(0)
+            return None
+        return self._synced_waiters.park(offset, callback)
+
+    # ---- leader: followers
+
+    def record_follower_fetch(
+        self,
+        replica_id: int,
+        position: FetchPosition,
+        *,
+        broker_epoch: int,
+        contact: Contact,
+        now: float,
+    ) -> EpochEnd | None:
+        """A follower names where it stands. Everything below its fetch offset is synced there.
+
+        Returns where its log diverges from ours, or None; only then has it been counted.
+
+        :raises FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError:
+        :raises OffsetOutOfRangeError: below our log start, or of unknown history.
+        """
+        leader = self.check_epoch(position.leader_epoch)
+        if replica_id not in leader.followers:
+            raise NotLeaderOrFollowerError(f"broker {replica_id} has no replica of this partition")
+        diverging = self.divergence(position)
+        if diverging is not None and self._safeguards.ignore_diverging_fetches:
+            return diverging
+        log = self.log
+        offset = position.fetch_offset
+        if offset > log.log_end_offset and self._safeguards.truncate_on_divergence:
+            raise OffsetOutOfRangeError(f"offset {offset}, log ends at {log.log_end_offset}")
+        leader.fetched(
+            replica_id,
+            offset,
+            broker_epoch=broker_epoch,
+            log_start_offset=position.log_start_offset,
+            leader_end=log.log_end_offset,
+            contact=contact,
+            now=now,
+        )
+        if replica_id in leader.isr:
+            if offset < self.high_watermark and leader.propose_leave([replica_id]):
+                logger.error(
+                    "%s: broker %d has lost committed records (at %d, high watermark %d)",
+                    self.topic_partition,
+                    replica_id,
+                    offset,
+                    self.high_watermark,
+                )
+                self._owner.isr_change_wanted(self)
+            self._advance_high_watermark()
+        elif leader.state.proposal is not None:
+            self._advance_high_watermark()
+        elif leader.propose_join(replica_id, self.high_watermark, now):
+            self._owner.isr_change_wanted(self)
+        return diverging
+
+    def divergence(self, position: FetchPosition) -> EpochEnd | None:
+        """Where the fetcher's log and ours part, or None while it is a prefix of ours (KIP-595).
+
+        :raises OffsetOutOfRangeError: it is below our log start, which goes before divergence
+            (KAFKA-12996), or we know nothing of its epoch.
+        """
+        if position.fetch_offset < self.log.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {position.fetch_offset}, log starts at {self.log.log_start_offset}"
+            )
+        asked = position.last_fetched_epoch
+        if asked == NO_EPOCH or not self._safeguards.truncate_on_divergence:
+            return None
+        epoch, end_offset = self.log.end_offset_for_epoch(asked)
+        if epoch == NO_EPOCH:
+            raise OffsetOutOfRangeError(f"epoch {asked} is not known here")
+        if epoch < asked or end_offset < position.fetch_offset:
+            return EpochEnd(epoch, end_offset)
+        return None
+
+    def read_for_follower(self, offset: int, max_bytes: int) -> Buffer:
+        """Whole batches from ``offset`` to the log end."""
+        log = self.log
+        if offset >= log.log_end_offset:
+            return b""
+        return log.read(offset, max_bytes, upto=log.log_end_offset)
+
+    def drop_lagging(self, now: float, lag_s_max: float) -> None:
+        """Propose to remove the followers that have not kept up."""
+        leader = self.leader
+        if leader is None:
+            return
+        lagging = leader.lagging(self.log.log_end_offset, now, lag_s_max)
+        if lagging and leader.propose_leave(lagging):
+            logger.warning(
+                "%s: brokers %s lag, high watermark %d, log end %d",
+                self.topic_partition,
+                lagging,
+                self.high_watermark,
+                self.log.log_end_offset,
+            )
+            self._owner.isr_change_wanted(self)
+
+    def isr_item(self) -> AlterPartitionItem | None:
+        """What to ask the controller for, or None."""
+        if self.leader is None:
+            return None
+        return self.leader.item(self.topic_partition, self.topic_id)
+
+    def isr_answered(
+        self, item: AlterPartitionItem, result: AlterPartitionResult | None, now: float
+    ) -> bool:
+        """The answer to ``item``, None when there was none; whether a proposal is (still) open."""
+        leader = self.leader
+        if leader is None or leader.leader_epoch != item.leader_epoch:
+            return False
+        before = leader.isr
+        if result is None:
+            leader.unanswered()
+        else:
+            leader.answered(result, now)
+        if leader.isr != before:
+            logger.info(
+                "%s: isr %s -> %s, version %d",
+                self.topic_partition,
+                before,
+                leader.isr,
+                leader.state.partition_epoch,
+            )
+        # A smaller ISR may let the high watermark move (KAFKA-13091), or hold it for good.
+        self._advance_high_watermark()
+        if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
+            self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
+        return leader.state.proposal is not None
+
+    def _on_synced(self, synced_offset: int) -> None:
+        if self.leader is None:
+            self._owner.follower_synced(self)
+            return
+        self._synced_waiters.reach(synced_offset)
+        self._advance_high_watermark()
+
+    def _advance_high_watermark(self) -> None:
+        leader = self.leader
+        if leader is None:
+            return
+        log = self.log
+        own = log.synced_offset if self._safeguards.count_synced_only else log.log_end_offset
+        moved = leader.high_watermark(self.high_watermark, own, self.min_isr)
+        if moved > self.high_watermark:
+            self.high_watermark = min(moved, log.log_end_offset)
+            for reader in self._readers:
+                reader.watermark_moved()
+            self._committed_waiters.reach(self.high_watermark)
+
+    def _fail_waiters(self, error_code: int) -> None:
+        self._committed_waiters.fail(error_code)
+        self._synced_waiters.fail(error_code)
+
+    # ---- leader: consumers
+
+    def readable_end(self, isolation_level: int) -> int:
+        """Up to where a consumer of this isolation level may read."""
+        if isolation_level == IsolationLevel.READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark
+
+    def read_for_consumer(self, offset: int, max_bytes: int, *, upto: int) -> Buffer:
+        """Whole batches from ``offset``, none at or past ``upto`` (one snapshot: KAFKA-9835).
+
+        :raises OffsetOutOfRangeError: the offset is not in the log.
+        """
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset}, log is [{log.log_start_offset}, {log.log_end_offset}]"
+            )
+        if offset >= upto:
+            return b""
+        return log.read(offset, max_bytes, upto=upto)
+
+    def add_reader(self, reader: Reader) -> None:
+        """Tell ``reader`` of news from now on."""
+        self._readers[reader] = None
+
+    def remove_reader(self, reader: Reader) -> None:
+        """No more news for ``reader``; harmless when it was told of none."""
+        self._readers.pop(reader, None)
+
+    # ---- follower
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything in the follower's log may be counted by its leader."""
+        log = self.log
+        return log.synced_offset >= log.log_end_offset or not self._safeguards.count_synced_only
+
+    def position(self) -> FetchPosition:
+        """Where this follower stands: what its next fetch names.
+
+        A damaged log is dropped here, when a leader is about to be asked, and not before: should no
+        leader ever come back, an operator may still want what is readable.
+
+        :raises StorageError: the directory failed.
+        """
+        log = self.log
+        if self.damaged:
+            self.restart_log_at(0)
+            self.damaged = False
+        return FetchPosition(
+            log.log_end_offset, self.leader_epoch, log.latest_epoch(), log.log_start_offset
+        )
+
+    def append_as_follower(self, batches: memoryview) -> LogAppend | None:
+        """Append what the leader sent.
+
+        :raises StorageError, ProtocolError, ApiError: nothing can be appended.
+        """
+        return self.log.append_as_follower(batches)
+
+    def leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's high watermark and log start, as far as our log goes."""
+        log = self.log
+        # Once committed is always committed: a new leader may know less than we do for a while.
+        committed = min(high_watermark, log.log_end_offset)
+        self.high_watermark = max(self.high_watermark, committed, log.log_start_offset)
+        if log_start_offset > log.log_start_offset:
+            # Never past the high watermark: log start <= high watermark (KAFKA-5634).
+            log.advance_log_start(min(log_start_offset, self.high_watermark))
+        if self.refetching and log.log_end_offset >= high_watermark:
+            logger.info("%s: the damaged log has been fetched again", self.topic_partition)
+            self.refetching = False
+
+    def truncate_to_divergence(self, diverging: EpochEnd) -> None:
+        """The leader's log parts from ours: cut where the common part ends (KIP-279).
+
+        When we do not know the leader's epoch we cut to the end of our largest epoch below it; the next
+        fetch asks again.
+        """
+        log = self.log
+        end = min(diverging.end_offset, log.log_end_offset)
+        epoch, own_end = log.end_offset_for_epoch(diverging.leader_epoch)
+        if epoch != NO_EPOCH:
+            end = min(end, own_end)
+        before = log.log_end_offset
+        # Also when there is nothing to cut: an epoch without records must go (KAFKA-10706).
+        log.truncate_to(max(end, log.log_start_offset))
+        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+        logger.info(
+            "%s: cut from %d to %d, the leader's epoch %d ends at %d",
+            self.topic_partition,
+            before,
+            log.log_end_offset,
+            diverging.leader_epoch,
+            diverging.end_offset,
+        )
+
+    def restart_log_at(self, offset: int) -> None:
+        """Drop everything and begin again at ``offset``; the high watermark goes along (KAFKA-9491)."""
+        logger.warning(
+            "%s: dropped [%d, %d) to begin again at %d",
+            self.topic_partition,
+            self.log.log_start_offset,
+            self.log.log_end_offset,
+            offset,
+        )
+        self.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+
+    def __repr__(self) -> str:
+        role = "leader" if self.leader is not None else f"follower of {self.leader_id}"
+        return (
+            f"<Partition {self.topic_partition} {role} epoch={self.leader_epoch}"
+            f" hw={self.high_watermark} end={self.log.log_end_offset}>"
+        )

@@ -1,0 +1,173 @@
+"""Requests parked until an offset is reached or a deadline passes.
+
+Two structures, both cheap per request and exact in their order:
+
+* ``OffsetWaiters`` (pure): callbacks in the order of the offset they wait for. Reaching an offset costs
+  O(those it wakes). One for the high watermark, one for the leader's own synced offset.
+* ``Deadlines``: all deadlines of a broker in buckets of 10 ms with *one* timer of the event loop. Adding and
+  cancelling are dictionary operations: nearly every parked request is answered long before its
+  deadline, so a heap of timers would mostly hold dead entries for half a minute each.
+
+Callbacks run synchronously, once, and must not raise; they may park and cancel others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.01
+"""Deadlines are kept to this precision, rounded up: never early."""
+
+OffsetCallback = Callable[[int], None]
+"""Called with an error code, 0 when the offset was reached."""
+
+
+class Waiter:
+    """One parked callback. ``cancel`` makes sure that it is not called any more."""
+
+    __slots__ = ("callback", "offset")
+
+    def __init__(self, offset: int, callback: OffsetCallback | None) -> None:
+        self.offset = offset
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """Forget the callback; harmless when it has been called."""
+        self.callback = None
+
+    def finish(self, error_code: int) -> None:
+        """Call it, unless it has been called or cancelled."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(error_code)
+
+
+class OffsetWaiters:
+    """Callbacks waiting for an offset to be reached."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Waiter] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def park(self, offset: int, callback: OffsetCallback) -> Waiter:
+        """Call back when ``reach`` is called with ``offset`` or more."""
+        waiter = Waiter(offset, callback)
+        queue = self._queue
+        if queue and queue[-1].offset > offset:
+            # Appends come in order, so this is rare: a caller asks about an older offset.
+            self._queue = deque(sorted([*queue, waiter], key=lambda w: w.offset))
+        else:
+            queue.append(waiter)
+        return waiter
+
+    def reach(self, offset: int) -> None:
+        """Everything below ``offset`` is there."""
+        while self._queue and self._queue[0].offset <= offset:
+            self._queue.popleft().finish(0)
+
+    def fail(self, error_code: int) -> None:
+        """Nobody waits any longer; all are told ``error_code``."""
+        waiters, self._queue = self._queue, deque()
+        for waiter in waiters:
+            waiter.finish(error_code)
+
+
+class Deadline:
+    """A moment in loop time and what is called then."""
+
+    __slots__ = ("_callback", "_owner", "_slot")
+
+    def __init__(self, owner: Deadlines, slot: int, callback: Callable[[], None]) -> None:
+        self._owner = owner
+        self._slot = slot
+        self._callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Harmless when it has passed."""
+        if self._callback is not None:
+            self._callback = None
+            self._owner.discard(self._slot, self)
+
+    def fire(self) -> None:
+        """The moment has come."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class Deadlines:
+    """All deadlines of one broker behind one loop timer."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[Deadline, None]] = {}
+        self._slots: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_slot = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, at_s: float, callback: Callable[[], None]) -> Deadline:
+        """Call back once loop time has reached ``at_s``."""
+        slot = int(at_s / TICK_S) + 1
+        deadline = Deadline(self, slot, callback)
+        bucket = self._buckets.get(slot)
+        if bucket is None:
+            self._buckets[slot] = {deadline: None}
+            heapq.heappush(self._slots, slot)
+            if self._timer is None or slot < self._timer_slot:
+                self._arm()
+        else:
+            bucket[deadline] = None
+        self._count += 1
+        return deadline
+
+    def discard(self, slot: int, deadline: Deadline) -> None:
+        """Drop a cancelled deadline. An emptied bucket stays until its time: it costs nothing."""
+        bucket = self._buckets.get(slot)
+        if bucket is not None and bucket.pop(deadline, deadline) is None:
+            self._count -= 1
+
+    def close(self) -> None:
+        """Stop the timer; nothing is called any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._buckets.clear()
+        self._slots.clear()
+        self._count = 0
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # Buckets whose requests were all answered in time need no wake-up.
+        while self._slots and not self._buckets[self._slots[0]]:
+            del self._buckets[heapq.heappop(self._slots)]
+        if self._slots:
+            self._timer_slot = self._slots[0]
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._timer_slot * TICK_S, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        # The loop may call a hair before the time; what is due is what the timer was set for.
+        now = max(asyncio.get_running_loop().time(), self._timer_slot * TICK_S)
+        while self._slots and self._slots[0] * TICK_S <= now:
+            bucket = self._buckets.pop(heapq.heappop(self._slots))
+            self._count -= len(bucket)
+            for deadline in list(bucket):
+                deadline.fire()
+        if self._timer is None:
+            self._arm()

@@ -1,0 +1,345 @@
+"""One accepted connection: bytes in, requests to the router, responses out in request order.
+
+Rules
+-----
+* Handlers run inside ``buffer_updated``; nothing is queued, no task or future is made here.
+* Each request takes a slot; an answer is written when every slot before it is done, with all that
+  is done behind it in one ``writelines``.
+* Requests that arrived in one read but may not start yet stay in ``_backlog``, in the receive buffer;
+  while there is a backlog nothing is read, so the buffer stays as it is.
+* Reading stops at ``in_flight_max`` unanswered requests, above ``unsent_bytes_max`` of unsent
+  responses, and while the broker's byte pool is empty (not on the internal listener: the control
+  plane must go on under overload).
+* A request of a *holding* API (Fetch of a consumer, StopReplica) keeps the ones behind it from
+  starting: a consumer that pipelines long polls cannot gather megabytes of answers, and orders of
+  the controller take effect in their order.
+* Whatever breaks the protocol closes this connection, and only this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
+from oncelog_protocol.connection import IncomingRequest, ServerConnection
+from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
+from oncelog_protocol.messages.base import ApiKey
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+HOLDING_APIS = frozenset({ApiKey.STOP_REPLICA})
+HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
+_NOTHING = memoryview(b"")
+
+
+class Slot:
+    """The place of one request in the order of answers. Calling it answers the request."""
+
+    __slots__ = ("_channel", "_incoming", "buffers", "close_after", "done", "holding", "size")
+
+    def __init__(self, channel: ServerChannel, incoming: IncomingRequest, holding: bool) -> None:
+        self._channel = channel
+        self._incoming = incoming
+        self.buffers: Sequence[Buffer] = ()
+        self.size = 0
+        self.done = False
+        self.holding = holding
+        self.close_after = False
+        """Close the connection once this answer is written."""
+
+    def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
+        if self.done:
+            raise RuntimeError(f"request {self._incoming.correlation_id} is answered twice")
+        self.done = True
+        channel = self._channel
+        if channel.state.closed:
+            return
+        if message is not None:
+            try:
+                self.buffers = channel.machine.encode_response(self._incoming, message, payload)
+            except LocalProtocolError as exc:
+                logger.error("cannot answer %s: %s", channel.peer, exc)
+                channel.abort("a response cannot be encoded")
+                return
+            self.size = sum(map(len, self.buffers))
+        channel.answered(self)
+
+
+class ServerChannel(asyncio.BufferedProtocol):
+    """Drives one :class:`ServerConnection` over a transport."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.limits = listener.limits
+        self.machine = ServerConnection(reuse=True)
+        self.state = ConnectionState()
+        self.peer = "?"
+        self.peer_host = "?"
+        self._holding_apis = HOLDING_APIS if listener.internal else HOLDING_APIS_EXTERNAL
+        self._loop = listener.loop
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._slots: deque[Slot] = deque()
+        self._backlog: deque[IncomingRequest] = deque()
+        self._holding = 0
+        self._queued_bytes = 0
+        """Encoded answers that wait for an earlier one."""
+        self._partial_bytes = 0
+        self._pumping = False
+        self._reading = True
+        self._pool_wait = False
+        self._counted = False
+        now = self._loop.time()
+        self._connected_at = now
+        self._received_at = now
+        self._greeted = False
+        self._frame_since: float | None = None
+        self._written = 0
+        self._taken = 0
+        self._taken_at = now
+
+    def __repr__(self) -> str:
+        return (
+            f"<ServerChannel {self.listener.name} {self.peer} in_flight={len(self._slots)} "
+            f"backlog={len(self._backlog)} unsent={self.unsent_bytes()} reading={self._reading}>"
+        )
+
+    # -- asyncio.BufferedProtocol ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection in, or refuse it."""
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple) and len(name) >= 2:
+            self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
+        high = self.limits.unsent_bytes_max
+        self._transport.set_write_buffer_limits(high=high, low=high // 2)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._counted = self.listener.admit(self)
+        if not self._counted:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self.machine.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take in what arrived and serve the requests that it completes."""
+        if self.state.closed or self._transport.is_closing():
+            return
+        self._received_at = now = self._loop.time()
+        try:
+            requests = self.machine.received(nbytes)
+        except RemoteProtocolError as exc:
+            self.protocol_error(exc)
+            return
+        if self.machine.partial:
+            if requests or self._frame_since is None:
+                self._frame_since = now
+                self._partial_bytes = 0
+            self._partial_bytes += nbytes
+        else:
+            self._frame_since = None
+            self._partial_bytes = 0
+        self._backlog.extend(requests)
+        self._pump()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. A process that died looks the same as one that only half-closed, so
+        the connection ends: what is written still leaves, what is parked is freed."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer takes too little: stop reading from it."""
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """The peer took enough."""
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything; answers that still come are dropped."""
+        if self.state.closed:
+            return
+        self.state.closed = True
+        if self._counted:
+            self.listener.forget(self)
+        self.listener.pool.drop(self)
+        self._slots.clear()
+        self._backlog.clear()
+        callbacks, self.state.on_close = self.state.on_close, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                logger.exception("a close callback of %s failed", self.peer)
+        logger.debug("%s: connection of %s closed: %s", self.listener.name, self.peer, exc or "eof")
+
+    # -- for the listener and the pool -------------------------------------------------------
+
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the kernel has not taken yet."""
+        return self._queued_bytes + self._transport.get_write_buffer_size()
+
+    def held_bytes(self) -> int:
+        """What this connection adds to the broker's account."""
+        return self._partial_bytes + self.unsent_bytes()
+
+    def resume_from_pool(self) -> None:
+        """The byte pool lets this connection go on."""
+        self._pool_wait = False
+        if not self.state.closed:
+            self._pump()
+
+    def sweep(self, now: float) -> None:
+        """Close when a deadline has passed."""
+        limits = self.limits
+        if not self._greeted and now - self._connected_at > limits.handshake_s:
+            self.listener.broken(self, f"no whole request within {limits.handshake_s:g} s")
+        elif (
+            self._reading
+            and self._frame_since is not None
+            and now - self._frame_since > limits.frame_s
+        ):
+            self.listener.broken(self, f"a frame took longer than {limits.frame_s:g} s")
+        elif self._stalled(now):
+            self.listener.broken(self, f"took no byte of its answers for {limits.stall_s:g} s")
+        elif (
+            limits.idle_s
+            and not self._slots
+            and now - max(self._received_at, self._taken_at) > limits.idle_s
+        ):
+            self.listener.counters.idle_closed += 1
+            self.abort(f"idle for {limits.idle_s:g} s")
+
+    def _stalled(self, now: float) -> bool:
+        unsent = self._transport.get_write_buffer_size()
+        taken = self._written - unsent
+        if not unsent or taken != self._taken:
+            self._taken, self._taken_at = taken, now
+            return False
+        return now - self._taken_at > self.limits.stall_s
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what is unsent."""
+        logger.debug("%s: closing the connection of %s: %s", self.listener.name, self.peer, reason)
+        self._transport.abort()
+
+    def close(self) -> None:
+        """Close after what is written has left."""
+        self._transport.close()
+
+    # -- requests and answers ----------------------------------------------------------------
+
+    def protocol_error(self, exc: Exception) -> None:
+        """The peer broke the rules of the wire: say so once, then close."""
+        self.listener.broken(self, str(exc))
+
+    def answered(self, slot: Slot) -> None:
+        """Called by a slot whose answer is ready."""
+        self._queued_bytes += slot.size
+        if slot.holding:
+            self._holding -= 1
+        if not self._pumping:
+            self._pump()
+
+    def _may_start(self) -> bool:
+        return (
+            not self._holding
+            and not self._pool_wait
+            and len(self._slots) < self.limits.in_flight_max
+            and self.unsent_bytes() < self.limits.unsent_bytes_max
+            and not self._transport.is_closing()
+        )
+
+    def _pump(self) -> None:
+        """Start what may start, write what may be written, until neither moves."""
+        self._pumping = True
+        try:
+            while True:
+                while self._backlog and self._may_start():
+                    self._start(self._backlog.popleft())
+                self._write_done()
+                if not self._backlog or not self._may_start():
+                    break
+        finally:
+            self._pumping = False
+        self._adjust_reading()
+
+    def _start(self, incoming: IncomingRequest) -> None:
+        self._greeted = True
+        holding = incoming.api_key in self._holding_apis
+        slot = Slot(self, incoming, holding)
+        self._slots.append(slot)
+        if holding:
+            self._holding += 1
+        context = RequestContext(
+            self.listener.name,
+            self.listener.internal,
+            self.listener.principal,
+            incoming.client_id,
+            self.peer,
+            incoming.api_version,
+            self.state,
+        )
+        try:
+            self.listener.router.dispatch(context, incoming, slot)
+        except RemoteProtocolError as exc:
+            self.protocol_error(exc)
+        # What waits must not hold on to the receive buffer or to the request.
+        incoming.payload = _NOTHING
+        incoming.message = None
+
+    def _write_done(self) -> None:
+        slots = self._slots
+        if not slots or not slots[0].done:
+            return
+        out: list[Buffer] = []
+        size = 0
+        close = False
+        while slots and slots[0].done and not close:
+            slot = slots.popleft()
+            out.extend(slot.buffers)
+            size += slot.size
+            close = slot.close_after
+        self._queued_bytes -= size
+        if out and not self._transport.is_closing():
+            self._written += size
+            self._transport.writelines(out)
+        if close:
+            self._backlog.clear()
+            self._transport.close()
+
+    def _adjust_reading(self) -> None:
+        """Read on exactly while a new request could start."""
+        if self.state.closed or self._transport.is_closing():
+            return
+        unsent = self.unsent_bytes()
+        if not self.listener.internal:
+            self.listener.pool.update(self, self._partial_bytes + unsent)
+            if not self._pool_wait:
+                self._pool_wait = self.listener.pool.must_wait(self)
+        reading = (
+            not self._backlog
+            and not self._pool_wait
+            and len(self._slots) < self.limits.in_flight_max
+            and unsent < self.limits.unsent_bytes_max
+        )
+        if reading == self._reading:
+            return
+        self._reading = reading
+        if reading:
+            if self._frame_since is not None:
+                self._frame_since = self._loop.time()
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

@@ -1,0 +1,55 @@
+"""AlterConfigs, v0: topic configs, by the controller; any other broker answers NOT_CONTROLLER.
+
+Refused here, per resource: INVALID_REQUEST (not a topic, or an internal one on a listener for
+clients), TOPIC_AUTHORIZATION_FAILED.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.authorizer import ALTER_CONFIGS
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.errors import ApiError, InvalidRequestError, InvalidTopicError
+from oncelog_protocol.messages.admin import (
+    RESOURCE_TOPIC,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigAlteration,
+    ConfigResourceResult,
+)
+
+
+class AlterConfigsHandler:
+    """Forwards what is legal to the controller."""
+
+    def __init__(self, requests: ControllerRequests) -> None:
+        self._requests = requests
+
+    async def handle_async(
+        self, context: RequestContext, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
+        """One result a resource, in order."""
+        results: dict[int, ConfigResourceResult] = {}
+        allowed = []
+        for index, item in enumerate(request.resources):
+            error = self._refusal(context, item)
+            if error is None:
+                allowed.append(index)
+            else:
+                results[index] = ConfigResourceResult(
+                    item.resource_type, item.resource_name, error.code, str(error)
+                )
+        code = 0
+        if allowed:
+            response: AlterConfigsResponse = await self._requests.controller.handle(
+                AlterConfigsRequest([request.resources[i] for i in allowed], request.validate_only)
+            )
+            code = response.error_code
+            results.update(zip(allowed, response.resources, strict=False))
+        return AlterConfigsResponse(code, [results[i] for i in sorted(results)])
+
+    def _refusal(self, context: RequestContext, item: ConfigAlteration) -> ApiError | None:
+        if item.resource_type != RESOURCE_TOPIC:
+            return InvalidRequestError("only settings of topics can be altered")
+        error = self._requests.topic_error(context, ALTER_CONFIGS, item.resource_name)
+        return InvalidRequestError(str(error)) if isinstance(error, InvalidTopicError) else error

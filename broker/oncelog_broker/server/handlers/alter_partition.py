@@ -1,0 +1,24 @@
+"""AlterPartition, v0, from partition leaders: change ISRs, by the controller (else NOT_CONTROLLER).
+
+Served on the internal listener only; the router sees to that.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.messages.replication import AlterPartitionRequest, AlterPartitionResponse
+
+
+class AlterPartitionHandler:
+    """Forwards to the controller."""
+
+    def __init__(self, controller: ControllerPort) -> None:
+        self._controller = controller
+
+    async def handle_async(
+        self, context: RequestContext, request: AlterPartitionRequest
+    ) -> AlterPartitionResponse:
+        """The controller's answer as it is."""
+        response: AlterPartitionResponse = await self._controller.handle(request)
+        return response

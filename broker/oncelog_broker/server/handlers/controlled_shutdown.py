@@ -1,0 +1,27 @@
+"""ControlledShutdown, v0, from a broker that stops: move its leaderships (else NOT_CONTROLLER).
+
+Served on the internal listener only; the router sees to that.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.messages.replication import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+
+class ControlledShutdownHandler:
+    """Forwards to the controller."""
+
+    def __init__(self, controller: ControllerPort) -> None:
+        self._controller = controller
+
+    async def handle_async(
+        self, context: RequestContext, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        """The controller's answer as it is."""
+        response: ControlledShutdownResponse = await self._controller.handle(request)
+        return response

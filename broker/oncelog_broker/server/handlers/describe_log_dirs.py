@@ -1,0 +1,76 @@
+"""DescribeLogDirs, v0: directories of this broker, their space, and the replicas on each.
+
+Whole-request error: CLUSTER_AUTHORIZATION_FAILED. A directory that is offline: STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, DESCRIBE, Authorizer
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_protocol.errors import NO_ERROR, ClusterAuthorizationFailedError, StorageError
+from oncelog_protocol.messages.admin import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDir,
+    ReplicaSize,
+)
+from oncelog_runtime.files import Files
+
+
+class DescribeLogDirsHandler:
+    """Answers from the logs and the file system."""
+
+    def __init__(
+        self, files: Files, logs: LogManager, replicas: ReplicaManager, authorizer: Authorizer
+    ) -> None:
+        self._files = files
+        self._logs = logs
+        self._replicas = replicas
+        self._authorizer = authorizer
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: DescribeLogDirsRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """:raises ClusterAuthorizationFailedError: the principal may not describe the cluster."""
+        if not self._authorizer.authorize(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
+            raise ClusterAuthorizationFailedError
+        wanted = None if request.topics is None else frozenset(request.topics)
+        watermarks = self._replicas.high_watermarks()
+        found: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}
+        for log in self._logs.all():
+            if wanted is None or log.topic_partition.topic in wanted:
+                watermark = watermarks.get(log.topic_partition, log.log_start_offset)
+                found[log.log_dir.path].append(_replica(log, watermark))
+        respond(
+            DescribeLogDirsResponse(
+                NO_ERROR,
+                [self._directory(d.path, d.online, found[d.path]) for d in self._logs.dirs],
+            )
+        )
+
+    def _directory(self, path: str, online: bool, replicas: list[ReplicaSize]) -> LogDir:
+        if online:
+            try:
+                space = self._files.disk_space(path)
+                return LogDir(NO_ERROR, path, space.total_bytes, space.free_bytes, replicas)
+            except OSError:
+                pass
+        return LogDir(StorageError.code, path, -1, -1, replicas)
+
+
+def _replica(log: PartitionLog, high_watermark: int) -> ReplicaSize:
+    return ReplicaSize(
+        log.topic_partition.topic,
+        log.topic_partition.partition,
+        log.size_bytes,
+        log.log_start_offset,
+        log.log_end_offset,
+        high_watermark,
+    )

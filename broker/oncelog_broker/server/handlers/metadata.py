@@ -1,0 +1,123 @@
+"""Metadata, v0: brokers, topics and leaders, by the advertised addresses of the asking listener.
+
+* ``topics`` None: every topic, in order of name; an empty list: brokers only.
+* A partition without a live leader: LEADER_NOT_AVAILABLE, with what else is known of it.
+* An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be one: INVALID_TOPIC. With
+  ``allow_auto_topic_creation``, and where the broker allows it, the controller is asked to create it
+  and the answer is LEADER_NOT_AVAILABLE until it is there.
+* A topic that the principal may not describe looks as if it did not exist.
+* A broker without the asking listener is left out: nobody could reach it there.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.authorizer import DESCRIBE, TOPIC, Authorizer
+from oncelog_broker.server.metadata_image import MetadataImage, TopicImage
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.limits import is_legal_topic
+from oncelog_protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.types import INTERNAL_TOPICS
+
+
+class MetadataHandler:
+    """Answers from the image; topics are rendered once per version of it."""
+
+    def __init__(
+        self, image: MetadataImage, authorizer: Authorizer, creation: TopicCreation | None
+    ) -> None:
+        self._image = image
+        self._authorizer = authorizer
+        self._creation = creation
+        self._rendered: dict[str, MetadataTopic] = {}
+        self._rendered_version = -1
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answer at once, whatever is known."""
+        if self._rendered_version != self._image.version:
+            self._rendered = {}
+            self._rendered_version = self._image.version
+        if request.topics is None:
+            names = [t for t in sorted(self._image.topics) if self._may_see(context, t)]
+            topics = [self._known(self._image.topics[name]) for name in names]
+        else:
+            unique = dict.fromkeys(request.topics)
+            create = request.allow_auto_topic_creation
+            topics = [self._topic(context, name, create) for name in unique]
+        respond(
+            MetadataResponse(
+                self._image.cluster_id,
+                self._image.controller_id,
+                self._brokers(context.listener),
+                topics,
+            )
+        )
+
+    def _brokers(self, listener: str) -> list[MetadataBroker]:
+        found = []
+        for broker in self._image.brokers.values():
+            address = self._image.address(broker.broker_id, listener)
+            if address is not None:
+                found.append(
+                    MetadataBroker(broker.broker_id, address.host, address.port, broker.rack)
+                )
+        return found
+
+    def _may_see(self, context: RequestContext, topic: str) -> bool:
+        return self._authorizer.authorize(context, DESCRIBE, TOPIC, topic)
+
+    def _topic(self, context: RequestContext, name: str, create: bool) -> MetadataTopic:
+        if not is_legal_topic(name):
+            return MetadataTopic(InvalidTopicError.code, name, "", False)
+        known = self._image.topics.get(name)
+        if known is not None and self._may_see(context, name):
+            return self._known(known)
+        code = UnknownTopicOrPartitionError.code
+        wanted = create and known is None and name not in INTERNAL_TOPICS
+        if wanted and self._creation is not None and self._creation.request(context, name):
+            code = LeaderNotAvailableError.code
+        return MetadataTopic(code, name, "", name in INTERNAL_TOPICS)
+
+    def _known(self, topic: TopicImage) -> MetadataTopic:
+        rendered = self._rendered.get(topic.topic)
+        if rendered is None:
+            rendered = self._rendered[topic.topic] = MetadataTopic(
+                NO_ERROR,
+                topic.topic,
+                topic.topic_id,
+                topic.topic in INTERNAL_TOPICS,
+                [self._partition(topic.partitions[p]) for p in sorted(topic.partitions)],
+            )
+        return rendered
+
+    def _partition(self, order: PartitionOrder) -> MetadataPartition:
+        live = self._image.brokers
+        has_leader = order.leader in live
+        return MetadataPartition(
+            NO_ERROR if has_leader else LeaderNotAvailableError.code,
+            order.partition,
+            order.leader if has_leader else -1,
+            order.leader_epoch,
+            order.replicas,
+            order.isr,
+            [b for b in order.replicas if b not in live],
+        )

@@ -1,0 +1,169 @@
+"""One named listener: its socket, its connections, their limits and deadlines.
+
+Two listeners serve a broker: *internal*, between brokers, and *external*, for clients. Each has its
+own connection limits, so that a flood of clients does not keep brokers out.
+
+Deadlines are looked at by one periodic sweep over all connections, not by a timer each. Broken
+input is counted always and logged at most once per peer host and interval. A process out of file
+descriptors does not spin: both asyncio and uvloop take the listening socket off the loop or close
+what they accept, and connections that exist go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog_broker.server.authorizer import ANONYMOUS
+from oncelog_broker.server.connection import ServerChannel
+from oncelog_broker.server.quotas import BytePool, ConnectionLimits
+
+if TYPE_CHECKING:
+    from oncelog_broker.server.router import Router
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 512
+CLOSE_S = 0.5
+"""How long closing waits for written answers to leave."""
+
+PEERS_REMEMBERED_MAX = 1024
+"""Hosts whose last log line is remembered; beyond it the oldest is forgotten."""
+
+
+@dataclass(slots=True)
+class ListenerCounters:
+    """Grows only."""
+
+    accepted: int = 0
+    refused: int = 0
+    """Over a connection limit."""
+    broken: int = 0
+    """Closed for broken input or a missed deadline."""
+    idle_closed: int = 0
+
+
+class Listener:
+    """Accepts connections on one address."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        internal: bool,
+        router: Router,
+        limits: ConnectionLimits,
+        pool: BytePool,
+    ) -> None:
+        self.name = name
+        self.internal = internal
+        self.router = router
+        self.limits = limits
+        self.pool = pool
+        self.principal = ANONYMOUS
+        self.counters = ListenerCounters()
+        self.address: tuple[str, int] = ("", 0)
+        self.connections: dict[ServerChannel, None] = {}
+        self.loop = asyncio.get_running_loop()
+        self._per_host: dict[str, int] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take the address without accepting yet; ``port`` 0 takes a free one.
+
+        :raises OSError: the address is in use or not of this machine.
+        """
+        self._server = await self.loop.create_server(
+            lambda: ServerChannel(self),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            start_serving=False,
+        )
+        name = self._server.sockets[0].getsockname()
+        self.address = (str(name[0]), int(name[1]))
+
+    async def serve(self) -> None:
+        """Begin to accept."""
+        assert self._server is not None
+        await self._server.start_serving()
+        self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)
+        logger.info("listener %s accepts on %s:%d", self.name, *self.address)
+
+    async def close(self) -> None:
+        """Stop accepting and close every connection; what is written gets a moment to leave."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._server is not None:
+            self._server.close()
+        for channel in list(self.connections):
+            channel.close()
+        deadline = self.loop.time() + CLOSE_S
+        while self.connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for channel in list(self.connections):
+            channel.abort("the broker stops")
+        while self.connections:
+            await asyncio.sleep(0)
+
+    def admit(self, channel: ServerChannel) -> bool:
+        """Whether a new connection is within the limits; if so it is counted."""
+        of_host = self._per_host.get(channel.peer_host, 0)
+        if len(self.connections) >= self.limits.connections_max:
+            reason = f"{self.limits.connections_max} connections are open"
+        elif of_host >= self.limits.connections_per_ip_max:
+            reason = f"{of_host} connections of this host are open"
+        else:
+            self.connections[channel] = None
+            self._per_host[channel.peer_host] = of_host + 1
+            self.counters.accepted += 1
+            return True
+        self.counters.refused += 1
+        self._log(channel.peer_host, "refused", channel.peer, reason)
+        return False
+
+    def forget(self, channel: ServerChannel) -> None:
+        """A counted connection is gone."""
+        del self.connections[channel]
+        left = self._per_host[channel.peer_host] - 1
+        if left:
+            self._per_host[channel.peer_host] = left
+        else:
+            del self._per_host[channel.peer_host]
+
+    def broken(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection whose peer broke the rules."""
+        self.counters.broken += 1
+        self._log(channel.peer_host, "closed", channel.peer, reason)
+        channel.abort(reason)
+
+    def _log(self, host: str, verb: str, peer: str, reason: str) -> None:
+        """One line per host and interval; the next one says how many were left out."""
+        now = self.loop.time()
+        last, left_out = self._logged.pop(host, (float("-inf"), 0))
+        if now - last < self.limits.log_interval_s:
+            self._logged[host] = (last, left_out + 1)
+            return
+        while len(self._logged) >= PEERS_REMEMBERED_MAX:
+            del self._logged[next(iter(self._logged))]
+        self._logged[host] = (now, 0)
+        logger.warning(
+            "listener %s: connection of %s %s: %s%s",
+            self.name,
+            peer,
+            verb,
+            reason[:300],
+            f" ({left_out} more of this host were not logged)" if left_out else "",
+        )
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for channel in list(self.connections):
+            channel.sweep(now)
+        self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)

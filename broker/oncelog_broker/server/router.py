@@ -1,0 +1,142 @@
+"""From an API key to its handler, and from whatever goes wrong to an answer.
+
+Order of checks: the peer speaks this API and version; the API may be used on this listener; the
+broker is ready; then the handler. An :class:`ApiError` refuses the whole request; any other
+exception of a handler is a bug, is logged with its traceback, and is answered with
+UNKNOWN_SERVER_ERROR, except Produce: there the connection is closed, because that error has made
+clients write twice (RELIABILITY 1.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
+from oncelog_broker.server.connection import Slot
+from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
+from oncelog_protocol.connection import IncomingRequest
+from oncelog_protocol.errors import (
+    ApiError,
+    BrokerNotAvailableError,
+    ClusterAuthorizationFailedError,
+    OncelogError,
+    ProtocolError,
+    UnknownServerError,
+    UnsupportedVersionError,
+)
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.handshake import ApiVersionsResponse
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.registry import supported_ranges
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+def refusal(request: Request | type[Request], code: int, message: str | None = None) -> Any:
+    """An otherwise empty response that refuses the whole request."""
+    cls = request if isinstance(request, type) else type(request)
+    if cls is MetadataRequest:
+        return MetadataResponse("", -1, error_code=code)
+    response = cls.response(error_code=code)
+    if message is not None and hasattr(response, "error_message"):
+        response.error_message = message
+    return response
+
+
+class Router:
+    """The table of handlers. ``handlers`` answer at once or by callback, ``async_handlers`` in a
+    supervised task of ``tasks``."""
+
+    def __init__(self, tasks: Tasks, authorizer: Authorizer) -> None:
+        self.ready = False
+        """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and the
+        controller are served."""
+        self._tasks = tasks
+        self._authorizer = authorizer
+        self._handlers: dict[int, Handler] = {}
+        self._async_handlers: dict[int, AsyncHandler] = {}
+
+    def install(
+        self, handlers: Mapping[int, Handler], async_handlers: Mapping[int, AsyncHandler]
+    ) -> None:
+        """Add handlers by API key."""
+        self._handlers.update(handlers)
+        self._async_handlers.update(async_handlers)
+
+    def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
+        """Serve one request.
+
+        :raises RemoteProtocolError: the request contradicts its own payload; the connection must
+            be closed.
+        """
+        request = incoming.message
+        if request is None:
+            self._unsupported(incoming, respond)
+            return
+        handler = self._handlers.get(incoming.api_key)
+        try:
+            self._check(context, request)
+            if handler is not None:
+                handler.handle(context, request, incoming.payload, respond)
+                return
+            async_handler = self._async_handlers.get(incoming.api_key)
+            if async_handler is None:
+                raise UnsupportedVersionError(f"{ApiKey(incoming.api_key).name} is not served here")
+            coro = self._serve(async_handler, context, request, respond)
+            self._tasks.spawn(f"{ApiKey(incoming.api_key).name} of {context.peer}", coro)
+        except ProtocolError:
+            raise
+        except Exception as exc:
+            self._failed(request, respond, exc)
+
+    def _check(self, context: RequestContext, request: Request) -> None:
+        between_brokers = request.between_brokers or (
+            type(request) is FetchRequest and request.replica_id >= 0
+        )
+        if between_brokers:
+            if not context.internal:
+                raise ClusterAuthorizationFailedError(
+                    f"{type(request).__name__} is not served on listener {context.listener}"
+                )
+            if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+                raise ClusterAuthorizationFailedError
+        if not (self.ready or context.internal or request.api_key == ApiKey.API_VERSIONS):
+            raise BrokerNotAvailableError
+
+    async def _serve(
+        self, handler: AsyncHandler, context: RequestContext, request: Request, respond: Slot
+    ) -> None:
+        try:
+            response = await handler.handle_async(context, request)
+        except Exception as exc:
+            self._failed(request, respond, exc)
+        else:
+            respond(response)
+
+    def _failed(self, request: Request, respond: Slot, exc: Exception) -> None:
+        if respond.done:
+            logger.exception("%s failed after it was answered", type(request).__name__, exc_info=exc)
+            return
+        if isinstance(exc, ApiError):
+            respond(refusal(request, exc.code, str(exc)))
+            return
+        expected = isinstance(exc, (OncelogError, OSError, TimeoutError))
+        logger.error(
+            "%s failed: %r", type(request).__name__, exc, exc_info=None if expected else exc
+        )
+        if request.api_key == ApiKey.PRODUCE:
+            respond.close_after = True
+            respond(None)
+        else:
+            respond(refusal(request, UnknownServerError.code))
+
+    @staticmethod
+    def _unsupported(incoming: IncomingRequest, respond: Slot) -> None:
+        """Name what is spoken here, then close: what follows may not be understood."""
+        respond.close_after = True
+        logger.debug("API %d v%d is not spoken here", incoming.api_key, incoming.api_version)
+        respond(ApiVersionsResponse(UnsupportedVersionError.code, supported_ranges()))

@@ -1,0 +1,61 @@
+"""Auto-creation of topics that a client asks about (off by default, ``auto_create_topics_enable``).
+
+The broker asks the controller, with the broker's defaults for partitions and replication factor, and
+answers the client's question without waiting. A name is asked for once at a time, and only so
+many at once: a client that asks for random names must not bury the controller.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, CREATE, Authorizer
+from oncelog_broker.server.controller_channel import ControllerChannel
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
+from oncelog_protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+PENDING_MAX = 64
+CREATE_TIMEOUT_MS = 10_000
+
+
+class TopicCreation:
+    """Asks the controller for topics, each name once at a time."""
+
+    def __init__(self, channel: ControllerChannel, tasks: Tasks, authorizer: Authorizer) -> None:
+        self._channel = channel
+        self._tasks = tasks
+        self._authorizer = authorizer
+        self._pending: set[str] = set()
+
+    def request(self, context: RequestContext, topic: str) -> bool:
+        """Have ``topic`` created; false when the principal may not or too many are pending."""
+        if topic in self._pending:
+            return True
+        if len(self._pending) >= PENDING_MAX:
+            return False
+        if not self._authorizer.authorize(context, CREATE, CLUSTER, CLUSTER_NAME):
+            return False
+        self._pending.add(topic)
+        self._tasks.spawn(f"create topic {topic}", self._create(topic))
+        return True
+
+    async def _create(self, topic: str) -> None:
+        request = CreateTopicsRequest([NewTopic(topic, -1, -1)], CREATE_TIMEOUT_MS)
+        try:
+            response: CreateTopicsResponse = await self._channel.call(
+                request, timeout_s=CREATE_TIMEOUT_MS / 1000 + 2
+            )
+            codes = [response.error_code, *(t.error_code for t in response.topics)]
+            failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
+            if failed:
+                logger.warning("auto-creation of topic %s failed: error %d", topic, failed[0])
+            else:
+                logger.info("topic %s was created because a client asked about it", topic)
+        except (OSError, TimeoutError, OncelogError) as exc:
+            logger.warning("auto-creation of topic %s failed: %r", topic, exc)
+        finally:
+            self._pending.discard(topic)

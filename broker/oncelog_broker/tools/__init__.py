@@ -1,0 +1,1 @@
+"""Programs for people who look at a broker's files."""

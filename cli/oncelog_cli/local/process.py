@@ -1,0 +1,237 @@
+"""Processes that were started here: start, watch, signal, end.
+
+Rules:
+
+* A process is known by its pid *and* the moment it started, so that a pid that the system has
+  given to somebody else is never signalled. Nothing here ever signals by name or by group.
+* A started process has a session of its own: Ctrl+C in the shell does not reach it, and it
+  outlives the command that started it. Its output goes to a file, appended.
+* Calls block (they poll): from a coroutine use ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_INTERVAL_S = 0.01
+"""How often a wait looks again; starting and ending takes tens of milliseconds or more."""
+
+_HAS_PROC = Path("/proc/self/stat").exists()
+
+LOG_TAIL_LINES = 25
+"""Lines of a failed process's log that an error shows."""
+
+
+class LocalClusterError(Exception):
+    """Something on this machine stands in the way; the text says what, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A pid together with a mark of when that process started; unique on this machine."""
+
+    pid: int
+    started: str
+
+
+@dataclass(slots=True)
+class ManagedProcess:
+    """One process that was started here, or by an earlier command and read back from a file."""
+
+    identity: ProcessIdentity
+    log_path: Path
+    exit_code: int | None = None
+    """Known once the process ended, if it was a child of this one; negative: a signal."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.identity.pid
+
+    def is_alive(self) -> bool:
+        """Whether the very process that was started still runs (a zombie does not)."""
+        self._reap()
+        return self.exit_code is None and start_mark(self.pid) == self.identity.started
+
+    def is_paused(self) -> bool:
+        """Whether the process was stopped by a signal (SIGSTOP)."""
+        return self.is_alive() and _state_letter(self.pid) == "T"
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal; False when the process is gone already."""
+        try:
+            # With a descriptor the pid cannot change hands between the check and the signal.
+            descriptor = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
+        except OSError:
+            return False
+        try:
+            if not self.is_alive():
+                return False
+            if descriptor >= 0:
+                signal.pidfd_send_signal(descriptor, number)
+            else:
+                os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return True
+
+    def wait(self, deadline_s: float) -> bool:
+        """Wait for the end of the process; False when it still runs after ``deadline_s``."""
+        deadline = time.monotonic() + deadline_s
+        while self.is_alive():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_INTERVAL_S)
+        return True
+
+    def stop(self, deadline_s: float = 30.0) -> bool:
+        """SIGTERM, then SIGKILL after ``deadline_s``. True when it ended by itself."""
+        self.terminate()
+        if self.wait(deadline_s):
+            return True
+        self.kill()
+        return False
+
+    def terminate(self) -> None:
+        """Ask to end, without waiting. A paused process is resumed, or it could not hear."""
+        if self.signal(signal.SIGTERM):
+            self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.wait(10.0)
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still, its sockets stay open."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after :meth:`pause`."""
+        self.signal(signal.SIGCONT)
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        """The last lines that the process wrote."""
+        try:
+            text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _reap(self) -> None:
+        """Collect the exit code of an ended child, so that it does not stay as a zombie."""
+        if self.exit_code is not None:
+            return
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return  # not our child: started by an earlier command
+        if pid == self.pid:
+            self.exit_code = os.waitstatus_to_exitcode(status)
+
+
+def start_process(
+    arguments: Sequence[str], *, log_path: Path, environment: Mapping[str, str] | None = None
+) -> ManagedProcess:
+    """Start a program in a session of its own, output appended to ``log_path``.
+
+    :raises LocalClusterError: it cannot be executed.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    output = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        pid = os.posix_spawn(
+            arguments[0],
+            list(arguments),
+            dict(os.environ if environment is None else environment),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ],
+            setsid=True,
+            # A shell may have left signals ignored or blocked (nohup, a mask of a test runner).
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
+        )
+    except OSError as error:
+        raise LocalClusterError(f"cannot start {arguments[0]}: {error.strerror}") from error
+    finally:
+        os.close(output)
+    return ManagedProcess(ProcessIdentity(pid, start_mark(pid) or "gone"), log_path)
+
+
+def start_mark(pid: int) -> str | None:
+    """A text that differs for every process that ever has this pid; None when there is none.
+
+    A zombie counts as gone.
+    """
+    if not _HAS_PROC:
+        return _start_mark_by_ps(pid)
+    fields = _stat_fields(pid)
+    if fields is None or fields[0] in "ZXx":
+        return None
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = "unknown"
+    return f"{boot}/{fields[19]}"  # field 22 of proc(5): start time in ticks since boot
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """/proc/PID/stat from the third field on; the second may hold spaces and parentheses."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _state_letter(pid: int) -> str:
+    if _HAS_PROC:
+        fields = _stat_fields(pid)
+        return fields[0] if fields else ""
+    return _ps(pid, "state=")[:1]
+
+
+def _start_mark_by_ps(pid: int) -> str | None:
+    if _ps(pid, "state=").startswith("Z"):
+        return None
+    return _ps(pid, "lstart=") or None
+
+
+def _ps(pid: int, column: str) -> str:
+    done = subprocess.run(
+        ["/bin/ps", "-o", column, "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now. Somebody else may take it first: retry on failure."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a server could listen on ``host:port`` now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,179 @@
+"""Typed options: Kafka's names in snake case, units last, checked when the client is made.
+
+Rules: every option has a default that is safe; a wrong value raises ConfigurationError naming the
+option, the value and what is allowed. Nothing here reads files or the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from oncelog.errors import ConfigurationError
+from oncelog_protocol import limits
+from oncelog_protocol.types import Acks, IsolationLevel
+
+BootstrapServers = str | Sequence[str]
+AcksOption = Literal["all", "0", "1"] | int
+ResetOption = Literal["earliest", "latest", "error"]
+CompressionOption = Literal["none", "gzip", "lz4", "zstd"]
+IsolationOption = Literal["read_uncommitted", "read_committed"]
+
+MEBIBYTE = 1024 * 1024
+DEFAULT_PORT = 9092
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(servers: BootstrapServers) -> tuple[Address, ...]:
+    """``"a:9092,b"`` or ``["a:9092", "[::1]:9093"]`` as addresses; the port defaults to 9092."""
+    parts = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = [_parse_address(part.strip()) for part in parts if part.strip()]
+    if not addresses:
+        raise ConfigurationError(
+            f"bootstrap_servers={servers!r}: name at least one broker, as host:port"
+        )
+    return tuple(dict.fromkeys(addresses))
+
+
+def _parse_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if text.startswith("["):
+        bracketed, closed, rest = text[1:].partition("]")
+        host, port = (bracketed, rest.removeprefix(":")) if closed else ("", "")
+    elif not host:
+        host, port = text, ""
+    port = port or str(DEFAULT_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigurationError(
+            f"bootstrap_servers: {text!r} is not host:port with a port of 1 to 65535"
+        )
+    return Address(host, int(port))
+
+
+def _at_least(option: str, value: int, low: int, high: int | None = None) -> None:
+    if type(value) is not int or value < low or (high is not None and value > high):
+        allowed = f"an integer from {low}" + (f" to {high}" if high is not None else " on")
+        raise ConfigurationError(f"{option}={value!r}: must be {allowed}")
+
+
+def _one_of(option: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(f"{option}={value!r}: must be one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """What every client needs to talk to a cluster."""
+
+    bootstrap_servers: BootstrapServers
+    client_id: str = "oncelog"
+    request_timeout_ms: int = 30_000
+    """How long one request may stay unanswered before its connection is given up."""
+    connect_timeout_ms: int = 5_000
+    """For connecting and shaking hands together."""
+    metadata_max_age_ms: int = 300_000
+    retry_backoff_ms: int = 8
+    """The first pause between two attempts; each further one is longer, with jitter."""
+    retry_backoff_max_ms: int = 500
+    max_block_ms: int = 60_000
+    """The deadline of calls that have no other: waiting for metadata, for room in the buffer."""
+
+    def __post_init__(self) -> None:
+        parse_addresses(self.bootstrap_servers)
+        if not 0 < len(self.client_id) <= limits.NAME_CHARS_MAX:
+            raise ConfigurationError(
+                f"client_id={self.client_id!r}: must have 1 to {limits.NAME_CHARS_MAX} characters"
+            )
+        for option in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms"):
+            _at_least(option, getattr(self, option), 1)
+        _at_least("retry_backoff_ms", self.retry_backoff_ms, 1)
+        _at_least("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms)
+        _at_least("max_block_ms", self.max_block_ms, 0)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """``bootstrap_servers``, parsed."""
+        return parse_addresses(self.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """How records are gathered, sent and tried again."""
+
+    acks: AcksOption = "all"
+    compression_type: CompressionOption = "none"
+    compression_level: int | None = None
+    linger_ms: float = 5
+    """How long the first record of a batch waits for company; 0 sends in the loop's next round."""
+    batch_size: int = 128 * 1024
+    """Bytes of records after which a batch is closed, before compression."""
+    buffer_memory: int = 64 * MEBIBYTE
+    """Bytes of records held here, unacknowledged, before sends wait for room."""
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = MEBIBYTE
+    """Bytes of one Produce request, and so of one record with its overhead."""
+    delivery_timeout_ms: int = 120_000
+    """From the closing of a batch's first record to its acknowledgement, retries included."""
+
+    def __post_init__(self) -> None:
+        if self.acks not in ("all", "0", "1", -1, 0, 1) or isinstance(self.acks, bool):
+            raise ConfigurationError(f'acks={self.acks!r}: must be "all", 1 or 0')
+        _one_of("compression_type", self.compression_type, ("none", "gzip", "lz4", "zstd"))
+        if isinstance(self.linger_ms, bool) or not 0 <= self.linger_ms <= 3_600_000:
+            raise ConfigurationError(f"linger_ms={self.linger_ms!r}: must be from 0 to 3600000")
+        _at_least("batch_size", self.batch_size, 1, limits.BATCH_BYTES_MAX)
+        _at_least("buffer_memory", self.buffer_memory, self.batch_size)
+        _at_least(
+            "max_in_flight_requests_per_connection",
+            self.max_in_flight_requests_per_connection,
+            1,
+            limits.IN_FLIGHT_REQUESTS_MAX,
+        )
+        _at_least("max_request_size", self.max_request_size, 1024, limits.BATCH_BYTES_MAX)
+        _at_least("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+
+    @property
+    def acks_code(self) -> Acks:
+        """``acks`` as it travels."""
+        return Acks.ALL if self.acks == "all" else Acks(int(self.acks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How records are fetched."""
+
+    auto_offset_reset: ResetOption = "latest"
+    """Where to begin without a position, or with one that is out of range."""
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 32 * MEBIBYTE
+    """Bytes of one answer; twice as many are held in advance."""
+    max_partition_fetch_bytes: int = MEBIBYTE
+    check_crcs: bool = True
+    isolation_level: IsolationOption = "read_uncommitted"
+    max_poll_records: int = 500
+    """Records that one ``getmany`` hands out unless told otherwise."""
+
+    def __post_init__(self) -> None:
+        _one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "error"))
+        _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        _at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
+        _at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
+        _at_least("fetch_max_bytes", self.fetch_max_bytes, 1, limits.FETCH_BYTES_MAX)
+        _at_least("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1)
+        _at_least("max_poll_records", self.max_poll_records, 1)
+
+    @property
+    def isolation_code(self) -> IsolationLevel:
+        """``isolation_level`` as it travels."""
+        return IsolationLevel[self.isolation_level.upper()]

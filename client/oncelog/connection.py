@@ -1,0 +1,48 @@
+"""One connection to one broker: a RequestChannel driving a ClientConnection.
+
+Rules: a request that is not answered in time closes its connection, for answers come in order and
+all later ones wait behind it. A call that its caller cancels leaves the connection open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog.config import Address
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.messages.base import Request
+from oncelog_runtime.channel import RequestChannel
+
+CONTROL = "control"
+"""Metadata, offsets, admin: never behind a long poll or a produce that waits for replicas."""
+DATA = "data"
+"""Produce and fetch."""
+
+
+async def open_channel(address: Address, client_id: str, timeout_s: float) -> RequestChannel:
+    """Connect, shake hands and negotiate versions within ``timeout_s``.
+
+    :raises OSError: refused, unreachable, reset; TimeoutError when nothing answers.
+    :raises ProtocolError: what listens there does not speak Oncelog.
+    """
+    machine = ClientConnection(client_id, reuse=False)
+    return await RequestChannel.open(
+        address.host, address.port, machine, connect_timeout_s=timeout_s
+    )
+
+
+async def ask(channel: RequestChannel, request: Request, timeout_s: float) -> Any:
+    """Send ``request`` and return the response message."""
+    reply = await channel.call(request, timeout_s=timeout_s)
+    return reply.message
+
+
+def reason_of(error: BaseException) -> str:
+    """Why an address did not serve, short enough for a list."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return str(error) or "timed out"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

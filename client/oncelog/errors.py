@@ -1,0 +1,271 @@
+"""Every error the SDK raises: the answers of brokers, and what only a client can know.
+
+Rules: an error says what was asked, of whom, and what to do about it. ``definite`` answers the one
+question that matters after a failed write: *true* means that the records certainly are not in the
+log, *false* means that they may be. Errors of the first tree (:class:`ApiError`) carry it in their
+class, the client's own carry it in the instance where it depends on what had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncelog_protocol import errors as _protocol
+from oncelog_protocol.errors import (
+    ApiError,
+    CorruptMessageError,
+    FencedLeaderEpochError,
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidRecordError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    Kind,
+    LeaderNotAvailableError,
+    LocalProtocolError,
+    MessageTooLargeError,
+    NotControllerError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    OncelogError,
+    ProtocolError,
+    RecordListTooLargeError,
+    RemoteProtocolError,
+    RequestTimedOutError,
+    StorageError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    error_for,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.channel import NotSentError
+
+if TYPE_CHECKING:
+    from oncelog.producer.delivery import BatchMetadata
+
+
+class ClientError(OncelogError):
+    """Base of what goes wrong on this side of the wire."""
+
+    definite: bool = True
+    """Whether the request certainly had no effect."""
+
+
+class ConfigurationError(ClientError, ValueError):
+    """An option has a value that is not allowed; the message names option, value and remedy."""
+
+
+class ClosedError(ClientError):
+    """The producer, consumer or admin is closed, or was never started."""
+
+
+class NoBrokersAvailableError(ClientError, ConnectionError):
+    """No broker answered at any address that was tried.
+
+    ``tried`` holds each address with the reason why it did not serve, in the order of trying.
+    """
+
+    def __init__(self, tried: Sequence[tuple[str, str]], note: str = "") -> None:
+        self.tried = tuple(tried)
+        listed = "; ".join(f"{address}: {reason}" for address, reason in self.tried)
+        text = f"no broker answered; tried {listed or 'nothing: the list of addresses is empty'}"
+        super().__init__(f"{text}. {note}" if note else text)
+
+
+class BrokerUnreachableError(ClientError, ConnectionError):
+    """One broker could not be reached at the address that the cluster advertises for it."""
+
+    def __init__(self, broker_id: int, address: str, reason: str, note: str = "") -> None:
+        self.broker_id = broker_id
+        self.address = address
+        text = f"broker {broker_id} at {address}: {reason}"
+        super().__init__(f"{text} ({note})" if note else text)
+
+
+class DeadlineExceededError(ClientError, TimeoutError):
+    """A call did not end in the time it was given; the message names what it waited for last."""
+
+    def __init__(self, message: str, *, definite: bool = True) -> None:
+        super().__init__(message)
+        self.definite = definite
+
+
+class BufferExhaustedError(ClientError):
+    """There was no room in ``buffer_memory`` (for ``max_block_ms``, or at all for send_nowait)."""
+
+
+class DeliveryTimeoutError(ClientError, TimeoutError):
+    """A batch was not acknowledged within ``delivery_timeout_ms``.
+
+    ``definite`` is true only when every attempt was refused before anything was appended, or none
+    was made; otherwise the records may be in the log.
+    """
+
+    def __init__(self, message: str, *, definite: bool) -> None:
+        super().__init__(message)
+        self.definite = definite
+
+
+class ReorderError(ClientError):
+    """A batch failed, a later one of its partition was written: a retry would change the order.
+
+    ``definite`` tells whether the batch is certainly not in the log. Cannot happen with
+    ``max_in_flight_requests_per_connection=1``.
+    """
+
+    def __init__(self, message: str, *, definite: bool) -> None:
+        super().__init__(message)
+        self.definite = definite
+
+
+class ConnectionLostError(ClientError, ConnectionError):
+    """The connection broke while a write was on its way and nobody may try again."""
+
+    definite = False
+
+
+class UndeliveredRecordsError(ClientError):
+    """``flush`` or ``close`` found records that failed and whose delivery nobody had looked at.
+
+    ``count`` is the number of records, ``first`` the first failure.
+    """
+
+    def __init__(self, count: int, first: BaseException) -> None:
+        super().__init__(f"{count} records were not acknowledged; the first failure: {first}")
+        self.count = count
+        self.first = first
+        self.definite = bool(getattr(first, "definite", False))
+
+
+class CorruptRecordError(ClientError):
+    """A batch read from the log does not hold: wrong CRC, or a body that contradicts its header.
+
+    The position stays in front of it; ``seek`` past ``offset`` to leave it out.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(f"{topic}-{partition} at offset {offset}: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class LogTruncationError(ClientError):
+    """Records that this consumer has read are no longer in the log (an unclean election).
+
+    The position has been moved to ``divergence_offset``, where the logs part; iterating again goes
+    on from there. Unlike OffsetOutOfRangeError, the offset may exist again with other records.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, divergence_offset: int) -> None:
+        super().__init__(
+            f"{partition}: the log was truncated below the position {offset};"
+            f" it agrees with what was read up to offset {divergence_offset}"
+        )
+        self.partition = partition
+        self.offset = offset
+        self.divergence_offset = divergence_offset
+
+
+class NoOffsetError(ClientError):
+    """A partition has no position and ``auto_offset_reset="error"`` forbids choosing one."""
+
+
+class PartialSendError(ClientError):
+    """Some records of a ``send_many`` were not acknowledged.
+
+    ``failures`` pairs the input positions of each failed batch with its error; ``written`` is the
+    BatchMetadata of the rest. ``definite`` is true when every failure is.
+    """
+
+    def __init__(
+        self, failures: Sequence[tuple[Sequence[int], BaseException]], written: BatchMetadata
+    ) -> None:
+        count = sum(len(rows) for rows, _ in failures)
+        super().__init__(f"{count} records were not acknowledged: {failures[0][1]}")
+        self.failures = tuple(failures)
+        self.written = written
+        self.definite = all(is_definite(error) for _, error in failures)
+
+
+def is_definite(error: BaseException) -> bool:
+    """Whether after ``error`` the write certainly had no effect; unknown errors say no."""
+    if isinstance(error, NotSentError):
+        return True
+    return bool(getattr(error, "definite", False))
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same request may succeed later, unchanged."""
+    if isinstance(error, ApiError):
+        return error.retriable
+    return isinstance(error, (OSError, TimeoutError, RemoteProtocolError))
+
+
+
+
+ERRORS = _protocol.ERRORS
+
+__all__ = [
+    "ERRORS",
+    "ApiError",
+    "BrokerUnreachableError",
+    "BufferExhaustedError",
+    "ClientError",
+    "ClosedError",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "CorruptMessageError",
+    "CorruptRecordError",
+    "DeadlineExceededError",
+    "DeliveryTimeoutError",
+    "FencedLeaderEpochError",
+    "InvalidConfigError",
+    "InvalidPartitionsError",
+    "InvalidRecordError",
+    "InvalidReplicaAssignmentError",
+    "InvalidReplicationFactorError",
+    "InvalidRequestError",
+    "InvalidTimestampError",
+    "InvalidTopicError",
+    "Kind",
+    "LeaderNotAvailableError",
+    "LocalProtocolError",
+    "LogTruncationError",
+    "MessageTooLargeError",
+    "NoBrokersAvailableError",
+    "NoOffsetError",
+    "NotControllerError",
+    "NotEnoughReplicasAfterAppendError",
+    "NotEnoughReplicasError",
+    "NotLeaderOrFollowerError",
+    "OffsetOutOfRangeError",
+    "OncelogError",
+    "PartialSendError",
+    "ProtocolError",
+    "RecordListTooLargeError",
+    "RemoteProtocolError",
+    "ReorderError",
+    "RequestTimedOutError",
+    "StorageError",
+    "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
+    "UndeliveredRecordsError",
+    "UnknownLeaderEpochError",
+    "UnknownServerError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedVersionError",
+    "error_for",
+    "is_definite",
+    "is_retriable",
+]

@@ -1,0 +1,145 @@
+"""Which partition a record goes to: by key hash, in turns, sticky, or as the application says. Pure.
+
+Rules: a key's partition depends on nothing but the key and the partition count; a record without
+a key may go anywhere, and *sticky* means that it goes where the open batch is (KIP-480, KIP-794), so
+that batches are large. A partitioner returns STICKY (-1) to say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import xxhash
+
+from oncelog.errors import ConfigurationError
+
+STICKY = -1
+"""The producer chooses: the partition whose batch is open."""
+
+PartitionFunction = Callable[[str, bytes | None, int], int]
+"""``f(topic, key, partition_count) -> partition`` (or STICKY)."""
+
+
+class Partitioner(Protocol):
+    """What chooses partitions."""
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        """A partition in [0, partition_count), or STICKY."""
+        ...
+
+
+PartitionerOption = str | Partitioner | PartitionFunction
+
+
+class DefaultPartitioner:
+    """xxh3-64 of the key modulo the count; records without a key are sticky."""
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        if key is None:
+            return STICKY
+        return xxhash.xxh3_64_intdigest(key) % partition_count
+
+
+class Murmur2Partitioner:
+    """Kafka's choice for the same key and count; records without a key are sticky."""
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        if key is None:
+            return STICKY
+        return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class StickyPartitioner:
+    """Fills one batch after the other, whatever the key."""
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        return STICKY
+
+
+class RoundRobinPartitioner:
+    """One partition after the other, whatever the key; each topic has a turn of its own."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        turn = self._next.get(topic, 0)
+        self._next[topic] = turn + 1
+        return turn % partition_count
+
+
+class FunctionPartitioner:
+    """An application's function."""
+
+    def __init__(self, function: PartitionFunction) -> None:
+        self._function = function
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        return self._function(topic, key, partition_count)
+
+
+NAMED: dict[str, Callable[[], Partitioner]] = {
+    "default": DefaultPartitioner,
+    "murmur2": Murmur2Partitioner,
+    "round_robin": RoundRobinPartitioner,
+    "sticky": StickyPartitioner,
+}
+
+
+def make_partitioner(option: PartitionerOption) -> Partitioner:
+    """The partitioner that an option names, or is."""
+    if isinstance(option, str):
+        if option not in NAMED:
+            raise ConfigurationError(
+                f"partitioner={option!r}: must be one of {', '.join(sorted(NAMED))},"
+                " a function, or an object with a method partition(topic, key, partition_count)"
+            )
+        return NAMED[option]()
+    if isinstance(option, type) or not (hasattr(option, "partition") or callable(option)):
+        raise ConfigurationError(f"partitioner={option!r}: neither a name, a function nor an object")
+    if hasattr(option, "partition"):
+        return option
+    return FunctionPartitioner(option)
+
+
+def partition_rows(
+    partitioner: Partitioner, topic: str, keys: Sequence[bytes | None], partition_count: int
+) -> dict[int, list[int]]:
+    """Partition to the positions in ``keys`` that go there, in order; STICKY among them."""
+    rows: dict[int, list[int]] = {}
+    if type(partitioner) is DefaultPartitioner:
+        digest = xxhash.xxh3_64_intdigest
+        buckets: list[list[int]] = [[] for _ in range(partition_count + 1)]
+        appends = [bucket.append for bucket in buckets]
+        for row, key in enumerate(keys):
+            appends[-1 if key is None else digest(key) % partition_count](row)
+        rows = {number: bucket for number, bucket in enumerate(buckets[:-1]) if bucket}
+        if buckets[-1]:
+            rows[STICKY] = buckets[-1]
+        return rows
+    for row, key in enumerate(keys):
+        number = partitioner.partition(topic, key, partition_count)
+        rows.setdefault(number, []).append(row)
+    return rows
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit MurmurHash2 with its seed, as an unsigned number (Utils.murmur2)."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    length = len(data)
+    h = (0x9747B28C ^ length) & mask
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little")
+        k = (k * m) & mask
+        k ^= k >> 24
+        k = (k * m) & mask
+        h = ((h * m) & mask) ^ k
+    if whole < length:
+        h ^= int.from_bytes(data[whole:], "little")
+        h = (h * m) & mask
+    h ^= h >> 13
+    h = (h * m) & mask
+    h ^= h >> 15
+    return h

@@ -1,0 +1,579 @@
+"""Batches go out here: which leader, how many at once, what happens when it does not work.
+
+Rules
+-----
+* One Produce request carries the first ready batch of each partition that the leader leads, up to
+  ``max_request_size``; at most ``max_in_flight_requests_per_connection`` are unanswered on one
+  connection. Answers come in order.
+* **Order.** A batch that failed and may be tried again mutes its partition until everything sent
+  behind it was answered; then all that failed go out again, in order, one at first. If a later batch
+  was acknowledged in the meantime, the failed one cannot be tried again without changing the
+  order, so it fails (ReorderError). A partition never has batches in flight to two leaders.
+* **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the log;
+  it is tried again all the same, and may then be there twice until sequence numbers land. Its
+  final error, if it comes to that, says so.
+* A broker that is silent for SILENCE_S is checked against fresh metadata; when somebody else leads
+  by then, its connection is given up at once instead of at the request's time-out.
+* Nothing here is awaited on the way: a wake-up (``wake``) runs ``_pump`` in the loop's next round,
+  callbacks of answers do the rest. Whatever fails in them unexpectedly fails the producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from oncelog.backoff import Backoff
+from oncelog.connection import DATA
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClosedError,
+    ConnectionLostError,
+    DeliveryTimeoutError,
+    MessageTooLargeError,
+    ReorderError,
+    UnknownServerError,
+    error_for,
+    is_definite,
+    is_retriable,
+)
+from oncelog.history import History, note_failure
+from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
+from oncelog.router import Router
+from oncelog_protocol.errors import NotEnoughReplicasError, OncelogError
+from oncelog_protocol.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import NO_LEADER, Acks
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+SILENCE_S = 1.0
+"""An answer that takes longer is a reason to ask who leads."""
+
+ANSWER_SLACK_S = 1.0
+"""A broker answers REQUEST_TIMED_OUT by itself at ``request_timeout_ms``; only then do we give up."""
+
+WATCH_S = 0.25
+"""How often deadlines are looked at while anything is under way; they are that exact."""
+
+
+class _Link:
+    """One leader, as the sender sees it."""
+
+    __slots__ = ("backoff", "channel", "connecting", "leader", "retry_at", "sent")
+
+    def __init__(self, leader: int, backoff: Backoff) -> None:
+        self.leader = leader
+        self.backoff = backoff
+        self.channel: RequestChannel | None = None
+        self.connecting = False
+        self.retry_at = 0.0
+        self.sent: deque[tuple[float, Sequence[Batch]]] = deque()
+        """(when, batches) of every unanswered request, oldest first."""
+
+
+class Sender:
+    """Drains an accumulator to the leaders."""
+
+    def __init__(
+        self,
+        router: Router,
+        accumulator: Accumulator,
+        *,
+        acks: Acks,
+        codec: Codec,
+        codec_level: int | None,
+        in_flight_max: int,
+        max_request_size: int,
+        history: History | None,
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._router = router
+        self._accumulator = accumulator
+        self._acks = acks
+        self._codec = codec
+        self._codec_level = codec_level
+        self._in_flight_max = in_flight_max
+        self._max_request_size = max_request_size
+        self._history = history
+        self._request_timeout_s = router.options.request_timeout_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(f"{router.options.client_id}/sender", self._task_failed)
+        self._links: dict[int, _Link] = {}
+        self._woken = False
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._watch_timer: asyncio.TimerHandle | None = None
+        router.on_metadata.append(self.wake)
+
+    # ------------------------------------------------------------------------------ wake-ups
+
+    def wake(self) -> None:
+        """Look for work in the loop's next round. Free to call."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._guarded, self._pump)
+
+    def batch_opened(self, batch: Batch) -> None:
+        """A batch began: its linger runs, and so does the watch over deadlines."""
+        if self._linger_timer is None:
+            self._linger_timer = self._loop.call_at(
+                batch.linger_until, self._guarded, self._linger_over
+            )
+        self.watch()
+
+    def watch(self) -> None:
+        """Keep an eye on deadlines for as long as anything is under way."""
+        if self._watch_timer is None:
+            self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """A failure in a callback would be the event loop's to log, and the caller's to wait for."""
+        try:
+            step()
+        except Exception as error:
+            logger.exception("the sender failed")
+            self._fail_everything(error)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._fail_everything(error)
+
+    def _fail_everything(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        for batch in list(self._accumulator.incomplete):
+            self._give_up(batch, _closed("the producer failed", error, batch))
+        self._accumulator.refuse_waiting(ClosedError("the producer failed"))
+        self._accumulator.sticky.clear()
+
+    def _linger_over(self) -> None:
+        self._linger_timer = None
+        following = self._accumulator.close_lingering(self._loop.time())
+        if following is not None:
+            self._linger_timer = self._loop.call_at(following, self._guarded, self._linger_over)
+        self._pump()
+
+    def _retry_due(self) -> None:
+        self._retry_timer = None
+        self._pump()
+
+    def _wake_at(self, when: float) -> None:
+        if self._retry_timer is not None:
+            if self._retry_timer.when() <= when:
+                return
+            self._retry_timer.cancel()
+        self._retry_timer = self._loop.call_at(when, self._guarded, self._retry_due)
+
+    # ------------------------------------------------------------------------------ sending
+
+    def _pump(self) -> None:
+        """Send whatever may be sent now."""
+        self._woken = False
+        now = self._loop.time()
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        sendable = self._accumulator.sendable
+        for queue in list(sendable):
+            while queue.ready and queue.ready[0].done:
+                queue.ready.popleft()  # timed out while it waited
+            if not queue.ready:
+                del sendable[queue]
+            elif queue.may_send:
+                leader = self._leader_for(queue, now)
+                if leader != NO_LEADER:
+                    by_leader.setdefault(leader, []).append(queue)
+        for leader, queues in by_leader.items():
+            link = self._links.get(leader)
+            if link is None:
+                backoff = self._router.new_backoff(f"link {leader}")
+                link = self._links[leader] = _Link(leader, backoff)
+            self._serve(link, queues, now)
+
+    def _leader_for(self, queue: PartitionQueue, now: float) -> int:
+        """Whom to send to, or -1 when it is not yet time."""
+        view = self._router.cluster.partition(queue.tp)
+        if view is None or view.leader == NO_LEADER:
+            self._router.want(queue.tp.topic)
+            self._router.refresh_soon()
+            return NO_LEADER
+        current = (view.leader, view.leader_epoch)
+        if queue.in_flight and queue.sent_to != view.leader:
+            return NO_LEADER  # the old leader owes answers first
+        if queue.retry_at > now and queue.failed_view == current:
+            self._wake_at(queue.retry_at)
+            return NO_LEADER
+        if queue.sent_view != current:
+            queue.window, queue.sent_view = 1, current
+        return view.leader
+
+    def _serve(self, link: _Link, queues: list[PartitionQueue], now: float) -> None:
+        channel = self._router.channel_now(link.leader, DATA)
+        if channel is None:
+            self._connect(link, now)
+            return
+        if channel is not link.channel:
+            link.channel = channel
+            link.sent.clear()
+            link.backoff.reset()
+        while len(link.sent) < self._in_flight_max and not channel.closed:
+            if channel.paused:
+                self._tasks.spawn("drain", self._drain(channel))
+                return
+            batches = self._pick(queues)
+            if not batches:
+                return
+            self._send(link, channel, batches, now)
+
+    def _pick(self, queues: list[PartitionQueue]) -> list[Batch]:
+        """The next batch of each partition, in turn, as many as one request holds."""
+        picked: list[Batch] = []
+        size = 0
+        sendable = self._accumulator.sendable
+        for queue in queues:
+            if not queue.may_send:
+                continue
+            batch = queue.ready[0]
+            if batch.done:
+                queue.ready.popleft()
+                continue
+            if batch.encoded is None and not self._encode(batch):
+                queue.ready.popleft()
+                continue
+            assert batch.encoded is not None
+            if picked and size + len(batch.encoded) > self._max_request_size:
+                continue
+            size += len(batch.encoded)
+            queue.ready.popleft()
+            queue.in_flight.append(batch)
+            picked.append(batch)
+            # To the end of the line, so that a full request leaves out somebody else next time.
+            del sendable[queue]
+            if queue.ready:
+                sendable[queue] = None
+        return picked
+
+    def _encode(self, batch: Batch) -> bool:
+        try:
+            batch.encoded = encode_batch(
+                batch.values,
+                keys=batch.keys,
+                timestamps=batch.timestamps,
+                headers=batch.headers,
+                codec=self._codec,
+                level=self._codec_level,
+                producer_id=batch.identity.producer_id,
+                producer_epoch=batch.identity.producer_epoch,
+                base_sequence=batch.identity.base_sequence,
+            )
+        except OncelogError as error:
+            self._give_up(batch, error)
+            return False
+        return True
+
+    def _send(
+        self, link: _Link, channel: RequestChannel, batches: list[Batch], now: float
+    ) -> None:
+        topics: dict[str, list[Batch]] = {}
+        for batch in batches:
+            topics.setdefault(batch.queue.tp.topic, []).append(batch)
+        payload: list[bytearray] = []
+        position = 0
+        named: list[ProduceTopic] = []
+        for topic, members in topics.items():
+            partitions = []
+            for batch in members:
+                assert batch.encoded is not None
+                length = len(batch.encoded)
+                partitions.append(
+                    ProducePartition(batch.queue.tp.partition, Span(position, length))
+                )
+                payload.append(batch.encoded)
+                position += length
+                batch.attempts += 1
+                batch.queue.sent_to = link.leader
+                if self._history is not None and batch.operation is None:
+                    tp = batch.queue.tp
+                    batch.operation = self._history.invoke("send", *tp, batch.values)
+            named.append(ProduceTopic(topic, partitions))
+        timeout_ms = int(self._request_timeout_s * 1000)
+        request = ProduceRequest(None, int(self._acks), timeout_ms, named)
+        if self._acks is Acks.NONE:
+            self._send_unanswered(channel, request, payload, batches)
+            return
+        sent = (now, batches)
+        link.sent.append(sent)
+        try:
+            channel.send(
+                request, payload, callback=partial(self._answered, link, channel, sent)
+            )
+        except OncelogError as error:  # nothing left this side, and it never will
+            link.sent.remove(sent)
+            for batch in batches:
+                batch.queue.in_flight.remove(batch)
+                self._give_up(batch, error)
+
+    def _send_unanswered(
+        self,
+        channel: RequestChannel,
+        request: ProduceRequest,
+        payload: Sequence[bytearray],
+        batches: list[Batch],
+    ) -> None:
+        """With acks=0 a batch is done when it is written to the socket, and nobody knows more."""
+        error: BaseException | None = None
+        try:
+            channel.send_oneway(request, payload)
+        except (OSError, OncelogError) as caught:
+            error = caught
+        for batch in batches:
+            batch.queue.in_flight.remove(batch)
+            if error is None:
+                self._acknowledged(batch, -1, -1)
+            else:
+                self._failed(batch, error)
+                self._resume(batch.queue)
+
+    async def _drain(self, channel: RequestChannel) -> None:
+        try:
+            await channel.drain()
+        except ConnectionError:
+            pass
+        self.wake()
+
+    def _connect(self, link: _Link, now: float) -> None:
+        if link.connecting:
+            return
+        if link.retry_at > now:
+            self._wake_at(link.retry_at)
+            self._router.refresh_soon()
+            return
+        link.connecting = True
+        self._tasks.spawn(f"connect {link.leader}", self._connect_now(link))
+
+    async def _connect_now(self, link: _Link) -> None:
+        try:
+            await self._router.channel(link.leader, DATA)
+        except BrokerUnreachableError as error:
+            link.retry_at = self._loop.time() + link.backoff.next_s()
+            for queue in self._accumulator.sendable:
+                if queue.ready and self._router.cluster.leader(queue.tp) == link.leader:
+                    queue.ready[0].last_error = error
+            self._router.refresh_soon()
+        finally:
+            link.connecting = False
+        self.wake()
+
+    # ------------------------------------------------------------------------------ answers
+
+    def _answered(
+        self,
+        link: _Link,
+        channel: RequestChannel,
+        sent: tuple[float, Sequence[Batch]],
+        reply: Any,
+        error: BaseException | None,
+    ) -> None:
+        """The channel's callback. Failures in here must not stay between the channel and the loop."""
+        try:
+            if link.channel is channel and link.sent and link.sent[0] is sent:
+                link.sent.popleft()
+            batches = sent[1]
+            for batch in batches:
+                batch.queue.in_flight.remove(batch)
+            if error is not None:
+                self._router.refresh_soon()
+                for batch in batches:
+                    self._failed(batch, error)
+            else:
+                self._take_response(batches, reply.message)
+            for batch in batches:
+                self._resume(batch.queue)
+            self.wake()
+        except Exception as failure:
+            logger.exception("the sender failed")
+            self._fail_everything(failure)
+
+    def _take_response(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
+        if response.error_code:
+            for batch in batches:
+                self._failed(batch, error_for(response.error_code))
+            return
+        answers: dict[tuple[str, int], ProducePartitionResponse] = {
+            (topic.topic, answer.partition): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        for batch in batches:
+            answer = answers.get(batch.queue.tp)
+            if answer is None:
+                self._failed(batch, UnknownServerError("the broker left the partition out"))
+            elif answer.error_code:
+                self._failed(batch, _produce_error(batch, answer))
+            else:
+                self._acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
+
+    def _acknowledged(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        queue = batch.queue
+        queue.window = self._in_flight_max
+        queue.failed_view = None
+        queue.backoff.reset()
+        # What failed before this one cannot follow it any more.
+        failed, queue.failed = queue.failed, []
+        for earlier in failed:
+            if not earlier.done:
+                error = ReorderError(
+                    f"{queue.tp}: a later batch was acknowledged while this one failed with:"
+                    f" {earlier.last_error}; it was not sent again, to keep the order",
+                    definite=not earlier.maybe_written,
+                )
+                error.__cause__ = earlier.last_error
+                self._give_up(earlier, error)
+        if batch.done:
+            return  # timed out before; the caller has heard that nobody knows
+        if self._history is not None and batch.operation is not None:
+            offsets = range(base_offset, base_offset + batch.count)
+            self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
+        self._accumulator.acknowledge(batch, base_offset, append_time_ms)
+
+    def _failed(self, batch: Batch, error: BaseException) -> None:
+        """One attempt failed: try again, or not."""
+        batch.last_error = error
+        if not is_definite(error):
+            batch.maybe_written = True
+        if batch.done:
+            return
+        if not is_retriable(error):
+            self._give_up(batch, error)
+            return
+        if self._loop.time() >= batch.deadline or self._router.closed:
+            self._time_out(batch)
+            return
+        logger.debug("%s: batch will be tried again: %s", batch.queue.tp, error)
+        batch.queue.failed.append(batch)
+        if not isinstance(error, NotEnoughReplicasError):
+            self._router.refresh_soon()
+
+    def _resume(self, queue: PartitionQueue) -> None:
+        """Once nothing is in flight, what failed goes first again, after a pause."""
+        if queue.in_flight or not queue.failed:
+            return
+        queue.put_back()
+        queue.window = 1
+        queue.retry_at = self._loop.time() + queue.backoff.next_s()
+        queue.failed_view = queue.sent_view
+        self._accumulator.sendable[queue] = None
+
+    # ------------------------------------------------------------------------------ deadlines
+
+    def _check_time(self) -> None:
+        """Give up what is overdue; look who leads when a leader is silent."""
+        self._watch_timer = None
+        now = self._loop.time()
+        for batch in list(self._accumulator.incomplete):
+            if batch.deadline > now:
+                break  # all deadlines are equally far from their beginnings, which are in order
+            self._time_out(batch)
+        for link in self._links.values():
+            self._check_link(link, now)
+        if self._accumulator.incomplete:
+            self.watch()
+        self.wake()
+
+    def _check_link(self, link: _Link, now: float) -> None:
+        if link.channel is None or link.channel.closed or not link.sent:
+            return
+        silent_s = now - link.sent[0][0]
+        if silent_s >= self._request_timeout_s + ANSWER_SLACK_S:
+            link.channel.close(f"no answer to a produce within {silent_s:.1f} s")
+        elif silent_s >= SILENCE_S:
+            self._router.refresh_soon()
+            leader_of = self._router.cluster.leader
+            if not any(
+                leader_of(batch.queue.tp) in (link.leader, NO_LEADER)
+                for _, batches in link.sent
+                for batch in batches
+            ):
+                link.channel.close("silent, and no longer the leader")
+
+    def _time_out(self, batch: Batch) -> None:
+        in_flight = batch in batch.queue.in_flight
+        last = batch.last_error
+        reason = f"last error: {last}" if last else "it was not sent: no leader, or a long queue"
+        if in_flight:
+            reason = "the leader has not answered" + (f"; {reason}" if last else "")
+        error = DeliveryTimeoutError(
+            f"{batch.queue.tp}: {batch.count or len(batch.values)} records were not acknowledged"
+            f" within delivery_timeout_ms, after {batch.attempts} attempts; {reason}",
+            definite=not (in_flight or batch.maybe_written),
+        )
+        error.__cause__ = last
+        self._give_up(batch, error)
+
+    def _give_up(self, batch: Batch, error: BaseException) -> None:
+        if batch.done:
+            return
+        if batch.maybe_written and is_definite(error):
+            # An earlier attempt may have got through; this answer speaks of the last one only.
+            error = _not_definite(error, batch)
+        if self._history is not None and batch.operation is not None:
+            note_failure(self._history, batch.operation, error)
+        self._accumulator.fail(batch, error)
+
+    # ------------------------------------------------------------------------------ end
+
+    async def close(self, reason: str) -> None:
+        """Stop. What is not done by now fails, as indefinite if it was ever sent."""
+        if self.wake in self._router.on_metadata:
+            self._router.on_metadata.remove(self.wake)
+        for timer in (self._linger_timer, self._retry_timer, self._watch_timer):
+            if timer is not None:
+                timer.cancel()
+        for batch in list(self._accumulator.incomplete):
+            self._give_up(batch, _closed(reason, None, batch))
+        self._accumulator.refuse_waiting(ClosedError(reason))
+        await self._tasks.close()
+
+
+def _closed(reason: str, cause: BaseException | None, batch: Batch) -> BaseException:
+    """Why a batch ends with its producer; not definite once it was sent."""
+    error: BaseException
+    if batch.attempts and (batch.maybe_written or batch in batch.queue.in_flight):
+        error = ConnectionLostError(f"{reason}; the records may have been written")
+    else:
+        error = ClosedError(f"{reason}; the records were not written")
+    error.__cause__ = cause or batch.last_error
+    return error
+
+
+def _not_definite(error: BaseException, batch: Batch) -> BaseException:
+    text = f"{batch.queue.tp}: {error} (an earlier attempt may have been written)"
+    result = DeliveryTimeoutError(text, definite=False)
+    result.__cause__ = error
+    return result
+
+
+def _produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:
+    error = error_for(answer.error_code)
+    text = answer.error_message or str(error)
+    if isinstance(error, MessageTooLargeError):
+        size = len(batch.encoded or b"")
+        text += (
+            f" (the batch has {size} bytes: lower batch_size below the topic's max_message_bytes,"
+            " or raise that)"
+        )
+    return type(error)(f"{batch.queue.tp}: {text}")
+

@@ -1,0 +1,562 @@
+"""Who leads what, and a connection to each: metadata, connections, back-off, retries of calls.
+
+Rules
+-----
+* One connection a broker and purpose (control, data), opened by one task however many wait for it.
+* A broker whose connection broke or was refused is *out of favour* for a while: metadata is asked
+  of others first, and a connection to it is tried again only after a pause that grows.
+* Refreshes are asked for freely (``refresh_soon``); the loop here spaces them: at once after a quiet
+  time, then with a growing, jittered pause. A broker that is slow to answer is not waited for: the
+  next one is asked beside it (a stopped process accepts connections and says nothing).
+* A refused connection of one leader never delays another leader: each has its own task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from oncelog.backoff import Backoff
+from oncelog.cluster import Cluster, TopicView
+from oncelog.config import Address, ConnectionOptions
+from oncelog.connection import CONTROL, ask, open_channel, reason_of
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClosedError,
+    DeadlineExceededError,
+    NoBrokersAvailableError,
+    UnknownTopicOrPartitionError,
+    is_retriable,
+)
+from oncelog_protocol.errors import ProtocolError, error_for
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.types import NO_BROKER
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+HEDGE_S = 0.25
+"""After how long a metadata question is put to the next broker as well."""
+
+UNKNOWN_TOPIC_WAIT_S = 5.0
+"""How long a topic may be unknown before callers hear so: a new one needs a moment to spread."""
+
+QUIET_S = 2.0
+"""Without a refresh for so long, the next one is not delayed."""
+
+Failure = (OSError, TimeoutError, ProtocolError, ApiError)
+"""What an attempt on one broker may end with, and another broker may not."""
+
+
+class _Slot:
+    """The connection of one purpose to one broker, and how it fares."""
+
+    __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
+
+    def __init__(self, broker_id: int, address: Address, backoff: Backoff) -> None:
+        self.broker_id = broker_id
+        self.address = address
+        self.backoff = backoff
+        self.channel: RequestChannel | None = None
+        self.connecting: asyncio.Task[None] | None = None
+        self.error: BrokerUnreachableError | None = None
+        self.retry_at = 0.0
+
+
+class Router:
+    """The cluster as one client sees it. Made closed; ``start`` opens it."""
+
+    def __init__(self, options: ConnectionOptions, *, entropy: Entropy) -> None:
+        self.options = options
+        self.cluster = Cluster()
+        self.on_metadata: list[Callable[[], None]] = []
+        """Called after every merged answer, and after a refresh that failed."""
+        self.topics: dict[str, None] = {}
+        """The topics whose metadata is kept fresh."""
+        self.auto_create = False
+        self.closed = True
+        self.failure: BaseException | None = None
+        self._entropy = entropy
+        self._slots: dict[tuple[int, str], _Slot] = {}
+        self._blamed: dict[Address, float] = {}
+        self._reached: dict[Address, None] = {}
+        self._tasks = Tasks(f"{options.client_id}/router", self._task_failed)
+        self._wanted = asyncio.Event()
+        self._urgent = False
+        """A topic was named for the first time: nothing failed, so nothing is paced."""
+        self._refreshed: list[asyncio.Future[None]] = []
+        self._refresh_pace = self.new_backoff("refresh")
+
+    def new_backoff(self, name: str) -> Backoff:
+        """A back-off by this client's options."""
+        return Backoff(
+            self.options.retry_backoff_ms / 1000,
+            self.options.retry_backoff_max_ms / 1000,
+            self._entropy.fork(name),
+        )
+
+    # ------------------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Find a broker and learn the cluster from it.
+
+        :raises NoBrokersAvailableError: nobody answered; names every address and its reason.
+        """
+        self.closed = False
+        tried: list[tuple[str, str]] = []
+        seeds = list(self.options.addresses)
+        try:
+            attempts = [partial(self._bootstrap, seed, tried) for seed in seeds]
+            found = await self._first(attempts)
+            self.raise_if_failed()
+            if found is None:
+                raise NoBrokersAvailableError(tried)
+            await self._check_advertised()
+        except BaseException:
+            await self.close()
+            raise
+        self._tasks.spawn("metadata", self._refresh_loop())
+
+    async def _bootstrap(self, seed: Address, tried: list[tuple[str, str]]) -> bool:
+        timeout_s = self.options.connect_timeout_ms / 1000
+        try:
+            channel = await open_channel(seed, self.options.client_id, timeout_s)
+        except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+            tried.append((str(seed), reason_of(error)))
+            raise
+        try:
+            request = MetadataRequest([], False)
+            response: MetadataResponse = await ask(channel, request, timeout_s)
+            if response.error_code:
+                raise error_for(response.error_code)
+            if not response.brokers:
+                raise OSError("answers, but knows of no broker in the cluster yet")
+        except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+            tried.append((str(seed), reason_of(error)))
+            channel.close("bootstrap failed")
+            raise
+        self.cluster.apply(response, [])
+        self._adopt(seed, channel)
+        return True
+
+    def _adopt(self, seed: Address, channel: RequestChannel) -> None:
+        """Keep a bootstrap connection if it leads to where a broker advertises itself."""
+        for broker in self.cluster.brokers.values():
+            if broker.address == seed:
+                self._attach(self._slot(broker.broker_id, CONTROL), channel)
+                return
+        channel.close("bootstrap done")
+
+    async def _check_advertised(self) -> None:
+        """At least one broker must be reachable where it says it is."""
+        brokers = list(self.cluster.brokers)
+        attempts = [partial(self.channel, broker_id, CONTROL) for broker_id in brokers]
+        if await self._first(attempts) is not None:
+            return
+        slots = [self._slot(broker_id, CONTROL) for broker_id in brokers]
+        tried = [(str(slot.address), str(slot.error)) for slot in slots]
+        raise NoBrokersAvailableError(
+            tried, "The bootstrap address answered, no advertised address does"
+        )
+
+    async def close(self) -> None:
+        """Close every connection; waits until they are gone."""
+        self.closed = True
+        await self._tasks.close()
+        channels = [slot.channel for slot in self._slots.values() if slot.channel is not None]
+        for channel in channels:
+            channel.close("client closed")
+        self._slots.clear()
+        self._settle_refresh(ClosedError("the client was closed"))
+        for channel in channels:
+            await channel.wait_closed()
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self.failure = error
+        self._settle_refresh(error)
+        self._announce()
+
+    def raise_if_failed(self) -> None:
+        """Let the failure of a background task be heard in the caller."""
+        if self.failure is not None:
+            raise ClosedError("a background task of the client failed") from self.failure
+
+    # ------------------------------------------------------------------------------ connections
+
+    def _slot(self, broker_id: int, purpose: str) -> _Slot:
+        broker = self.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerUnreachableError(broker_id, "?", "not in the cluster at the moment")
+        slot = self._slots.get((broker_id, purpose))
+        if slot is None or slot.address != broker.address:
+            if slot is not None and slot.channel is not None:
+                slot.channel.close("the broker moved to another address")
+            slot = _Slot(broker_id, broker.address, self.new_backoff(f"{broker_id}/{purpose}"))
+            self._slots[broker_id, purpose] = slot
+        return slot
+
+    def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
+        """The open connection, if there is one."""
+        slot = self._slots.get((broker_id, purpose))
+        if slot is None or slot.channel is None or slot.channel.closed:
+            return None
+        return slot.channel
+
+    async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
+        """The connection to a broker, opened if need be.
+
+        :raises BrokerUnreachableError: not in the cluster, refused, silent; or it failed a moment
+            ago and the pause before the next attempt is not over.
+        """
+        if self.closed:
+            raise ClosedError("the client is closed")
+        slot = self._slot(broker_id, purpose)
+        if slot.channel is not None and not slot.channel.closed:
+            return slot.channel
+        if slot.connecting is None:
+            if slot.error is not None and asyncio.get_running_loop().time() < slot.retry_at:
+                raise slot.error
+            slot.connecting = self._tasks.spawn(f"connect {broker_id}", self._connect(slot))
+        await asyncio.shield(slot.connecting)
+        if slot.channel is None or slot.channel.closed:
+            raise slot.error or BrokerUnreachableError(
+                broker_id, str(slot.address), "closed as soon as it was open"
+            )
+        return slot.channel
+
+    async def _connect(self, slot: _Slot) -> None:
+        try:
+            timeout_s = self.options.connect_timeout_ms / 1000
+            channel = await open_channel(slot.address, self.options.client_id, timeout_s)
+        except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+            now = asyncio.get_running_loop().time()
+            slot.retry_at = now + slot.backoff.next_s()
+            slot.error = self._unreachable(slot, error)
+            self._blamed[slot.address] = now
+        else:
+            self._attach(slot, channel)
+        finally:
+            slot.connecting = None
+
+    def _attach(self, slot: _Slot, channel: RequestChannel) -> None:
+        slot.channel = channel
+        slot.error = None
+        slot.backoff.reset()
+        self._reached[slot.address] = None
+        self._blamed.pop(slot.address, None)
+        channel.on_close.append(partial(self._lost, slot.address))
+
+    def _lost(self, address: Address, cause: BaseException | None) -> None:
+        """A connection ended; whether the broker did too, the next attempt will show."""
+        if not self.closed:
+            self._blamed[address] = asyncio.get_running_loop().time()
+
+    def _unreachable(self, slot: _Slot, error: BaseException) -> BrokerUnreachableError:
+        note = ""
+        if slot.address not in self.options.addresses and slot.address not in self._reached:
+            note = (
+                "this is the address that the broker advertises, the bootstrap address did answer:"
+                " check advertised_host and advertised_port of the listener, or the way there"
+            )
+        result = BrokerUnreachableError(
+            slot.broker_id, str(slot.address), reason_of(error), note
+        )
+        result.__cause__ = error
+        return result
+
+    # ------------------------------------------------------------------------------ metadata
+
+    def refresh_soon(self) -> None:
+        """Ask for metadata as soon as the pace allows. Free to call."""
+        self._wanted.set()
+
+    def want(self, topic: str) -> None:
+        """Keep the metadata of ``topic`` from now on."""
+        if topic not in self.topics:
+            self.topics[topic] = None
+            self._urgent = True
+            self._wanted.set()
+
+    async def refresh(self) -> None:
+        """Wait for the next refresh to end, well or badly: look at the cluster afterwards."""
+        self.raise_if_failed()
+        if self.closed:
+            raise ClosedError("the client is closed")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refreshed.append(future)
+        self._wanted.set()
+        await future
+
+    async def _refresh_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time() - QUIET_S
+        while True:
+            try:
+                async with asyncio.timeout(self.options.metadata_max_age_ms / 1000):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            if loop.time() - last >= QUIET_S:
+                self._refresh_pace.reset()
+            elif not self._urgent:
+                await asyncio.sleep(self._refresh_pace.next_s())
+            last, self._urgent = loop.time(), False
+            # Whoever asks from here on wants an answer that is newer than this question.
+            waiting, self._refreshed = self._refreshed, []
+            self._wanted.clear()
+            try:
+                await self._ask_for_metadata()
+            finally:
+                _settle(waiting, None)
+            self._announce()
+
+    async def _ask_for_metadata(self) -> None:
+        topics = list(self.topics)
+        request = MetadataRequest(topics, self.auto_create)
+        response = await self._first(
+            [partial(ask_broker, request) for ask_broker in self._metadata_sources()]
+        )
+        if response is None:
+            logger.debug("metadata: no broker answered")
+            return
+        self.cluster.apply(response, topics)
+        self._drop_stale_slots()
+
+    def _metadata_sources(self) -> list[Callable[[Request], Awaitable[MetadataResponse]]]:
+        """Whom to ask, best first: not blamed, connected, then the blamed by age of the blame."""
+
+        def rank(address: Address, connected: bool) -> tuple[float, int]:
+            return (self._blamed.get(address, 0.0), 0 if connected else 1)
+
+        brokers = sorted(
+            self.cluster.brokers.values(),
+            key=lambda broker: (
+                *rank(broker.address, self.channel_now(broker.broker_id, CONTROL) is not None),
+                self._entropy.random(),
+            ),
+        )
+        sources = [partial(self._metadata_from, broker.broker_id) for broker in brokers]
+        known = {broker.address for broker in brokers}
+        seeds = [seed for seed in self.options.addresses if seed not in known]
+        seeds.sort(key=lambda seed: self._blamed.get(seed, 0.0))
+        return [*sources, *(partial(self._metadata_from_seed, seed) for seed in seeds)]
+
+    async def _metadata_from(self, broker_id: int, request: Request) -> MetadataResponse:
+        loop = asyncio.get_running_loop()
+        address, begun = self.cluster.brokers[broker_id].address, loop.time()
+        try:
+            channel = await self.channel(broker_id, CONTROL)
+            response = await self._metadata_over(channel, request)
+        except asyncio.CancelledError:
+            if loop.time() - begun >= HEDGE_S:
+                self._blamed[address] = begun  # silent: another one was faster by far
+            raise
+        self._blamed.pop(address, None)
+        return response
+
+    async def _metadata_from_seed(self, seed: Address, request: Request) -> MetadataResponse:
+        timeout_s = self.options.connect_timeout_ms / 1000
+        try:
+            channel = await open_channel(seed, self.options.client_id, timeout_s)
+        except (OSError, TimeoutError, ProtocolError, ApiError):
+            self._blamed[seed] = asyncio.get_running_loop().time()
+            raise
+        try:
+            return await self._metadata_over(channel, request)
+        finally:
+            channel.close("asked for metadata")
+
+    async def _metadata_over(self, channel: RequestChannel, request: Request) -> MetadataResponse:
+        timeout_s = self.options.request_timeout_ms / 1000
+        response: MetadataResponse = await ask(channel, request, timeout_s)
+        if response.error_code:
+            raise error_for(response.error_code)
+        return response
+
+    def _drop_stale_slots(self) -> None:
+        """Close what leads to brokers that are gone, or that moved."""
+        for (broker_id, purpose), slot in list(self._slots.items()):
+            broker = self.cluster.brokers.get(broker_id)
+            if broker is None or broker.address != slot.address:
+                # A broker may be missing from a lagging answer: one with requests under way stays.
+                if slot.channel is not None and not slot.channel.closed:
+                    if broker is None and slot.channel.in_flight:
+                        continue
+                    slot.channel.close("the broker left the cluster or moved")
+                del self._slots[broker_id, purpose]
+
+    def _settle_refresh(self, error: BaseException) -> None:
+        waiting, self._refreshed = self._refreshed, []
+        _settle(waiting, error)
+
+    def _announce(self) -> None:
+        for listener in list(self.on_metadata):
+            listener()
+
+    async def _first(self, attempts: Sequence[Callable[[], Awaitable[T]]]) -> T | None:
+        """The first attempt that succeeds, in order, the next one begun when the last has failed
+        or been silent for HEDGE_S. None when all failed."""
+        result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        progress = asyncio.Event()
+        tasks: list[asyncio.Task[None]] = []
+        running, launched = 0, False
+
+        async def run(attempt: Callable[[], Awaitable[T]]) -> None:
+            nonlocal running
+            try:
+                value = await attempt()
+                if not result.done():
+                    result.set_result(value)
+            except Failure as error:
+                logger.debug("%s: attempt failed: %s", self.options.client_id, error)
+            finally:
+                running -= 1
+                progress.set()
+                if launched and running == 0 and not result.done():
+                    result.set_result(None)
+
+        try:
+            for attempt in attempts:
+                progress.clear()
+                running += 1
+                tasks.append(self._tasks.spawn("ask", run(attempt)))
+                try:
+                    async with asyncio.timeout(HEDGE_S):
+                        await progress.wait()
+                except TimeoutError:
+                    pass
+                if result.done():
+                    return result.result()
+            launched = True
+            return await result if running else None
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    # ------------------------------------------------------------------------------ calls
+
+    async def topic(self, topic: str, deadline: float) -> TopicView:
+        """The view of a topic, asked for if need be. ``deadline`` is in the loop's time.
+
+        :raises UnknownTopicOrPartitionError: it does not exist after UNKNOWN_TOPIC_WAIT_S.
+        :raises ApiError: illegal name, not authorised.
+        :raises DeadlineExceededError: no broker answered in time.
+        """
+        loop = asyncio.get_running_loop()
+        self.want(topic)
+        patience = min(deadline, loop.time() + UNKNOWN_TOPIC_WAIT_S)
+        while True:
+            view = self.cluster.topics.get(topic)
+            if view is not None and view.partitions:
+                return view
+            error = self.cluster.errors.get(topic)
+            if error is not None:
+                if not error.retriable:
+                    raise error
+                if loop.time() >= patience and isinstance(error, UnknownTopicOrPartitionError):
+                    raise error
+            if loop.time() >= deadline:
+                raise DeadlineExceededError(
+                    f"no metadata of topic {topic!r} in time"
+                    + (f": {error}" if error else ": no broker answered")
+                )
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.refresh()
+            except TimeoutError:
+                pass
+
+    async def call_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
+        """One attempt on one broker, over the control connection; the response message."""
+        async with asyncio.timeout_at(deadline):
+            channel = await self.channel(broker_id, CONTROL)
+        left_s = deadline - asyncio.get_running_loop().time()
+        timeout_s = min(max(left_s, 0.001), self.options.request_timeout_ms / 1000)
+        return await ask(channel, request, timeout_s)
+
+    async def call_any(self, request: Request, deadline: float) -> Any:
+        """Ask brokers in order of favour until one answers."""
+
+        async def attempt() -> Any:
+            last: BaseException = NoBrokersAvailableError([])
+            brokers = sorted(
+                self.cluster.brokers.values(),
+                key=lambda broker: self._blamed.get(broker.address, 0.0),
+            )
+            for broker in brokers:
+                try:
+                    return await self.call_broker(broker.broker_id, request, deadline)
+                except Failure as error:
+                    if not is_retriable(error):
+                        raise
+                    last = error
+            raise last
+
+        return await self.retry(attempt, deadline, type(request).__name__)
+
+    async def call_controller(
+        self, request: Request, deadline: float, refused: Callable[[Any], ApiError | None]
+    ) -> Any:
+        """Ask the controller; ``refused`` finds the error in an answer that sends us on."""
+
+        async def attempt() -> Any:
+            controller = self.cluster.controller_id
+            if controller == NO_BROKER:
+                raise BrokerUnreachableError(NO_BROKER, "?", "the cluster has no controller now")
+            response = await self.call_broker(controller, request, deadline)
+            error = refused(response)
+            if error is not None:
+                raise error
+            return response
+
+        return await self.retry(attempt, deadline, type(request).__name__)
+
+    async def retry(
+        self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str
+    ) -> T:
+        """Run ``attempt`` until it succeeds, refreshing metadata between attempts.
+
+        :raises DeadlineExceededError: naming the last error; not definite when a request may have
+            been carried out.
+        """
+        loop = asyncio.get_running_loop()
+        pace = self.new_backoff("retry")
+        definite = True
+        while True:
+            self.raise_if_failed()
+            try:
+                return await attempt()
+            except Failure as error:
+                if isinstance(error, ClosedError) or not is_retriable(error):
+                    raise
+                definite = definite and bool(getattr(error, "definite", False))
+                pause_s = pace.next_s()
+                if loop.time() + pause_s >= deadline:
+                    raise DeadlineExceededError(
+                        f"{what} did not succeed in time: {error}", definite=definite
+                    ) from error
+            await asyncio.sleep(pause_s)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.refresh()
+            except TimeoutError:
+                pass
+
+
+def _settle(waiting: list[asyncio.Future[None]], error: BaseException | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,1 @@
+"""The controller: election, cluster state machine, placement, znodes, orders to brokers."""

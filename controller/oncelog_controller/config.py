@@ -1,0 +1,32 @@
+"""Settings of the controller, typed. Times are in milliseconds, as in Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """What the broker's configuration hands to the controller."""
+
+    inter_broker_listener: str = "internal"
+    """Name of the listener at which brokers take orders."""
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    unclean_leader_election_enable: bool = False
+    """Default of topics that do not say."""
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: int = 300_000
+    leader_rebalance_delay_ms: int = 1_000
+    """How soon after a broker has come back and caught up it gets its leaderships back."""
+    order_timeout_ms: int = 30_000
+    """An order that is unanswered for so long is sent again, on a new connection."""
+    connect_timeout_ms: int = 5_000
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    """The broker's settings that topics inherit."""
+
+    def defaults(self) -> dict[str, str]:
+        """What a topic without overrides has."""
+        unclean = "true" if self.unclean_leader_election_enable else "false"
+        return {"unclean_leader_election_enable": unclean, **self.topic_defaults}

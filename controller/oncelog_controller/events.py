@@ -1,0 +1,132 @@
+"""What the machine is told. Plain data, facts in the past tense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.store import StoreError
+from oncelog_protocol.messages.base import Request
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRead:
+    """A topic as the store has it. ``states`` has None where a state znode is missing: a creation
+    that its controller did not live to finish."""
+
+    name: str
+    topic_id: str
+    assignment: list[list[int]]
+    version: int
+    overrides: dict[str, str]
+    config_version: int | None
+    """None when there is no config znode."""
+    states: list[PartitionState | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneRead:
+    """A deletion that is not finished everywhere."""
+
+    topic: str
+    topic_id: str
+    assignment: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRead:
+    """The whole store, read after this controller's epoch was written."""
+
+    controller_epoch: int
+    epoch_version: int
+    brokers: tuple[BrokerRegistration, ...]
+    topics: tuple[TopicRead, ...] = ()
+    tombstones: tuple[TombstoneRead, ...] = ()
+    stray_configs: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoaded:
+    """This controller was elected, or had to read everything again. ``suspected`` names
+    (broker id, broker epoch) of brokers that refused connections before."""
+
+    cluster: ClusterRead
+    suspected: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRead:
+    """Registrations as they are now, read while the event was being handled (Z11)."""
+
+    brokers: tuple[BrokerRegistration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSuspected:
+    """The connection to this life of a broker broke, and its host refused a new one."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCleared:
+    """This life of a broker answered."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersAnswered:
+    """A broker carried out a LeaderAndIsr or a StopReplica; its response has no error as a whole."""
+
+    broker_id: int
+    broker_epoch: int
+    request: Any
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """Somebody asked. ``topic_ids`` are fresh ids for topics that the request may create;
+    ``internal`` allows the topics that clients may not touch."""
+
+    request_id: int
+    request: Request
+    topic_ids: tuple[str, ...] = ()
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSucceeded:
+    """A multi was applied."""
+
+    write_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """A multi was not applied, or nobody knows (``error.maybe_applied``)."""
+
+    write_id: int
+    error: StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReached:
+    """The machine's ``wake_at`` has come."""
+
+
+Event: TypeAlias = (
+    ClusterLoaded
+    | BrokersRead
+    | BrokerSuspected
+    | BrokerCleared
+    | OrdersAnswered
+    | RequestReceived
+    | WriteSucceeded
+    | WriteFailed
+    | TimeReached
+)

@@ -1,0 +1,160 @@
+"""AlterPartition: leaders ask for another ISR, the controller checks and writes it. Pure.
+
+Checks of one item, in this order (Z8 to Z10, K22; KIP-497, 841, 903):
+
+1. topic, id and partition are known             else UNKNOWN_TOPIC_OR_PARTITION
+2. the leader epoch is not older                 else FENCED_LEADER_EPOCH; newer: NOT_CONTROLLER
+3. the asker leads, members are well formed      else INVALID_REQUEST
+4. the wish is the present state                 then success, before any version check (Z9)
+5. the partition epoch is the present one        else INVALID_UPDATE_VERSION, with the state
+6. every member's broker epoch is the registered one, and nobody joins who is suspected, is about to
+   stop or has a failed replica                  else INELIGIBLE_REPLICA
+
+The answer leaves when the write has succeeded. When its outcome is not known, the whole request is
+checked again after the store was read again: rule 4 then tells.
+"""
+
+from __future__ import annotations
+
+from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
+from oncelog_controller.leadership import Leadership, state_ops
+from oncelog_controller.state import Partition, PartitionState, check_invariants
+from oncelog_controller.store import Op
+from oncelog_controller.transitions import ReplicaPhase
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.replication import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    IsrMember,
+)
+
+
+class IsrRequests:
+    """Serves AlterPartition."""
+
+    def __init__(self, core: Core, leadership: Leadership) -> None:
+        self._core = core
+        self._leadership = leadership
+
+    def alter(self, request_id: int, request: AlterPartitionRequest) -> None:
+        """Check every item, write those that hold, answer."""
+        broker = self._core.cluster.brokers.get(request.broker_id)
+        if broker is not None and request.broker_epoch > broker.broker_epoch:
+            # We have yet to hear of its new registration; nothing was done, it may ask again.
+            self._core.reply(request_id, AlterPartitionResponse(NotControllerError.code))
+            return
+        if broker is None or request.broker_epoch < broker.broker_epoch:
+            self._core.reply(request_id, AlterPartitionResponse(StaleBrokerEpochError.code))
+            return
+        results: list[AlterPartitionResult] = []
+        changes: list[tuple[Partition, PartitionState]] = []
+        changed: set[tuple[str, int]] = set()
+        for item in request.partitions:
+            result = AlterPartitionResult(item.topic, item.partition)
+            results.append(result)
+            try:
+                if (item.topic, item.partition) in changed:
+                    raise InvalidRequestError("the partition is listed twice")
+                wanted = self._check(request.broker_id, item)
+            except ApiError as error:
+                result.error_code = error.code
+            else:
+                if wanted is not None:
+                    changed.add((item.topic, item.partition))
+                    changes.append(wanted)
+        self._write(changes)
+        self._core.when_settled(lambda: self._answer(request_id, results))
+
+    def _check(
+        self, asker: int, item: AlterPartitionItem
+    ) -> tuple[Partition, PartitionState] | None:
+        """The state to write, or None when it is there already."""
+        partition = self._core.cluster.partition(item.topic, item.partition)
+        if partition is None or partition.topic.topic_id != item.topic_id:
+            raise UnknownTopicOrPartitionError
+        state = partition.state
+        if state is None:
+            raise UnknownTopicOrPartitionError
+        if item.leader_epoch < state.leader_epoch:
+            raise FencedLeaderEpochError
+        if item.leader_epoch > state.leader_epoch:
+            raise NotControllerError
+        isr = tuple(member.broker_id for member in item.isr)
+        if state.leader != asker or asker not in isr or len(set(isr)) != len(isr):
+            raise InvalidRequestError
+        if not set(isr) <= set(partition.replicas):
+            raise InvalidRequestError
+        if set(isr) == set(state.isr):
+            return None
+        if item.partition_epoch < state.version:
+            raise InvalidUpdateVersionError
+        if item.partition_epoch > state.version:
+            raise NotControllerError
+        for member in item.isr:
+            self._check_member(partition, state, member)
+        ordered = tuple(broker_id for broker_id in partition.replicas if broker_id in isr)
+        check_invariants(partition, asker, ordered)
+        return partition, PartitionState(
+            leader=asker,
+            leader_epoch=state.leader_epoch,
+            isr=ordered,
+            controller_epoch=self._core.cluster.controller_epoch,
+            version=state.version + 1,
+        )
+
+    def _check_member(
+        self, partition: Partition, state: PartitionState, member: IsrMember
+    ) -> None:
+        cluster = self._core.cluster
+        broker = cluster.brokers.get(member.broker_id)
+        if member.broker_epoch >= 0 and (
+            broker is None or broker.broker_epoch != member.broker_epoch
+        ):
+            raise IneligibleReplicaError
+        if member.broker_id in state.isr:
+            return
+        failed = partition.replica_phases.get(member.broker_id) is ReplicaPhase.FAILED
+        if failed or not cluster.may_lead(member.broker_id):
+            raise IneligibleReplicaError
+
+    def _write(self, changes: list[tuple[Partition, PartitionState]]) -> None:
+        for chunk in chunks(changes, WRITE_PARTITIONS_MAX):
+            ops: list[Op] = []
+            for partition, state in chunk:
+                ops += state_ops(partition, state)
+            self._core.write(ops, lambda chunk=chunk: self._install(chunk))  # type: ignore[misc]
+
+    def _install(self, changes: list[tuple[Partition, PartitionState]]) -> None:
+        for partition, state in changes:
+            partition.state = state
+            move(partition, state.leader, state.leader)
+            self._core.order_metadata(partition)
+            preferred = partition.replicas[0]
+            if preferred in state.isr and preferred != state.leader:
+                self._leadership.plan_rebalance()
+
+    def _answer(self, request_id: int, results: list[AlterPartitionResult]) -> None:
+        for result in results:
+            if result.error_code not in (NO_ERROR, InvalidUpdateVersionError.code):
+                continue
+            partition = self._core.cluster.partition(result.topic, result.partition)
+            if partition is None or partition.state is None:
+                continue
+            state = partition.state
+            result.leader = state.leader
+            result.leader_epoch = state.leader_epoch
+            result.isr = list(state.isr)
+            result.partition_epoch = state.version
+        self._core.reply(request_id, AlterPartitionResponse(NO_ERROR, results))

@@ -1,0 +1,122 @@
+"""kazoo bent to the rules of ``zookeeper.py``: one thread, one session, our errors and stats.
+
+What here reaches into kazoo's privates is held down by the contract suite over the real server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+
+from oncelog_controller.store import (
+    BadVersionError,
+    Create,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    OpResult,
+    SessionExpiredError,
+    SetData,
+    StoreDisconnectedError,
+    StoreError,
+)
+
+logger = logging.getLogger(__name__)
+
+CLOSE_DEADLINE_S = 5.0
+"""How long closing waits for the goodbye; the session runs out by itself otherwise."""
+
+_ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
+    (kazoo_errors.NoNodeError, NoNodeError),
+    (kazoo_errors.NodeExistsError, NodeExistsError),
+    (kazoo_errors.BadVersionError, BadVersionError),
+    (kazoo_errors.NotEmptyError, NotEmptyError),
+    (kazoo_errors.SessionExpiredError, SessionExpiredError),
+    (kazoo_errors.ConnectionLoss, StoreDisconnectedError),
+    (kazoo_errors.ConnectionClosedError, StoreDisconnectedError),
+    (kazoo_errors.ConnectionDropped, StoreDisconnectedError),
+    (kazoo_errors.OperationTimeoutError, StoreDisconnectedError),
+    (KazooTimeoutError, StoreDisconnectedError),
+)
+
+NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What a failed multi reports for the operations that did not fail themselves."""
+
+
+class QuietLogger(logging.LoggerAdapter[logging.Logger]):
+    """kazoo warns once for each attempt to reconnect; state changes are logged here instead."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        super().log(level if level >= logging.ERROR else logging.DEBUG, msg, *args, **kwargs)
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, kwargs
+
+
+class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Runs completions and watches in the connection thread: no worker threads, one order."""
+
+    @property
+    def running(self) -> bool:
+        """False makes kazoo's results call back where they are set."""
+        return False
+
+    def start(self) -> None:
+        """No workers to start."""
+
+    def stop(self) -> None:
+        """No workers to stop."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Call a watch here and now; ours only post to the loop."""
+        callback.func(*callback.args)
+
+
+class OneSession(KazooClient):  # type: ignore[misc]
+    """A kazoo client that never opens a second session."""
+
+    def stop_reconnecting(self) -> None:
+        """In the connection thread, on expiry: let its loop end instead of connecting again."""
+        self._stopped.set()
+
+    def end(self) -> None:
+        """Close the session if it lives, end the thread, free the sockets. Blocks."""
+        try:
+            self.stop()
+            if self._connection.stop(CLOSE_DEADLINE_S):
+                self.close()
+        except Exception:
+            logger.debug("zookeeper client did not close cleanly", exc_info=True)
+
+
+def store_error(error: Exception, path: str, op_index: int | None = None) -> StoreError:
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(path, op_index=op_index)
+    return StoreError(f"{path}: {type(error).__name__} {error}", op_index=op_index)
+
+
+def node_stat(stat: Any) -> NodeStat:
+    return NodeStat(
+        version=stat.version,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        ephemeral_owner=stat.ephemeralOwner,
+        children_version=stat.cversion,
+        children_count=stat.numChildren,
+    )
+
+
+def op_result(op: Op, result: Any) -> OpResult:
+    if isinstance(op, Create):
+        return NodeStat(version=0, czxid=0)
+    return node_stat(result) if isinstance(op, SetData) else None

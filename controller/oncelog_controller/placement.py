@@ -1,0 +1,78 @@
+"""Where replicas go. Pure.
+
+Replica j of partition i is on broker (start + i + j) mod n, over brokers listed so that racks
+alternate; a broker whose rack already holds a replica is stepped over while another rack holds
+none. ``start`` rotates from topic to topic. So leaders differ by at most one partition between
+brokers, a partition never has two replicas on one broker, and it has them on as many racks as there
+can be. When one broker has no rack, racks are left out of it, as in Kafka (KIP-36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog_protocol.errors import InvalidReplicationFactorError
+
+Brokers = Sequence[tuple[int, str | None]]
+"""(broker id, rack)."""
+
+
+def place_replicas(
+    brokers: Brokers, *, first: int, count: int, replication_factor: int, start: int
+) -> list[list[int]]:
+    """Replicas of partitions ``first`` to ``first + count - 1``; the first replica of each is its
+    preferred leader.
+
+    :raises InvalidReplicationFactorError: above the number of brokers, or below 1.
+    """
+    if not 1 <= replication_factor <= len(brokers):
+        raise InvalidReplicationFactorError(
+            f"replication factor {replication_factor}, but {len(brokers)} brokers are live"
+        )
+    racks = dict(brokers)
+    rack_aware = all(rack is not None for rack in racks.values())
+    ring = _alternate_racks(brokers) if rack_aware else sorted(racks)
+    return [
+        _place_one(ring, racks if rack_aware else {}, start + index, replication_factor)
+        for index in range(first, first + count)
+    ]
+
+
+def _place_one(
+    ring: Sequence[int], racks: dict[int, str | None], start: int, replication_factor: int
+) -> list[int]:
+    count = len(ring)
+    chosen: list[int] = []
+    rack_count = len(set(racks.values()))
+    used: set[str | None] = set()
+    for step in range(count):  # first round: new racks only
+        broker_id = ring[(start + step) % count]
+        rack = racks.get(broker_id)
+        if racks and rack in used and len(used) < rack_count:
+            continue
+        chosen.append(broker_id)
+        used.add(rack)
+        if len(chosen) == replication_factor:
+            return chosen
+    for step in range(count):  # second round: the brokers that were stepped over
+        broker_id = ring[(start + step) % count]
+        if broker_id not in chosen:
+            chosen.append(broker_id)
+            if len(chosen) == replication_factor:
+                break
+    return chosen
+
+
+def _alternate_racks(brokers: Brokers) -> list[int]:
+    """Brokers rack by rack in turn: one of each rack, then the second of each, and so on."""
+    by_rack: dict[str, list[int]] = {}
+    for broker_id, rack in sorted(brokers):
+        by_rack.setdefault(rack or "", []).append(broker_id)
+    ring: list[int] = []
+    depth = 0
+    while len(ring) < len(brokers):
+        for rack in sorted(by_rack):
+            if depth < len(by_rack[rack]):
+                ring.append(by_rack[rack][depth])
+        depth += 1
+    return ring

@@ -1,0 +1,46 @@
+"""Answers that refuse a whole request, shaped like the response that was asked for. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog_protocol.errors import NO_ERROR, error_for
+from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages.base import Request
+
+
+def refusal(request: Request, code: int, message: str | None = None) -> Any:
+    """The response to ``request`` in which everything failed with ``code``."""
+    text = message if message is not None or code == NO_ERROR else str(error_for(code))
+    if isinstance(request, admin.CreateTopicsRequest):
+        named = [admin.TopicResult(new.topic, code, text) for new in request.topics]
+        return admin.CreateTopicsResponse(code, named)
+    if isinstance(request, admin.DeleteTopicsRequest):
+        return admin.DeleteTopicsResponse(
+            code, [admin.TopicResult(name, code, text) for name in request.topics]
+        )
+    if isinstance(request, admin.CreatePartitionsRequest):
+        return admin.CreatePartitionsResponse(
+            code, [admin.TopicResult(growth.topic, code, text) for growth in request.topics]
+        )
+    if isinstance(request, admin.AlterConfigsRequest):
+        return admin.AlterConfigsResponse(
+            code,
+            [
+                admin.ConfigResourceResult(each.resource_type, each.resource_name, code, text)
+                for each in request.resources
+            ],
+        )
+    if isinstance(request, admin.ElectLeadersRequest):
+        return admin.ElectLeadersResponse(
+            code,
+            [
+                admin.ElectionResult(target.topic, target.partition, code, text)
+                for target in request.partitions or []
+            ],
+        )
+    if isinstance(request, replication.AlterPartitionRequest):
+        return replication.AlterPartitionResponse(code)
+    if isinstance(request, replication.ControlledShutdownRequest):
+        return replication.ControlledShutdownResponse(code)
+    raise TypeError(f"{type(request).__name__} is not served by the controller")

@@ -1,0 +1,245 @@
+"""Paths of the store and what their nodes hold: readable JSON. Pure.
+
+Every value has ``"version": 1``, so that a later release can tell what it reads. Nodes stay far
+below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
+
+=========================================  =======================================================
+/cluster/id                                the cluster's id, written once
+/controller                                ephemeral: who is controller
+/controller_epoch                          its *version* is checked by every write
+/brokers/ids/N                             ephemeral: listeners and rack; czxid is the broker epoch
+/brokers/topics/T                          topic id and replicas by partition
+/brokers/topics/T/partitions/P/state       leader, leader epoch, ISR; changed by version
+/config/topics/T                           overrides; the node's version is the config version
+/admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
+=========================================  =======================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.store import NodeStat
+from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.messages.metadata import ListenerAddress
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+DELETED_TOPICS = "/admin/delete_topics"
+BASE_PATHS = ("/cluster", BROKER_IDS, TOPICS, TOPIC_CONFIGS, DELETED_TOPICS)
+"""Persistent parents, made before anything else."""
+
+FORMAT_VERSION = 1
+
+
+class CorruptNodeError(OncelogError):
+    """A node does not hold what its path promises; names the path."""
+
+
+def broker_path(broker_id: int) -> str:
+    """Of a broker's registration."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Of a topic's assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """Parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """Parent of one partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Of one partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(topic: str) -> str:
+    """Of a topic's overrides."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def tombstone_path(topic: str, topic_id: str) -> str:
+    """Of a deletion; the id keeps two deletions of one name apart."""
+    return f"{DELETED_TOPICS}/{topic}.{topic_id}"
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """For /cluster/id."""
+    return _dump({"id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """The id. :raises CorruptNodeError:"""
+    return _text(_load(CLUSTER_ID, data), "id", CLUSTER_ID)
+
+
+def encode_controller(broker_id: int, controller_epoch: int) -> bytes:
+    """For /controller."""
+    return _dump({"broker_id": broker_id, "controller_epoch": controller_epoch})
+
+
+def decode_controller(data: bytes) -> tuple[int, int]:
+    """(broker id, controller epoch). :raises CorruptNodeError:"""
+    value = _load(CONTROLLER, data)
+    return _int(value, "broker_id", CONTROLLER), _int(value, "controller_epoch", CONTROLLER)
+
+
+def encode_epoch(controller_epoch: int) -> bytes:
+    """For /controller_epoch."""
+    return _dump({"controller_epoch": controller_epoch})
+
+
+def decode_epoch(data: bytes) -> int:
+    """The epoch. :raises CorruptNodeError:"""
+    return _int(_load(CONTROLLER_EPOCH, data), "controller_epoch", CONTROLLER_EPOCH)
+
+
+def encode_broker(listeners: Sequence[ListenerAddress], rack: str | None) -> bytes:
+    """For /brokers/ids/N."""
+    addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
+    return _dump({"listeners": addresses, "rack": rack})
+
+
+def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
+    """A registration with its epoch. :raises CorruptNodeError:"""
+    path = broker_path(broker_id)
+    value = _load(path, data)
+    rack = value.get("rack")
+    listeners = value.get("listeners")
+    if not isinstance(listeners, list) or not (rack is None or isinstance(rack, str)):
+        raise CorruptNodeError(f"{path}: listeners or rack are not there")
+    addresses = []
+    for entry in listeners:
+        if not isinstance(entry, dict):
+            raise CorruptNodeError(f"{path}: a listener is not an object")
+        addresses.append(
+            ListenerAddress(
+                _text(entry, "name", path), _text(entry, "host", path), _int(entry, "port", path)
+            )
+        )
+    return BrokerRegistration(broker_id, stat.czxid, tuple(addresses), rack)
+
+
+def encode_topic(topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
+    """For /brokers/topics/T."""
+    return _dump({"topic_id": topic_id, "replicas": [list(replicas) for replicas in assignment]})
+
+
+def decode_topic(topic: str, data: bytes) -> tuple[str, list[list[int]]]:
+    """(topic id, replicas by partition). :raises CorruptNodeError:"""
+    path = topic_path(topic)
+    value = _load(path, data)
+    return _text(value, "topic_id", path), _assignment(value, path)
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """For .../state; the version is the node's own."""
+    return _dump(
+        {
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+            "controller_epoch": state.controller_epoch,
+        }
+    )
+
+
+def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> PartitionState:
+    """A partition's state. :raises CorruptNodeError:"""
+    path = state_path(topic, partition)
+    value = _load(path, data)
+    return PartitionState(
+        leader=_int(value, "leader", path),
+        leader_epoch=_int(value, "leader_epoch", path),
+        isr=tuple(_ints(value.get("isr"), path)),
+        controller_epoch=_int(value, "controller_epoch", path),
+        version=stat.version,
+        changed_at=stat.mzxid,
+    )
+
+
+def encode_config(overrides: Mapping[str, str]) -> bytes:
+    """For /config/topics/T."""
+    return _dump({"config": {key: overrides[key] for key in sorted(overrides)}})
+
+
+def decode_config(topic: str, data: bytes) -> dict[str, str]:
+    """Overrides by key. :raises CorruptNodeError:"""
+    path = config_path(topic)
+    config = _load(path, data).get("config")
+    if not isinstance(config, dict) or not all(
+        isinstance(key, str) and isinstance(text, str) for key, text in config.items()
+    ):
+        raise CorruptNodeError(f"{path}: config is not an object of texts")
+    return dict(config)
+
+
+def encode_tombstone(topic: str, topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
+    """For /admin/delete_topics/T.ID."""
+    replicas = [list(each) for each in assignment]
+    return _dump({"topic": topic, "topic_id": topic_id, "replicas": replicas})
+
+
+def decode_tombstone(name: str, data: bytes) -> tuple[str, str, list[list[int]]]:
+    """(topic, topic id, replicas by partition). :raises CorruptNodeError:"""
+    path = f"{DELETED_TOPICS}/{name}"
+    value = _load(path, data)
+    return _text(value, "topic", path), _text(value, "topic_id", path), _assignment(value, path)
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps({"version": FORMAT_VERSION, **value}, separators=(",", ":")).encode()
+
+
+def _load(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptNodeError(f"{path}: not JSON: {exc}") from None
+    if not isinstance(value, dict):
+        raise CorruptNodeError(f"{path}: not an object")
+    if value.get("version") != FORMAT_VERSION:
+        raise CorruptNodeError(f"{path}: format {value.get('version')!r}, known is {FORMAT_VERSION}")
+    return value
+
+
+def _int(value: dict[str, Any], key: str, path: str) -> int:
+    number = value.get(key)
+    if type(number) is not int:
+        raise CorruptNodeError(f"{path}: {key} is not an integer")
+    return number
+
+
+def _text(value: dict[str, Any], key: str, path: str) -> str:
+    text = value.get(key)
+    if not isinstance(text, str):
+        raise CorruptNodeError(f"{path}: {key} is not a text")
+    return text
+
+
+def _ints(value: Any, path: str) -> list[int]:
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        raise CorruptNodeError(f"{path}: a list of broker ids does not hold integers")
+    return value
+
+
+def _assignment(value: dict[str, Any], path: str) -> list[list[int]]:
+    replicas = value.get("replicas")
+    if not isinstance(replicas, list):
+        raise CorruptNodeError(f"{path}: replicas is not a list")
+    return [_ints(each, path) for each in replicas]

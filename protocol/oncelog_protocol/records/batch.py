@@ -1,0 +1,210 @@
+"""The record batch: its fixed header, its CRC, and what a broker writes into it.
+
+::
+
+    base_offset:i64  batch_length:u32  leader_epoch:i32  magic:u8  crc32c:u32  attributes:u16
+    last_offset_delta:i32  base_timestamp:i64  max_timestamp:i64  producer_id:i64
+    producer_epoch:i16  base_sequence:i32  record_count:i32  body                  (big-endian)
+
+``batch_length`` counts the bytes after itself. The CRC covers everything after itself, so that a
+broker stamps ``base_offset`` and ``leader_epoch`` in place. ``attributes``, as in Kafka: bits 0-2
+codec, bit 3 timestamp type, bit 4 transactional, bit 5 control; the others are reserved.
+
+Rules
+-----
+* :func:`parse_header` checks structure only: what makes the batch readable at all. Whether a
+  *client* may send it (codec, reserved bits, count above zero) is the log validator's question.
+* Nothing here reads the body.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from oncelog_protocol import limits
+from oncelog_protocol.errors import ProtocolError
+from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.types import Buffer
+
+HEADER = struct.Struct(">qIiBIHiqqqhii")
+HEADER_BYTES = limits.BATCH_HEADER_BYTES
+MAGIC = 1
+
+LENGTH_OFFSET = 8
+LENGTH_END = 12
+"""``batch_length`` counts from here."""
+EPOCH_OFFSET = 12
+CRC_OFFSET = 17
+CRC_END = 21
+"""The CRC covers the batch from here."""
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+RESERVED_MASK = 0xFFFF & ~(CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_TIMES = struct.Struct(">qq")
+_ATTRIBUTES = struct.Struct(">H")
+_ATTRIBUTES_OFFSET = 21
+_TIMES_OFFSET = 27
+_OFFSET_MAX = 2**63 - 1
+
+assert HEADER.size == HEADER_BYTES
+
+
+class CorruptBatchError(ProtocolError):
+    """Bytes that are not a record batch, or not the one that was written."""
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch's records."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch, as it is on the wire and on disk."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also when compaction took it away."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset where the next batch may begin."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header and body."""
+        return LENGTH_END + self.batch_length
+
+    @property
+    def codec_id(self) -> int:
+        """The codec's number, known or not."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the body.
+
+        :raises CorruptBatchError: a number that no codec has.
+        """
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptBatchError(f"batch: codec {self.codec_id} is not known") from None
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the producer or the broker set the timestamps."""
+        return TimestampType(bool(self.attributes & TIMESTAMP_TYPE_BIT))
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch is a marker and holds no data of users."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def reserved_bits(self) -> int:
+        """The attribute bits that have no meaning yet; zero in every batch of this release."""
+        return self.attributes & RESERVED_MASK
+
+
+def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at ``pos``. The body need not be there.
+
+    :raises CorruptBatchError: fewer than 61 bytes, another magic, a length, count, delta or offset
+        that cannot be.
+    """
+    if pos < 0 or len(buf) - pos < HEADER_BYTES:
+        raise CorruptBatchError(f"batch header: {max(len(buf) - pos, 0)} bytes of {HEADER_BYTES}")
+    header = BatchHeader._make(HEADER.unpack_from(buf, pos))
+    length, delta, count = header.batch_length, header.last_offset_delta, header.record_count
+    if header.magic != MAGIC:
+        raise CorruptBatchError(f"batch: magic {header.magic}, not {MAGIC}")
+    if not HEADER_BYTES - LENGTH_END <= length <= limits.BATCH_BYTES_MAX - LENGTH_END:
+        raise CorruptBatchError(f"batch: length {length} is out of bounds")
+    if not 0 <= count <= limits.BATCH_RECORD_COUNT_MAX or count > delta + 1:
+        raise CorruptBatchError(f"batch: {count} records with a last offset delta of {delta}")
+    if delta < 0 or header.base_offset < 0 or header.base_offset > _OFFSET_MAX - delta - 1:
+        raise CorruptBatchError(f"batch: base offset {header.base_offset}, delta {delta}")
+    return header
+
+
+def verify_crc(batch: Buffer) -> None:
+    """Check the CRC of exactly one batch.
+
+    :raises CorruptBatchError: the CRC, or the length, is not that of the header.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES or _UINT32.unpack_from(batch, LENGTH_OFFSET)[0] != size - LENGTH_END:
+        raise CorruptBatchError(f"batch: {size} bytes are not what its header says")
+    (expected,) = _UINT32.unpack_from(batch, CRC_OFFSET)
+    actual = crc32c(memoryview(batch)[CRC_END:])
+    if actual != expected:
+        raise CorruptBatchError(f"batch: CRC {actual:#010x}, the header says {expected:#010x}")
+
+
+def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Write what the leader decides into the batch at ``pos``; the CRC does not cover it."""
+    _INT64.pack_into(buf, pos, base_offset)
+    _INT32.pack_into(buf, pos + EPOCH_OFFSET, leader_epoch)
+
+
+def stamp_append_time(buf: bytearray | memoryview, pos: int, append_time_ms: int) -> None:
+    """Give all records of the batch at ``pos`` the broker's time, and the batch a new CRC.
+
+    The base timestamp is set as well as the largest; deltas in the body count no longer.
+    """
+    (attributes,) = _ATTRIBUTES.unpack_from(buf, pos + _ATTRIBUTES_OFFSET)
+    _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_OFFSET, attributes | TIMESTAMP_TYPE_BIT)
+    _TIMES.pack_into(buf, pos + _TIMES_OFFSET, append_time_ms, append_time_ms)
+    (length,) = _UINT32.unpack_from(buf, pos + LENGTH_OFFSET)
+    crc = crc32c(memoryview(buf)[pos + CRC_END : pos + LENGTH_END + length])
+    _UINT32.pack_into(buf, pos + CRC_OFFSET, crc)
+
+
+def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch; a batch cut off at the end is passed over.
+
+    :raises CorruptBatchError: a header does not hold; the batches before it were yielded.
+    """
+    pos, end = 0, len(buf)
+    while end - pos >= HEADER_BYTES:
+        header = parse_header(buf, pos)
+        following = pos + LENGTH_END + header.batch_length
+        if following > end:
+            return
+        yield pos, header
+        pos = following

@@ -1,0 +1,198 @@
+"""Codecs of batch bodies, and decompression that a hostile body cannot turn against us.
+
+Rules
+-----
+* Decompression is bounded by an absolute size and by a ratio, and the output is never taken in one
+  piece on the word of the input alone.
+* The input is one stream and nothing else: what ends early or has bytes after its end is refused.
+* lz4 and zstandard are optional libraries, imported at their first use. Without one,
+  :class:`CodecUnavailableError` names the extra that brings it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from enum import IntEnum
+from typing import Any
+
+from oncelog_protocol import limits
+from oncelog_protocol.errors import OncelogError, ProtocolError
+from oncelog_protocol.types import Buffer
+
+ZSTD_LEVEL_DEFAULT = 1
+GZIP_LEVEL_DEFAULT = 6
+LZ4_LEVEL_DEFAULT = 0
+
+ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+"""What RFC 8878 wants every decoder to take; the decoder of a frame that does not say its size
+allocates the window on the word of the frame."""
+
+_GZIP_WBITS = 31
+_PIECE_BYTES = 256 * 1024
+
+
+class Codec(IntEnum):
+    """Codec numbers in batch attributes; Kafka's (2 is snappy, which is not spoken)."""
+
+    NONE = 0
+    GZIP = 1
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(ProtocolError):
+    """A body that does not decompress, or only past its bounds."""
+
+
+class CodecUnavailableError(OncelogError):
+    """The library of a codec is not installed; the message names the extra to install."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` as one stream of ``codec``; the same input gives the same output.
+
+    :param level: the codec's own scale; None takes 6 (gzip), 0 (lz4), 1 (zstd).
+    :raises CodecUnavailableError: the library is not installed.
+    """
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        deflate = zlib.compressobj(
+            GZIP_LEVEL_DEFAULT if level is None else level, zlib.DEFLATED, _GZIP_WBITS
+        )
+        return deflate.compress(data) + deflate.flush()
+    if codec is Codec.LZ4:
+        lz4_frame = _library(codec)
+        compressed: bytes = lz4_frame.compress(
+            data, compression_level=LZ4_LEVEL_DEFAULT if level is None else level
+        )
+        return compressed
+    zstandard = _library(codec)
+    compressed = zstandard.ZstdCompressor(
+        level=ZSTD_LEVEL_DEFAULT if level is None else level
+    ).compress(data)
+    return compressed
+
+
+def decompress(
+    codec: Codec,
+    data: Buffer,
+    *,
+    size_max: int = limits.DECOMPRESSED_BYTES_MAX,
+    ratio_max: int = limits.DECOMPRESSED_RATIO_MAX,
+) -> bytes:
+    """What ``data`` holds.
+
+    :param size_max: most bytes of output.
+    :param ratio_max: most bytes of output a byte of input, above 1 MiB of output.
+    :raises CompressionError: not one whole stream of ``codec``, or larger than allowed.
+    :raises CodecUnavailableError: the library is not installed.
+    """
+    bound = output_bound(len(data), size_max, ratio_max)
+    if codec is Codec.NONE:
+        if len(data) > bound:
+            raise _too_large(codec, bound)
+        return bytes(data)
+    if codec is Codec.ZSTD:
+        return _decompress_zstd(data, bound)
+    if codec is Codec.GZIP:
+        return _decompress_stream(codec, zlib.decompressobj(_GZIP_WBITS), data, bound, zlib.error)
+    lz4_frame = _library(codec)
+    return _decompress_stream(codec, lz4_frame.LZ4FrameDecompressor(), data, bound, RuntimeError)
+
+
+def output_bound(
+    input_bytes: int,
+    size_max: int = limits.DECOMPRESSED_BYTES_MAX,
+    ratio_max: int = limits.DECOMPRESSED_RATIO_MAX,
+) -> int:
+    """Most bytes that ``input_bytes`` of compressed data may become."""
+    return min(size_max, max(ratio_max * input_bytes, limits.DECOMPRESSED_FREE_BYTES))
+
+
+def _decompress_stream(
+    codec: Codec, stream: Any, data: Buffer, bound: int, error: type[Exception]
+) -> bytes:
+    """Drain a decompressor object of the standard library's form, piece by piece. The input goes in
+    by pieces too: what is not taken at once is copied, each time."""
+    name = codec.name.lower()
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for start in range(0, len(view), _PIECE_BYTES):
+            if stream.eof:
+                raise CompressionError(f"{name}: bytes after the end of the stream")
+            pending: Buffer = view[start : start + _PIECE_BYTES]
+            more = True
+            while more:
+                room = min(_PIECE_BYTES, bound + 1 - size)
+                piece = stream.decompress(pending, room)
+                # zlib hands the unused input back; lz4 keeps it.
+                pending = getattr(stream, "unconsumed_tail", b"")
+                size += len(piece)
+                if size > bound:
+                    raise _too_large(codec, bound)
+                pieces.append(piece)
+                more = not stream.eof and (len(piece) == room or len(pending) > 0)
+    except (error, ValueError, EOFError) as exc:
+        raise CompressionError(f"{name}: {exc}") from exc
+    if not stream.eof:
+        raise CompressionError(f"{name}: the stream is cut off")
+    if stream.unused_data:
+        raise CompressionError(f"{name}: bytes after the end of the stream")
+    return b"".join(pieces)
+
+
+def _decompress_zstd(data: Buffer, bound: int) -> bytes:
+    zstandard = _library(Codec.ZSTD)
+    try:
+        claimed = zstandard.frame_content_size(data)
+        if claimed > bound:
+            raise _too_large(Codec.ZSTD, bound)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+        if claimed < 0:
+            claimed = _measure_zstd(decompressor, data, bound)
+        if claimed == 0:
+            return _decompress_empty_zstd(decompressor, data)
+        plain: bytes = decompressor.decompress(
+            data, max_output_size=claimed, allow_extra_data=False
+        )
+    except zstandard.ZstdError as exc:
+        raise CompressionError(f"zstd: {exc}") from exc
+    return plain
+
+
+def _decompress_empty_zstd(decompressor: Any, data: Buffer) -> bytes:
+    """A frame that says it is empty: the one-shot call would believe it without a look."""
+    stream = decompressor.decompressobj()
+    if stream.decompress(data) or not stream.eof or stream.unused_data:
+        raise CompressionError("zstd: a frame that says it is empty is cut off or goes on")
+    return b""
+
+
+def _measure_zstd(decompressor: Any, data: Buffer, bound: int) -> int:
+    """Size of a frame that does not say it, found without holding the output."""
+    size = 0
+    with decompressor.stream_reader(data, read_across_frames=False) as reader:
+        while piece := reader.read(_PIECE_BYTES):
+            size += len(piece)
+            if size > bound:
+                raise _too_large(Codec.ZSTD, bound)
+    return size
+
+
+def _too_large(codec: Codec, bound: int) -> CompressionError:
+    return CompressionError(f"{codec.name.lower()}: the body is larger than {bound} bytes")
+
+
+def _library(codec: Codec) -> Any:
+    name, extra = ("lz4.frame", "lz4") if codec is Codec.LZ4 else ("zstandard", "zstd")
+    try:
+        return importlib.import_module(name)
+    except ImportError as exc:
+        raise CodecUnavailableError(
+            f"compression {extra!r} needs a library that is not installed:"
+            f" pip install 'oncelog[{extra}]'"
+        ) from exc

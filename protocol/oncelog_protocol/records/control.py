@@ -1,0 +1,104 @@
+"""Control batches: the commit and abort markers that end a transaction in one partition.
+
+A marker is a batch with the control and the transactional bit and one record. Its key is
+``version:i16 type:i16``, its value ``version:i16 coordinator_epoch:i32``, as in Kafka; the producer
+id and epoch of the ended transaction are in the batch header.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from oncelog_protocol.errors import LocalProtocolError
+from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.types import NO_EPOCH, Buffer
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """How a transaction ended."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+class Marker(NamedTuple):
+    """One marker, as it lies in a log."""
+
+    control_type: ControlType
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    offset: int
+    timestamp_ms: int
+
+
+def encode_marker(
+    control_type: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_EPOCH,
+) -> bytearray:
+    """The batch that ends the transaction of ``producer_id``.
+
+    :raises LocalProtocolError: a number that does not fit its field.
+    """
+    try:
+        key = _KEY.pack(_VERSION, control_type)
+        value = _VALUE.pack(_VERSION, coordinator_epoch)
+    except struct.error as exc:
+        raise LocalProtocolError(f"marker: {exc}") from exc
+    return encode_batch(
+        [value],
+        keys=[key],
+        timestamps=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
+    """The marker that ``batch`` is.
+
+    :raises CorruptBatchError: not a control batch of one record, or a version or type that is not
+        known.
+    """
+    columns = decode_batch(batch, verify=verify)
+    header = columns.header
+    key = columns.keys[0] if columns.keys else None
+    value = columns.values[0] if len(columns.values) == 1 else None
+    if not header.is_control or key is None or value is None:
+        raise CorruptBatchError("marker: not a control batch of one record")
+    if len(key) != _KEY.size or len(value) != _VALUE.size:
+        raise CorruptBatchError("marker: a key or value of another size")
+    key_version, number = _KEY.unpack(key)
+    value_version, coordinator_epoch = _VALUE.unpack(value)
+    if key_version != _VERSION or value_version != _VERSION:
+        raise CorruptBatchError(f"marker: versions {key_version} and {value_version}")
+    try:
+        control_type = ControlType(number)
+    except ValueError:
+        raise CorruptBatchError(f"marker: type {number}") from None
+    return Marker(
+        control_type,
+        header.producer_id,
+        header.producer_epoch,
+        coordinator_epoch,
+        header.base_offset,
+        header.base_timestamp,
+    )

@@ -1,0 +1,275 @@
+"""The settings of a topic: names, defaults, what is allowed, and the typed values.
+
+Names are Kafka's in snake case; the dotted spelling (``min.insync.replicas``) is accepted too.
+Values travel and are kept as text, and become a :class:`TopicConfig` here. What is set for a
+topic goes before the broker's default, which goes before the default of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from oncelog_protocol import limits
+from oncelog_protocol.errors import InvalidConfigError
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    ``check`` turns the text into the value, and raises ``ValueError`` with what would be allowed.
+    """
+
+    name: str
+    kind: str
+    default: str
+    check: Callable[[str], Any]
+    documentation: str
+
+    @property
+    def dotted(self) -> str:
+        """Kafka's spelling."""
+        return self.name.replace("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What holds for one topic. Times in milliseconds, sizes in bytes, -1 for no bound."""
+
+    cleanup_policy: frozenset[str]
+    compression_type: str
+    flush: str
+    index_interval_bytes: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    min_insync_replicas: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+    file_delete_delay_ms: int
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the newest value per key is kept for ever."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old(self) -> bool:
+        """Whether retention by time and size applies."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_append_time(self) -> bool:
+        """Whether the leader's clock sets the timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def check(text: str) -> int:
+        # int() alone would take "1_000", " 7" and digits of other scripts.
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+            raise ValueError(f"an integer from {low} to {high}")
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(f"an integer from {low} to {high}")
+        return value
+
+    return check
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return text
+
+    return check
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _policies(text: str) -> frozenset[str]:
+    policies = [word.strip() for word in text.split(",")]
+    if len(set(policies)) != len(policies) or not {"delete", "compact"}.issuperset(policies):
+        raise ValueError('delete, compact, or "compact,delete"')
+    return frozenset(policies)
+
+
+_ROWS = (
+    Setting(
+        "cleanup_policy",
+        "list",
+        "delete",
+        _policies,
+        "What happens to old records: delete (retention), compact (the newest value per key stays),"
+        " or both.",
+    ),
+    Setting(
+        "compression_type",
+        "string",
+        "producer",
+        _choice("producer", "none", "gzip", "lz4", "zstd"),
+        "The codec that producers of the topic are asked to use. Brokers keep batches as they come"
+        " (they never compress), so this is checked and shown, not enforced.",
+    ),
+    Setting(
+        "file_delete_delay_ms",
+        "long",
+        "60000",
+        _integer(0, _INT64_MAX),
+        "How long the files of a deleted segment stay under another name, for reads under way.",
+    ),
+    Setting(
+        "flush",
+        "string",
+        "commit",
+        _choice("commit", "interval"),
+        "commit: a record counts, for the high watermark and acknowledgements, when it is synced to"
+        " disk on every in-sync replica. interval: when it is written; a loss of power on all"
+        " replicas at once may take acknowledged records.",
+    ),
+    Setting(
+        "index_interval_bytes",
+        "int",
+        "4096",
+        _integer(0, _INT32_MAX),
+        "Bytes of log between two entries of the offset index.",
+    ),
+    Setting(
+        "max_message_bytes",
+        "int",
+        "1048588",
+        _integer(limits.BATCH_HEADER_BYTES, limits.BATCH_BYTES_MAX),
+        "Largest record batch, as it is on the wire (compressed).",
+    ),
+    Setting(
+        "message_timestamp_after_max_ms",
+        "long",
+        "3600000",
+        _integer(0, _INT64_MAX),
+        "How far a record's timestamp may lie after the broker's clock. A timestamp in the far"
+        " future would keep its segment from ever being deleted.",
+    ),
+    Setting(
+        "message_timestamp_before_max_ms",
+        "long",
+        str(_INT64_MAX),
+        _integer(0, _INT64_MAX),
+        "How far a record's timestamp may lie before the broker's clock.",
+    ),
+    Setting(
+        "message_timestamp_type",
+        "string",
+        "CreateTime",
+        _choice("CreateTime", "LogAppendTime"),
+        "Whether the producer or the leader sets the timestamps of records.",
+    ),
+    Setting(
+        "min_insync_replicas",
+        "int",
+        "1",
+        _integer(1, _INT32_MAX),
+        "How many in-sync replicas must hold a record before it is committed; with fewer, writes"
+        " with acks=all are refused.",
+    ),
+    Setting(
+        "retention_bytes",
+        "long",
+        "-1",
+        _integer(-1, _INT64_MAX),
+        "Size of one partition above which its oldest segments are deleted; -1: no bound.",
+    ),
+    Setting(
+        "retention_ms",
+        "long",
+        "604800000",
+        _integer(-1, _INT64_MAX),
+        "Age of a segment's newest record above which the segment is deleted; -1: no bound.",
+    ),
+    Setting(
+        "segment_bytes",
+        "int",
+        str(_GIB),
+        _integer(1024, _INT32_MAX),
+        "Size at which the active segment is closed and a new one begun.",
+    ),
+    Setting(
+        "segment_ms",
+        "long",
+        "604800000",
+        _integer(1, _INT64_MAX),
+        "Age at which the active segment is closed and a new one begun, also when it is small.",
+    ),
+    Setting(
+        "unclean_leader_election_enable",
+        "boolean",
+        "false",
+        _boolean,
+        "Whether a replica that is not in sync may lead when no other is left. Loses committed"
+        " records.",
+    ),
+)
+
+TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType({row.name: row for row in _ROWS})
+"""Every setting by its name, in order of name."""
+
+
+def normalise_key(key: str) -> str:
+    """The name of the setting that ``key`` spells, with dots or underscores.
+
+    :raises InvalidConfigError: there is no such setting.
+    """
+    name = key.replace(".", "_")
+    if name not in TOPIC_SETTINGS:
+        raise InvalidConfigError(
+            f"{key[:100]!r} is not a setting of topics; there are: {', '.join(TOPIC_SETTINGS)}"
+        )
+    return name
+
+
+def parse_topic_config(
+    overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None
+) -> TopicConfig:
+    """The settings of a topic with these ``overrides``, on a broker with these ``defaults``.
+
+    :raises InvalidConfigError: an unknown key, a key twice (in two spellings), or a value that is
+        not allowed; the message names the key, the value and what is allowed.
+    """
+    texts = {name: setting.default for name, setting in TOPIC_SETTINGS.items()}
+    texts.update(_normalised(defaults or {}))
+    texts.update(_normalised(overrides))
+    values: dict[str, Any] = {}
+    for name, setting in TOPIC_SETTINGS.items():
+        try:
+            values[name] = setting.check(texts[name])
+        except ValueError as exc:
+            raise InvalidConfigError(
+                f"{name}={texts[name][:100]!r} is not allowed: it must be {exc}"
+            ) from None
+    return TopicConfig(**values)
+
+
+def _normalised(settings: Mapping[str, str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for key, text in settings.items():
+        name = normalise_key(key)
+        if name in texts:
+            raise InvalidConfigError(f"{name} is set twice, in two spellings")
+        texts[name] = text
+    return texts

@@ -1,0 +1,412 @@
+"""The channel over real loopback sockets, with a machine that frames lines.
+
+Every callback is called exactly once, whatever ends the connection; order is never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from oncelog_runtime.channel import ChannelClosedError, NotSentError, Reply, RequestChannel
+from oncelog_runtime.files import Buffer
+from support.waiting import eventually
+
+
+class LineError(Exception):
+    """The peer's bytes make no sense to the machine."""
+
+
+@dataclass(frozen=True)
+class LineReply:
+    correlation_id: int
+    message: Any
+    payload: memoryview
+
+
+class LineMachine:
+    """One line a message: ``<correlation id> <text>``; "hello" is the handshake."""
+
+    def __init__(self) -> None:
+        self.versions: Mapping[int, int] = {}
+        self._sent = 0
+        self._buffer = bytearray(1 << 16)
+        self._line = b""
+
+    def handshake(self) -> tuple[int, list[Buffer]]:
+        return self.encode("hello")
+
+    def encode(
+        self, request: Any, payload: Sequence[Buffer] = (), *, expect_response: bool = True
+    ) -> tuple[int, list[Buffer]]:
+        if request == "too large":
+            raise LineError(request)
+        self._sent += 1
+        return self._sent, [f"{self._sent} {request}".encode(), *payload, b"\n"]
+
+    def get_buffer(self, sizehint: int, /) -> memoryview:
+        return memoryview(self._buffer)
+
+    def received(self, nbytes: int, /) -> Sequence[Reply]:
+        *lines, self._line = (self._line + self._buffer[:nbytes]).split(b"\n")
+        replies: list[Reply] = []
+        for line in lines:
+            number, _, text = line.partition(b" ")
+            if not number.isdigit():
+                raise LineError(f"not a number: {number!r}")
+            if text == b"hello":
+                self.versions = {0: 3}
+            replies.append(LineReply(int(number), text.decode(), memoryview(b"")))
+        return replies
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer every line with itself, but those that say "quiet"."""
+    while line := await reader.readline():
+        if b"quiet" not in line:
+            writer.write(line)
+
+
+def after_hello(reply: bytes | None) -> Serve:
+    """Greet, wait for one request, then write these bytes (None: hang up)."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        await reader.readline()
+        if reply is None:
+            return
+        writer.write(reply)
+        await reader.read()
+
+    return serve
+
+
+@asynccontextmanager
+async def serving(serve: Serve = echo) -> AsyncIterator[int]:
+    """A server on a free loopback port; gone, with its connections, at the end."""
+    connections: list[asyncio.StreamWriter] = []
+    ended: list[asyncio.Event] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        ended.append(end := asyncio.Event())
+        try:
+            await serve(reader, writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            end.set()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in connections:
+            writer.transport.abort()
+        for end in ended:
+            await end.wait()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def channel_to(port: int) -> AsyncIterator[RequestChannel]:
+    channel = await RequestChannel.open("127.0.0.1", port, LineMachine())
+    try:
+        yield channel
+    finally:
+        channel.close()
+        await channel.wait_closed()
+
+
+class Heard:
+    """Collects what callbacks are told."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.errors: list[BaseException] = []
+
+    def __call__(self, reply: Any, error: BaseException | None) -> None:
+        assert (reply is None) != (error is None)
+        if error is not None:
+            self.errors.append(error)
+        else:
+            self.messages.append(reply.message)
+
+
+@pytest.mark.asyncio
+async def test_call() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        assert channel.versions == {0: 3}
+        assert channel.peer == f"127.0.0.1:{port}"
+        reply = await channel.call("one", [b" and", b" payload"], timeout_s=5)
+        assert reply.message == "one and payload"
+        assert not channel.closed
+        assert channel.in_flight == 0
+
+
+@pytest.mark.asyncio
+async def test_callbacks_hear_replies_in_the_order_of_requests() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        heard = Heard()
+        for number in range(100):
+            channel.send(f"request {number}", callback=heard)
+        assert channel.in_flight == 100
+        await eventually(lambda: channel.in_flight == 0)
+        assert heard.messages == [f"request {number}" for number in range(100)]
+        assert heard.errors == []
+
+
+@pytest.mark.asyncio
+async def test_a_oneway_request_waits_for_nothing() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        channel.send_oneway("quiet")
+        assert channel.in_flight == 0
+        assert (await channel.call("next", timeout_s=5)).message == "next"
+
+
+@pytest.mark.asyncio
+async def test_nobody_listens() -> None:
+    async with serving() as port:
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        await RequestChannel.open("127.0.0.1", port, LineMachine())
+
+
+@pytest.mark.asyncio
+async def test_nobody_listens_at_any_address_of_a_name() -> None:
+    async with serving() as port:
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        await RequestChannel.open("localhost", port, LineMachine())
+
+
+@pytest.mark.asyncio
+async def test_a_silent_peer_is_given_up_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serving(silent) as port:
+        with pytest.raises(TimeoutError, match=r"no connection within 0.05 s"):
+            await RequestChannel.open("127.0.0.1", port, LineMachine(), connect_timeout_s=0.05)
+
+
+@pytest.mark.asyncio
+async def test_a_handshake_that_makes_no_sense() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\n")
+        await reader.read()
+
+    async with serving(babble) as port:
+        with pytest.raises(LineError, match="not a number"):
+            await RequestChannel.open("127.0.0.1", port, LineMachine())
+
+
+@pytest.mark.asyncio
+async def test_a_peer_that_hangs_up_during_the_handshake() -> None:
+    async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+
+    async with serving(rude) as port:
+        with pytest.raises(ConnectionError):
+            await RequestChannel.open("127.0.0.1", port, LineMachine())
+
+
+@pytest.mark.asyncio
+async def test_the_peer_hangs_up() -> None:
+    async with serving(after_hello(None)) as port, channel_to(port) as channel:
+        causes: list[BaseException | None] = []
+        channel.on_close.append(causes.append)
+        heard = Heard()
+        channel.send("one", callback=heard)
+        channel.send("two", callback=heard)
+        await eventually(lambda: channel.closed)
+        assert [type(error) for error in heard.errors] == [ChannelClosedError] * 2
+        assert isinstance(causes[0], ConnectionError)
+        assert len(causes) == 1
+
+
+@pytest.mark.asyncio
+async def test_bytes_that_make_no_sense_end_the_channel() -> None:
+    async with serving(after_hello(b"2 one\nnonsense\n")) as port, channel_to(port) as channel:
+        causes: list[BaseException | None] = []
+        channel.on_close.append(causes.append)
+        with pytest.raises(ChannelClosedError, match="not a number") as caught:
+            await channel.call("one", timeout_s=5)
+        assert isinstance(caught.value.__cause__, LineError)
+        assert isinstance(causes[0], LineError)
+
+
+@pytest.mark.parametrize("answer", [b"1 hello\n", b"3 one\n", b"2 one\n2 one\n"])
+@pytest.mark.asyncio
+async def test_an_answer_that_was_not_asked_for_ends_the_channel(answer: bytes) -> None:
+    async with serving(after_hello(answer)) as port, channel_to(port) as channel:
+        heard = Heard()
+        channel.send("one", callback=heard)
+        await eventually(lambda: channel.closed)
+        assert len(heard.messages) + len(heard.errors) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_times_out_closes_the_channel() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        heard = Heard()
+        channel.send("quiet before", callback=heard)
+        with pytest.raises(TimeoutError, match=r"no answer to str within 0.05 s"):
+            await channel.call("quiet", timeout_s=0.05)
+        assert channel.closed
+        assert len(heard.errors) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_call_leaves_the_channel_in_order() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        first = asyncio.create_task(channel.call("first", timeout_s=5))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await channel.call("second", timeout_s=5)).message == "second"
+        assert first.cancelled()
+
+
+@pytest.mark.asyncio
+async def test_closing_tells_everybody_once() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        causes: list[BaseException | None] = []
+        channel.on_close.append(causes.append)
+        heard = Heard()
+        channel.send("quiet", callback=heard)
+        channel.close("done with it")
+        channel.close("again")
+        assert channel.closed
+        assert [str(error) for error in heard.errors] == [f"127.0.0.1:{port}: done with it"]
+        assert not isinstance(heard.errors[0], NotSentError)
+        assert causes == [None]
+        await channel.wait_closed()
+        assert repr(channel) == f"<RequestChannel 127.0.0.1:{port} closed>"
+
+
+@pytest.mark.asyncio
+async def test_what_was_written_before_a_close_arrives() -> None:
+    lines: list[bytes] = []
+
+    async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            lines.append(line)
+            if len(lines) == 1:
+                writer.write(line)
+
+    async with serving(collect) as port, channel_to(port) as channel:
+        large = b"x" * (1 << 15)
+        for _ in range(8):
+            channel.send_oneway("quiet", [large])
+        channel.close()
+        await channel.wait_closed()
+        await eventually(lambda: len(lines) == 9)
+
+
+@pytest.mark.asyncio
+async def test_a_dead_channel_says_that_nothing_was_sent() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        channel.close()
+        heard = Heard()
+        channel.send("late", callback=heard)
+        assert heard.errors == []  # not from inside send: a caller may retry in its callback
+        await eventually(lambda: heard.errors)
+        assert isinstance(heard.errors[0], NotSentError)
+        with pytest.raises(NotSentError):
+            await channel.call("late", timeout_s=5)
+        with pytest.raises(NotSentError):
+            channel.send_oneway("late")
+        with pytest.raises(NotSentError):
+            await channel.drain()
+
+
+@pytest.mark.asyncio
+async def test_a_request_that_cannot_be_written_is_not_sent() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        heard = Heard()
+        with pytest.raises(LineError):
+            channel.send("too large", callback=heard)
+        assert channel.in_flight == 0
+        assert (await channel.call("next", timeout_s=5)).message == "next"
+        assert heard.errors == []
+
+
+@pytest.mark.asyncio
+async def test_a_callback_that_fails_hurts_nobody_else() -> None:
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    async with serving() as port, channel_to(port) as channel:
+
+        def fail(reply: Any, error: BaseException | None) -> None:
+            raise RuntimeError("a bug in the caller")
+
+        heard = Heard()
+        channel.send("one", callback=fail)
+        channel.send("two", callback=heard)
+        await eventually(lambda: heard.messages == ["two"])
+        assert not channel.closed
+    assert [str(problem["exception"]) for problem in problems] == ["a bug in the caller"]
+
+
+@pytest.mark.asyncio
+async def test_a_callback_may_close_the_channel() -> None:
+    async with serving() as port, channel_to(port) as channel:
+        heard = Heard()
+        channel.send("one", callback=lambda reply, error: channel.close("from a callback"))
+        channel.send("two", callback=heard)
+        await eventually(lambda: channel.closed)
+        assert heard.messages == []
+        assert [str(error) for error in heard.errors] == [f"127.0.0.1:{port}: from a callback"]
+
+
+@pytest.mark.asyncio
+async def test_drain_waits_for_a_slow_reader() -> None:
+    reading = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        await reading.wait()
+        while await reader.read(1 << 16):
+            pass
+
+    async with serving(slow) as port, channel_to(port) as channel:
+        await channel.drain()
+        large = b"x" * (1 << 20)
+        while not channel.paused:
+            channel.send_oneway("quiet", [large])
+            await asyncio.sleep(0)
+        waiting = asyncio.create_task(channel.drain())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        reading.set()
+        await asyncio.wait_for(waiting, 5)
+        assert not channel.paused
+
+
+@pytest.mark.asyncio
+async def test_drain_hears_of_the_channels_death() -> None:
+    reading = asyncio.Event()
+
+    async def stuck(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        await reading.wait()
+
+    async with serving(stuck) as port, channel_to(port) as channel:
+        while not channel.paused:
+            channel.send_oneway("quiet", [b"x" * (1 << 20)])
+            await asyncio.sleep(0)
+        waiting = asyncio.create_task(channel.drain())
+        await asyncio.sleep(0)
+        reading.set()
+        with pytest.raises(ChannelClosedError):
+            await asyncio.wait_for(waiting, 5)

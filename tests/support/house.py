@@ -1,0 +1,49 @@
+"""What the tests of the house need to know of the checkout: its rooms, files and syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+__all__ = ["CORE", "ROOMS", "ROOT", "name_of", "sources", "sources_of_tests", "tree"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+CORE = {
+    "protocol": "oncelog_protocol",
+    "broker": "oncelog_broker",
+    "controller": "oncelog_controller",
+    "client": "oncelog",
+}
+"""Folder to package of the rooms that the simulator runs: they know no machine."""
+
+ROOMS = {
+    **CORE,
+    "runtime": "oncelog_runtime",
+    "cli": "oncelog_cli",
+    "pipeline": "pyspark_oncelog",
+    "bench": "oncelog_bench",
+}
+
+
+def sources(*rooms: str) -> list[Path]:
+    """The modules of some rooms (of all, when none is named), sorted."""
+    chosen = rooms or tuple(sorted(ROOMS))
+    return [path for room in chosen for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def sources_of_tests() -> list[Path]:
+    """Every module below tests/, sorted."""
+    return sorted((ROOT / "tests").rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def name_of(path: Path) -> str:
+    """The path from the checkout's root."""
+    return str(path.relative_to(ROOT))

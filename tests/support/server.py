@@ -1,0 +1,199 @@
+"""A listener with handlers of the test's own, and raw peers that may break every rule."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
+from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
+from oncelog_broker.server.listener import Listener
+from oncelog_broker.server.quotas import BytePool, ConnectionLimits
+from oncelog_broker.server.request import ConnectionState, RequestContext, Respond
+from oncelog_broker.server.router import Router
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.tasks import Tasks
+
+__all__ = ["Canary", "Parked", "RawPeer", "ServerUnderTest", "frame", "make_context", "request_head"]
+
+
+def request_head(
+    api_key: int, body: Any, *, version: int = 0, correlation_id: int = 0, client_id: Any = "raw"
+) -> list[Any]:
+    """The head of a request as nested lists."""
+    return [api_key, version, correlation_id, client_id, body]
+
+
+def frame(head: Any, payload: bytes = b"") -> bytes:
+    """A whole frame; a head given as bytes travels as it is."""
+    packed = head if isinstance(head, bytes) else msgpack.packb(head)
+    return struct.pack(">II", 4 + len(packed) + len(payload), len(packed)) + packed + payload
+
+
+HELLO = frame(request_head(ApiKey.API_VERSIONS, ["test", "1"]))
+"""A legal first request."""
+
+
+def make_context(*, internal: bool = True, listener: str = "internal") -> RequestContext:
+    """A context for handlers that are called directly."""
+    return RequestContext(listener, internal, "User:test", "c", "t:1", 0, ConnectionState())
+
+
+class Parked:
+    """A handler that keeps every request, to be answered by the test."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[RequestContext, Any, bytes, Respond]] = []
+
+    def handle(
+        self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
+    ) -> None:
+        self.requests.append((context, request, bytes(payload), respond))
+
+
+class RawPeer:
+    """A TCP client that sends bytes and reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, address: tuple[str, int], hello: bool = False) -> RawPeer:
+        peer = cls(*await asyncio.open_connection(*address))
+        if hello:
+            peer.send(HELLO)
+            await peer.response()
+        return peer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def response(self, timeout_s: float = 5.0) -> tuple[int, Any, bytes]:
+        """(correlation id, body, payload) of the next response."""
+        async with asyncio.timeout(timeout_s):
+            size, head_bytes = struct.unpack(">II", await self.reader.readexactly(8))
+            rest = await self.reader.readexactly(size - 4)
+        head = msgpack.unpackb(rest[:head_bytes])
+        return head[0], head[1], rest[head_bytes:]
+
+    async def closed_within(self, timeout_s: float) -> bool:
+        """Read on until the other side closes; false when it does not."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while await self.reader.read(1 << 20):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+class ServerUnderTest:
+    """One listener on a free port of loopback."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Any] | None = None,
+        async_handlers: Mapping[int, Any] | None = None,
+        *,
+        internal: bool = False,
+        limits: ConnectionLimits | None = None,
+        pool_bytes: int = 64 * 1024 * 1024,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self.tasks = Tasks("test")
+        self.router = Router(self.tasks, authorizer or AllowAllAuthorizer())
+        self.router.install({ApiKey.API_VERSIONS: ApiVersionsHandler()}, {})
+        self.router.install(handlers or {}, async_handlers or {})
+        self.router.ready = True
+        self.pool = BytePool(pool_bytes)
+        name = "internal" if internal else "external"
+        self.listener = Listener(
+            name,
+            internal=internal,
+            router=self.router,
+            limits=limits or ConnectionLimits(sweep_s=0.02),
+            pool=self.pool,
+        )
+
+    async def __aenter__(self) -> ServerUnderTest:
+        await self.listener.bind("127.0.0.1", 0)
+        await self.listener.serve()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.listener.close()
+        await self.tasks.close()
+        self.pool.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.listener.address
+
+    async def peer(self, hello: bool = False) -> RawPeer:
+        return await RawPeer.connect(self.address, hello)
+
+    async def channel(self) -> RequestChannel:
+        return await RequestChannel.open(*self.address, ClientConnection("test"))
+
+
+class Canary:
+    """A well-behaved client that asks the same question again and again, and counts what fails."""
+
+    def __init__(self, channel: RequestChannel, request: Any) -> None:
+        self._channel = channel
+        self._request = request
+        self._task: asyncio.Task[None] | None = None
+        self.answered = 0
+        self.slowest_s = 0.0
+        self.error: BaseException | None = None
+
+    async def __aenter__(self) -> Canary:
+        self._task = asyncio.get_running_loop().create_task(self._sing())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._channel.close()
+        await self._channel.wait_closed()
+
+    async def _sing(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                begun = loop.time()
+                reply = await self._channel.call(self._request, timeout_s=5.0)
+                assert reply.message.error_code == 0
+                self.slowest_s = max(self.slowest_s, loop.time() - begun)
+                self.answered += 1
+                await asyncio.sleep(0.002)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as exc:
+            self.error = exc
+
+    async def still_sings(self) -> None:
+        """Wait for one more answer to a question asked from now on."""
+        before = self.answered
+        async with asyncio.timeout(5):
+            while self.answered < before + 2:
+                if self.error is not None:
+                    raise AssertionError("the canary died") from self.error
+                await asyncio.sleep(0.001)

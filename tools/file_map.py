@@ -1,0 +1,67 @@
+"""Rewrites the file map of ARCHITECTURE.md from the first line of every module's docstring.
+
+``python tools/file_map.py`` rewrites it; with ``--check`` nothing is written, and the exit code is
+1 when the map is stale. Only the text between the two markers is touched.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "ARCHITECTURE.md"
+BEGIN = "<!-- file map: begin (made by tools/file_map.py) -->"
+END = "<!-- file map: end -->"
+FOLDERS = (
+    "protocol", "runtime", "broker", "controller", "client", "cli", "pipeline", "bench",
+    "tests/support", "tools",
+)  # fmt: skip
+
+
+def first_line(path: Path) -> str:
+    """The first paragraph's first sentence of a module's docstring, on one line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".").replace("|", "\\|")
+
+
+def sections() -> list[str]:
+    """One heading and one table for each folder that holds modules."""
+    lines: list[str] = []
+    for top in FOLDERS:
+        folders: dict[Path, list[Path]] = {}
+        for path in sorted((ROOT / top).rglob("*.py")):
+            folders.setdefault(path.parent, []).append(path)
+        for folder in sorted(folders):
+            rows = [
+                f"| `{path.name}` | {text} |"
+                for path in folders[folder]
+                if (text := first_line(path)) or path.name != "__init__.py"
+            ]
+            if rows:
+                lines += [f"### {folder.relative_to(ROOT)}/", "", "| file | what |", "|---|---|"]
+                lines += [*rows, ""]
+    return lines
+
+
+def main() -> int:
+    before = DOCUMENT.read_text()
+    head, begin, rest = before.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        print(f"{DOCUMENT.name} lacks the markers of the file map", file=sys.stderr)
+        return 1
+    after = "\n".join([head + BEGIN, "", *sections(), END + tail])
+    if after == before:
+        return 0
+    if "--check" in sys.argv[1:]:
+        print("the file map is stale: make docs", file=sys.stderr)
+        return 1
+    DOCUMENT.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
