@@ -9,7 +9,6 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.set-up
 ROOMS := protocol runtime broker controller client cli bench
 SOURCES := $(ROOMS) tests tools
 
@@ -46,7 +45,7 @@ lint: setup
 	@$(BIN)/ruff check --quiet $(SOURCES)
 
 types: setup
-	@$(BIN)/mypy --no-error-summary $(ROOMS) tests
+	@$(BIN)/mypy --no-error-summary $(ROOMS) tests tools
 
 layers: setup ## the import law
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
@@ -60,6 +59,7 @@ fmt: setup ## format, and repair what can be repaired
 
 docs: setup ## rewrite the generated parts of the documents
 	@$(BIN)/python tools/file_map.py
+	@$(BIN)/python tools/wire_docs.py
 
 bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench

@@ -21,10 +21,9 @@ FOLDERS = (
 
 
 def first_line(path: Path) -> str:
-    """The first paragraph's first sentence of a module's docstring, on one line."""
+    """The first line of a module's docstring, fit for a table."""
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    paragraph = " ".join(docstring.split("\n\n")[0].split())
-    return paragraph.split(". ")[0].rstrip(".").replace("|", "\\|")
+    return docstring.partition("\n")[0].strip().rstrip(".").replace("|", "\\|")
 
 
 def sections() -> list[str]:

@@ -1,16 +1,16 @@
 """One broker, wired: the only place where its rooms meet, and the only one that knows the controller.
 
-Start: bind the listeners (so that ports are known and nothing is created when one is taken), look at
-the directories, connect to the metadata store, learn the cluster id, load the logs, start replication,
-serve the internal listener, register, run the controller's candidate, and serve clients once the
+Start: bind the listeners (so that ports are known, and nothing is created when one is taken), look
+at the directories, connect to the metadata store, learn the cluster id, load the logs, start
+replication, serve the internal listener, register, run for controller, and serve clients once the
 controller has described the cluster.
 
-Stop (rule D10): have the leaderships moved, resign, leave, close the listeners, stop replication, sync
-everything, write the clean-shutdown file with the broker epoch.
+Stop (rule D10): have the leaderships moved, resign, leave, close the listeners, stop replication,
+sync everything, write the clean-shutdown file with the broker epoch.
 
-Losing the session with the metadata store is not the end: the broker goes on serving, registers again
-under a new broker epoch, and is told what to do by the controller. What ends a broker comes
-out of :attr:`Broker.failed`.
+Losing the session with the metadata store is not the end: the broker goes on serving, registers
+again under a new broker epoch, and is told what to do by the controller. What does end a broker
+comes out of :attr:`Broker.failed`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
+from collections.abc import Awaitable
 
-from oncelog_broker.config import BrokerConfig, ConfigError, ListenerConfig
+from oncelog_broker.config import BrokerConfig, ConfigError
+from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.ports import ReplicaConfig
@@ -35,22 +36,412 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_controller.config import ControllerConfig
 from oncelog_controller.membership import Membership
-from oncelog_controller.runner import ControllerConfig, ControllerRunner
-from oncelog_controller.store import MetadataStore, StoreError
+from oncelog_controller.runner import ControllerRunner
+from oncelog_controller.store import MetadataStore
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
-from oncelog_protocol.messages.replication import ControlledShutdownRequest
+from oncelog_protocol.messages.replication import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
-from oncelog_runtime.files import Files
+from oncelog_runtime.files import FileLockedError, Files
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 SESSION_FILE = "session.json"
-"""In the first log directory: the session that owned the registration, to remove it after a crash."""
+"""In the first log directory: the session that owns the registration, removed after a crash."""
+
+SHUTDOWN_RETRY_S = 0.1
 
 
 class BrokerFailedError(OncelogError):
     """The broker cannot go on."""
+
+
+class Broker:
+    """One broker. ``start`` once, ``stop`` once; many may live in one process.
+
+    :param metadata_store: not started yet; the broker starts and closes it.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: Files,
+        clock: WallClock,
+        entropy: Entropy,
+        metadata_store: MetadataStore,
+        authorizer: Authorizer | None = None,
+        safeguards: Safeguards | None = None,
+    ) -> None:
+        self.config = config
+        self.broker_id = config.broker_id
+        self.addresses: dict[str, tuple[str, int]] = {}
+        """Where each listener accepts, by its name; ports are known from ``start`` on."""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Ends with the exception after which this broker cannot go on."""
+        self.failed.add_done_callback(_retrieve)
+        self._files = files
+        self._clock = clock
+        self._entropy = entropy
+        self._store = metadata_store
+        self._authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
+        self._safeguards = safeguards if safeguards is not None else Safeguards()
+        self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
+        self.fence = ControllerFence()
+        self.image = MetadataImage("")
+        self.router = Router(self.tasks, self._authorizer)
+        self.pool = BytePool(config.queued_max_bytes)
+        self.listeners: dict[str, Listener] = {}
+        self.logs = LogManager(
+            files=files,
+            clock=clock,
+            entropy=entropy.fork("logs"),
+            config=_log_config(config),
+            broker_id=config.broker_id,
+            on_dir_offline=self._directory_failed,
+        )
+        self._connector = BrokerConnector(
+            config.broker_id, self.image, config.inter_broker_listener
+        )
+        self.runner = ControllerRunner(
+            broker_id=config.broker_id,
+            store=metadata_store,
+            clock=clock,
+            entropy=entropy.fork("controller"),
+            config=_controller_config(config),
+            tasks=self.tasks,
+        )
+        self._isr_controller = self._controller_channel()
+        self._admin_controller = self._controller_channel()
+        self.replicas = ReplicaManager(
+            broker_id=config.broker_id,
+            logs=self.logs,
+            clock=clock,
+            entropy=entropy.fork("replication"),
+            config=_replica_config(config),
+            isr_port=IsrChannel(
+                config.broker_id,
+                lambda: self.fence.broker_epoch,
+                self._isr_controller,
+                self.tasks,
+            ),
+            connector=self._connector,
+            safeguards=self._safeguards,
+            on_failure=self._task_failed,
+        )
+        self.membership: Membership | None = None
+        self._started: list[str] = []
+        self._stopping = False
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of the registration; -1 before it."""
+        return self.fence.broker_epoch
+
+    # -- start -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when the broker serves clients.
+
+        :raises ConfigError: ports, directories or ids do not allow it; nothing was created.
+        :raises OncelogError, OSError: it failed for another reason. Stopped again in both cases.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop(clean=False)
+            raise
+
+    async def _start(self) -> None:
+        await self._bind()
+        check_directories(self._files, self.config)
+        await self._store.start()
+        self.membership = membership = self._make_membership()
+        self.image.cluster_id = await membership.cluster_id()
+        await self._load_logs()
+        await self.replicas.start()
+        self.replicas.is_known = lambda tp: self.image.partition(tp) is not None
+        self._install_handlers()
+        await self.listeners[self.config.inter_broker_listener].serve()
+        membership.on_registered.append(self._registered)
+        self._registered(await membership.register())
+        await self.runner.start()
+        await self._first_metadata()
+        self.router.ready = True
+        for name, listener in self.listeners.items():
+            if name != self.config.inter_broker_listener:
+                await listener.serve()
+        logger.info(
+            "broker %d serves cluster %s, broker epoch %d",
+            self.broker_id,
+            self.image.cluster_id,
+            self.broker_epoch,
+        )
+
+    async def _bind(self) -> None:
+        limits = _limits(self.config)
+        for index, wanted in enumerate(self.config.listeners):
+            internal = wanted.name == self.config.inter_broker_listener
+            listener = Listener(
+                wanted.name, internal=internal, router=self.router, limits=limits, pool=self.pool
+            )
+            try:
+                await listener.bind(wanted.host, wanted.port)
+            except OSError as exc:
+                raise ConfigError(
+                    f"listeners.{index}",
+                    f"cannot listen on {wanted.host}:{wanted.port} "
+                    f"({exc.strerror or exc})",
+                    "Free the port or choose another; 0 takes a free one",
+                ) from exc
+            self.listeners[wanted.name] = listener
+            self.addresses[wanted.name] = listener.address
+
+    async def _load_logs(self) -> None:
+        try:
+            await self.logs.start(self.image.cluster_id)
+        except FileLockedError as exc:
+            raise ConfigError(
+                "log_dirs",
+                f"{exc.filename or exc} is in use by a running broker",
+                "Stop that broker, or give each broker directories of its own",
+            ) from exc
+
+    def _make_membership(self) -> Membership:
+        return Membership(
+            self._store,
+            broker_id=self.broker_id,
+            listeners=self._advertised(),
+            rack=self.config.rack,
+            cluster_id_hint=known_cluster_id(self._files, self.config),
+            previous_session=self._previous_session(),
+            remember_session=self._remember_session,
+        )
+
+    def _advertised(self) -> list[ListenerAddress]:
+        found = []
+        for listener in self.config.listeners:
+            port = self.addresses[listener.name][1]
+            found.append(
+                ListenerAddress(
+                    listener.name,
+                    listener.advertised_host or listener.host,
+                    listener.advertised_port or port,
+                )
+            )
+        return found
+
+    def _install_handlers(self) -> None:
+        creation = None
+        if self.config.auto_create_topics_enable:
+            creation = TopicCreation(self._admin_controller, self.tasks, self._authorizer)
+        install_handlers(
+            self.router,
+            broker_id=self.broker_id,
+            files=self._files,
+            logs=self.logs,
+            replicas=self.replicas,
+            image=self.image,
+            fence=self.fence,
+            controller=self.runner,
+            creation=creation,
+            topic_defaults=self.config.topic_default_texts(),
+            broker_settings=_settings(self.config),
+            authorizer=self._authorizer,
+        )
+
+    async def _first_metadata(self) -> None:
+        """Wait for a controller to describe the cluster, or for the broker to fail."""
+        if self.image.updated:
+            return
+        described = asyncio.get_running_loop().create_future()
+
+        def changed() -> None:
+            if self.image.updated and not described.done():
+                described.set_result(None)
+
+        self.image.on_change.append(changed)
+        self.failed.add_done_callback(lambda _: described.cancel())
+        try:
+            await described
+        except asyncio.CancelledError:
+            if self.failed.done():
+                await self.failed
+            raise
+        finally:
+            self.image.on_change.remove(changed)
+
+    def _controller_channel(self) -> ControllerChannel:
+        return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
+
+    # -- while it runs -----------------------------------------------------------------------
+
+    def _registered(self, broker_epoch: int) -> None:
+        """A new registration, at start or after the session expired."""
+        if broker_epoch > self.fence.broker_epoch:
+            logger.info("broker %d is registered, epoch %d", self.broker_id, broker_epoch)
+            self.fence.broker_epoch = broker_epoch
+            self.replicas.broker_epoch = broker_epoch
+
+    def _previous_session(self) -> int | None:
+        path = f"{self.config.log_dirs[0]}/{SESSION_FILE}"
+        try:
+            session = json.loads(self._files.read_bytes(path))["session_id"]
+            return session if isinstance(session, int) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _remember_session(self, session_id: int) -> None:
+        """A session that is not remembered only makes the next start wait for its expiry."""
+        try:
+            self._files.write_atomic_now(
+                f"{self.config.log_dirs[0]}/{SESSION_FILE}",
+                json.dumps({"session_id": session_id}).encode(),
+            )
+        except OSError as exc:
+            logger.warning("the session could not be remembered: %s", exc)
+
+    def _directory_failed(self, directory: LogDir) -> None:
+        """D9: the replicas there stop; without any directory left, so does the broker."""
+        self.replicas.directory_failed(directory)
+        if not any(d.online for d in self.logs.dirs):
+            self._fail(BrokerFailedError("no log directory is usable any more"))
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._stopping or self.failed.done():
+            return
+        logger.critical("broker %d fails: %r", self.broker_id, error)
+        self.failed.set_exception(error)
+
+    # -- stop --------------------------------------------------------------------------------
+
+    async def stop(self, clean: bool = True) -> None:
+        """Stop; may be called after a failed start. ``clean`` moves leaderships away first and
+        vouches for the logs with the clean-shutdown file."""
+        if self._stopping:
+            return
+        self._stopping = True
+        if clean and self.config.controlled_shutdown_enable:
+            await self._step("controlled shutdown", self._controlled_shutdown())
+        await self._step("resigning", self.runner.stop())
+        if self.membership is not None:
+            await self._step("leaving", self.membership.leave())
+        for listener in self.listeners.values():
+            await self._step("closing a listener", listener.close())
+        await self._step("stopping replication", self.replicas.stop())
+        self._isr_controller.close()
+        self._admin_controller.close()
+        await self._step("stopping tasks", self.tasks.close())
+        await self._step("closing the logs", self._stop_logs(clean))
+        await self._step("closing the session", self._store.close())
+        self.pool.close()
+        self.failed.cancel()
+        logger.info("broker %d stopped%s", self.broker_id, "" if clean else ", not cleanly")
+
+    async def _stop_logs(self, clean: bool) -> None:
+        await self.logs.stop(clean=clean and self.broker_epoch >= 0, broker_epoch=self.broker_epoch)
+
+    async def _step(self, name: str, work: Awaitable[None]) -> None:
+        """A step that fails must not keep the next from flushing (KAFKA-13315)."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("broker %d: %s failed", self.broker_id, name)
+
+    async def _controlled_shutdown(self) -> None:
+        """Ask the controller to move our leaderships until none is left or the time is up."""
+        if not self.image.updated or self.broker_epoch < 0:
+            return
+        timeout_s = self.config.controlled_shutdown_timeout_ms / 1000
+        request = ControlledShutdownRequest(self.broker_id, self.broker_epoch)
+        remaining = -1
+        try:
+            async with asyncio.timeout(timeout_s):
+                while remaining:
+                    response: ControlledShutdownResponse = await self._admin_controller.call(
+                        request, timeout_s=timeout_s
+                    )
+                    if response.error_code:
+                        logger.warning("controlled shutdown: error %d", response.error_code)
+                        return
+                    remaining = response.remaining
+                    if remaining:
+                        await asyncio.sleep(SHUTDOWN_RETRY_S)
+        except TimeoutError:
+            logger.warning("controlled shutdown timed out, %d leaderships remain", remaining)
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Whoever holds the broker may not look at ``failed``; that is no warning's business."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _log_config(config: BrokerConfig) -> LogConfig:
+    return LogConfig(
+        log_dirs=config.log_dirs,
+        flush=config.flush,
+        flush_interval_ms=config.flush_interval_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        checkpoint_interval_ms=config.log_checkpoint_interval_ms,
+        topic_defaults=config.topic_default_texts(),
+    )
+
+
+def _replica_config(config: BrokerConfig) -> ReplicaConfig:
+    return ReplicaConfig(
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        replica_fetch_min_bytes=config.replica_fetch_min_bytes,
+        replica_fetch_max_bytes=config.replica_fetch_max_bytes,
+        replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+    )
+
+
+def _controller_config(config: BrokerConfig) -> ControllerConfig:
+    return ControllerConfig(
+        inter_broker_listener=config.inter_broker_listener,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_ms,
+        topic_defaults=config.topic_default_texts(),
+    )
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        handshake_s=config.connection_handshake_timeout_ms / 1000,
+        frame_s=config.request_frame_timeout_ms / 1000,
+        idle_s=config.connections_max_idle_ms / 1000,
+        in_flight_max=config.max_in_flight_requests,
+        unsent_bytes_max=config.connection_unsent_max_bytes,
+        stall_s=config.response_stall_timeout_ms / 1000,
+    )
+
+
+def _settings(config: BrokerConfig) -> dict[str, tuple[str | None, bool]]:
+    """Every setting as text, and whether it is the built-in default."""
+    given = config.model_dump(mode="json")
+    settings: dict[str, tuple[str | None, bool]] = {}
+    for key, field in type(config).model_fields.items():
+        value = given[key]
+        text = value if value is None or isinstance(value, str) else json.dumps(value)
+        is_default = not field.is_required() and getattr(config, key) == field.default
+        settings[key] = (text, is_default)
+    return settings

@@ -1,9 +1,8 @@
 """The settings of one broker: typed, checked as a whole before anything is created.
 
-Names are Kafka's in snake case. Sources, strongest first: arguments, environment (``ONCELOG_`` and the
-name in capitals), TOML file, default. Every mistake becomes a :class:`ConfigError` that names the
-key, the file and the remedy; ``__main__`` turns it into exit code 2.
-"""
+Names are Kafka's in snake case. Sources, strongest first: arguments, environment (``ONCELOG_`` and
+the name in capitals), TOML file, default. Every mistake becomes a :class:`ConfigError` that names
+the key, the file and the remedy; ``__main__`` turns it into exit code 2."""
 
 from __future__ import annotations
 
@@ -85,7 +84,8 @@ class BrokerConfig(BaseModel):
     zookeeper_connection_timeout_ms: int = Field(default=15_000, ge=100)
 
     flush: Literal["commit", "interval"] = "commit"
-    """commit: an offset counts once it is synced. interval: at once, synced every flush_interval_ms."""
+    """commit: an offset counts once it is synced. interval: at once, synced every
+    flush_interval_ms."""
     flush_interval_ms: int = Field(default=1000, ge=1)
     log_retention_check_interval_ms: int = Field(default=300_000, ge=10)
     log_checkpoint_interval_ms: int = Field(default=5_000, ge=10)
@@ -282,7 +282,9 @@ def _config_error(exc: ValidationError, source: str, skip: tuple[str, ...] = ())
             return ConfigError(key, problem + more, remedy[0].upper() + remedy[1:], source)
         return ConfigError(key, message + more, "Correct the value", source)
     given = f", not {first['input']!r}"[:80]
-    return ConfigError(key, message[0].lower() + message[1:] + given + more, "Correct the value", source)
+    return ConfigError(
+        key, message[0].lower() + message[1:] + given + more, "Correct the value", source
+    )
 
 
 def _did_you_mean(key: str) -> str:

@@ -13,7 +13,9 @@ from typing import TextIO
 import structlog
 
 
-def configure_logging(log_format: str, level: str, broker_id: int, stream: TextIO | None = None) -> None:
+def configure_logging(
+    log_format: str, level: str, broker_id: int, stream: TextIO | None = None
+) -> None:
     """Send every record to ``stream`` (default: standard error).
 
     :param log_format: "text", "json", or "auto": text on a terminal, else JSON.
@@ -33,7 +35,9 @@ def configure_logging(log_format: str, level: str, broker_id: int, stream: TextI
         event["broker"] = broker_id
         return event
 
-    final: list[structlog.types.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    final: list[structlog.types.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    ]
     if as_text:
         final.append(structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=0))
     else:

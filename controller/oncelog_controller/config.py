@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from oncelog_protocol.topic_config import normalise_key
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
@@ -29,4 +31,5 @@ class ControllerConfig:
     def defaults(self) -> dict[str, str]:
         """What a topic without overrides has."""
         unclean = "true" if self.unclean_leader_election_enable else "false"
-        return {"unclean_leader_election_enable": unclean, **self.topic_defaults}
+        inherited = {normalise_key(key): text for key, text in self.topic_defaults.items()}
+        return {"unclean_leader_election_enable": unclean, **inherited}

@@ -90,9 +90,7 @@ def elect(
     return Decision(leader, isr)
 
 
-def elect_first(
-    replicas: Sequence[int], candidates: Candidates
-) -> Decision | None:
+def elect_first(replicas: Sequence[int], candidates: Candidates) -> Decision | None:
     """The first state of a new partition: all registered replicas are in sync, because nobody has
     anything; the first able one leads. None while no replica is able."""
     able = [broker_id for broker_id in replicas if candidates.able(broker_id)]

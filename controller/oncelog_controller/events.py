@@ -80,7 +80,7 @@ class BrokerCleared:
 
 @dataclass(frozen=True, slots=True)
 class OrdersAnswered:
-    """A broker carried out a LeaderAndIsr or a StopReplica; its response has no error as a whole."""
+    """A broker carried out a LeaderAndIsr or a StopReplica: no error as a whole."""
 
     broker_id: int
     broker_epoch: int

@@ -114,9 +114,7 @@ class IsrRequests:
             version=state.version + 1,
         )
 
-    def _check_member(
-        self, partition: Partition, state: PartitionState, member: IsrMember
-    ) -> None:
+    def _check_member(self, partition: Partition, state: PartitionState, member: IsrMember) -> None:
         cluster = self._core.cluster
         broker = cluster.brokers.get(member.broker_id)
         if member.broker_epoch >= 0 and (

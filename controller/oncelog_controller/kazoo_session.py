@@ -6,7 +6,8 @@ What here reaches into kazoo's privates is held down by the contract suite over 
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+import select
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -38,9 +39,10 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kazoo_errors.NodeExistsError, NodeExistsError),
     (kazoo_errors.BadVersionError, BadVersionError),
     (kazoo_errors.NotEmptyError, NotEmptyError),
+    # A kind of SessionExpiredError to kazoo, but it says nothing about the session: goes first.
+    (kazoo_errors.ConnectionClosedError, StoreDisconnectedError),
     (kazoo_errors.SessionExpiredError, SessionExpiredError),
     (kazoo_errors.ConnectionLoss, StoreDisconnectedError),
-    (kazoo_errors.ConnectionClosedError, StoreDisconnectedError),
     (kazoo_errors.ConnectionDropped, StoreDisconnectedError),
     (kazoo_errors.OperationTimeoutError, StoreDisconnectedError),
     (KazooTimeoutError, StoreDisconnectedError),
@@ -79,6 +81,28 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def dispatch_callback(self, callback: Any) -> None:
         """Call a watch here and now; ours only post to the loop."""
         callback.func(*callback.args)
+
+    def select(
+        self,
+        read_from: Sequence[Any],
+        write_to: Sequence[Any],
+        _exceptional: Sequence[Any],
+        timeout: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Like kazoo's, without making and closing an epoll object for every request."""
+        poller, sources = select.poll(), {}
+        for wanted, event in ((read_from, select.POLLIN), (write_to, select.POLLOUT)):
+            for source in wanted:
+                number = source.fileno()
+                if number < 0:
+                    raise ValueError("the socket is closed")
+                sources[number] = source
+                poller.register(number, event)
+        ready = poller.poll(None if timeout is None else timeout * 1000)
+        # A hang-up or an error makes a socket ready for either: the next call on it tells.
+        readable = [sources[n] for n, event in ready if event != select.POLLOUT]
+        writable = [sources[n] for n, event in ready if event != select.POLLIN]
+        return readable, writable, []
 
 
 class OneSession(KazooClient):  # type: ignore[misc]

@@ -42,7 +42,7 @@ class Leadership:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.rebalance_at: float | None = None
-        """When leaderships go back to preferred replicas, on the loop's clock; None: not planned."""
+        """When leaderships go back to preferred replicas (loop's clock); None: not planned."""
 
     # ---- reconsidering
 
@@ -119,6 +119,11 @@ class Leadership:
                 states.append((partition, state))
                 ops += state_ops(partition, state)
             self._core.write(ops, self._applier(states))
+
+    def first_state(self, partition: Partition) -> PartitionState | None:
+        """The first state of a new partition, None while none of its brokers is able."""
+        decision = election.elect_first(partition.replicas, self.candidates(partition))
+        return None if decision is None else self.successor(partition, decision)
 
     def successor(self, partition: Partition, decision: Decision) -> PartitionState:
         """The state that follows from ``decision``. :raises InvariantError: if it may not exist."""
@@ -292,4 +297,3 @@ def _count(loads: dict[int, int], partition: Partition, decision: Decision) -> N
     for broker_id, step in ((partition.leader, -1), (decision.leader, 1)):
         if broker_id in loads:
             loads[broker_id] += step
-

@@ -61,11 +61,11 @@ class Orders:
             if key in stops and not stops[key].delete:
                 del stops[key]
         for key, stop in newer.stops.items():
-            if replicas is not None and key not in stops:
-                started = replicas.get(key[0])
-                if started is not None and started.topic_id == stop.topic_id:
-                    if newer.replicas is None or key[0] not in newer.replicas:
-                        del replicas[key[0]]
+            started = None if replicas is None else replicas.get(key[0])
+            if started is not None and started.topic_id == stop.topic_id:
+                assert replicas is not None
+                if newer.replicas is None or key[0] not in newer.replicas:
+                    del replicas[key[0]]
             stops[key] = stop
         return Orders(
             live_brokers=newer.live_brokers or self.live_brokers,
@@ -117,9 +117,9 @@ def _merge(
     merged = dict(older)
     for name, order in newer.items():
         known = merged.get(name)
-        if known is not None and known.is_new and not order.is_new:
-            if known.topic_id == order.topic_id and order.leader != DELETED_LEADER:
-                order = _as_new(order)
+        unheard = known is not None and known.is_new and known.topic_id == order.topic_id
+        if unheard and not order.is_new and order.leader != DELETED_LEADER:
+            order = _as_new(order)
         merged[name] = order
     return merged
 
@@ -156,9 +156,7 @@ def bundle(requests: Sequence[OrderRequest]) -> Orders | None:
 
 def _unpack(request: OrderRequest) -> Orders:
     if isinstance(request, StopReplicaRequest):
-        stops = {
-            (TopicPartition(s.topic, s.partition), s.topic_id): s for s in request.partitions
-        }
+        stops = {(TopicPartition(s.topic, s.partition), s.topic_id): s for s in request.partitions}
         return Orders(live_brokers=[], stops=stops)
     listed = {TopicPartition(o.topic, o.partition): o for o in request.partitions}
     configs = {config.topic: config for config in request.configs}

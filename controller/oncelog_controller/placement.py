@@ -31,11 +31,23 @@ def place_replicas(
         )
     racks = dict(brokers)
     rack_aware = all(rack is not None for rack in racks.values())
-    ring = _alternate_racks(brokers) if rack_aware else sorted(racks)
+    ring = _ring(brokers)
     return [
         _place_one(ring, racks if rack_aware else {}, start + index, replication_factor)
         for index in range(first, first + count)
     ]
+
+
+def start_at(brokers: Brokers, broker_id: int) -> int:
+    """The ``start`` that puts partition 0 on ``broker_id``; 0 when it is not among ``brokers``."""
+    ring = _ring(brokers)
+    return ring.index(broker_id) if broker_id in ring else 0
+
+
+def _ring(brokers: Brokers) -> list[int]:
+    if all(rack is not None for _, rack in brokers):
+        return _alternate_racks(brokers)
+    return sorted(broker_id for broker_id, _ in brokers)
 
 
 def _place_one(
@@ -71,8 +83,7 @@ def _alternate_racks(brokers: Brokers) -> list[int]:
     ring: list[int] = []
     depth = 0
     while len(ring) < len(brokers):
-        for rack in sorted(by_rack):
-            if depth < len(by_rack[rack]):
-                ring.append(by_rack[rack][depth])
+        columns = [by_rack[rack] for rack in sorted(by_rack)]
+        ring.extend(column[depth] for column in columns if depth < len(column))
         depth += 1
     return ring

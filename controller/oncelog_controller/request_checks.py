@@ -138,7 +138,6 @@ def altered(overrides: Mapping[str, str], entries: Sequence[ConfigEntry]) -> dic
             raise InvalidConfigError(f"{key} is named more than once")
         seen.add(key)
         if entry.value is None:
-            parse_topic_config({key: "0"}) if False else None
             result.pop(key, None)
         elif not entry.value.isprintable():
             raise InvalidConfigError(f"{key}: the value holds control characters")

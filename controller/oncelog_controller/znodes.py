@@ -214,7 +214,9 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptNodeError(f"{path}: not an object")
     if value.get("version") != FORMAT_VERSION:
-        raise CorruptNodeError(f"{path}: format {value.get('version')!r}, known is {FORMAT_VERSION}")
+        raise CorruptNodeError(
+            f"{path}: format {value.get('version')!r}, known is {FORMAT_VERSION}"
+        )
     return value
 
 

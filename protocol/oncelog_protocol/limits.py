@@ -22,7 +22,7 @@ FRAME_PREFIX_BYTES = 8
 """size:u32, head:u32."""
 
 NESTING_DEPTH_MAX = 16
-"""Messages nest five deep; msgpack's own C stack is deeper than any attacker may use."""
+"""Arrays within arrays, in any message of this release; a schema refuses what is deeper."""
 
 ARRAY_COUNT_MAX = 100_000
 """Items of one array: partitions of a request, brokers, names."""
@@ -34,9 +34,6 @@ memory and may be one byte on the wire."""
 UNANSWERED_REQUESTS_MAX = 4096
 """Requests that a client may have sent on one connection without an answer. A broker stops reading
 long before (IN_FLIGHT_REQUESTS_MAX); above this the caller has no back-pressure at all."""
-
-MAP_COUNT_MAX = 0
-"""Maps do not occur on the wire: every message is a positional array."""
 
 NAME_CHARS_MAX = 1024
 """Client ids, host names, config keys, racks. Topic names are shorter, see TOPIC_CHARS_MAX."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog_protocol import limits
 from oncelog_protocol.errors import InvalidConfigError
@@ -24,12 +24,13 @@ _GIB = 1024**3
 class Setting:
     """One row of the table.
 
-    ``check`` turns the text into the value, and raises ``ValueError`` with what would be allowed.
+    ``check`` turns the text into the value, and raises ``ValueError`` when it is not ``allowed``.
     """
 
     name: str
     kind: str
     default: str
+    allowed: str
     check: Callable[[str], Any]
     documentation: str
 
@@ -75,52 +76,70 @@ class TopicConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
 
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def check(text: str) -> int:
+class _Check(NamedTuple):
+    """A parser and what it allows, in words."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+
+
+def _integer(low: int, high: int) -> _Check:
+    def parse(text: str) -> int:
         # int() alone would take "1_000", " 7" and digits of other scripts.
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
-            raise ValueError(f"an integer from {low} to {high}")
+            raise ValueError(text)
         value = int(text)
         if not low <= value <= high:
-            raise ValueError(f"an integer from {low} to {high}")
+            raise ValueError(text)
         return value
 
-    return check
+    names = {_INT32_MAX: "2^31-1", _INT64_MAX: "2^63-1"}
+    return _Check(parse, f"an integer from {low} to {names.get(high, high)}")
 
 
-def _choice(*allowed: str) -> Callable[[str], str]:
-    def check(text: str) -> str:
+def _choice(*allowed: str) -> _Check:
+    def parse(text: str) -> str:
         if text not in allowed:
-            raise ValueError("one of " + ", ".join(allowed))
+            raise ValueError(text)
         return text
 
-    return check
+    return _Check(parse, "one of " + ", ".join(allowed))
 
 
-def _boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("true or false")
-    return text == "true"
+def _boolean() -> _Check:
+    def parse(text: str) -> bool:
+        if text not in ("true", "false"):
+            raise ValueError(text)
+        return text == "true"
+
+    return _Check(parse, "true or false")
 
 
-def _policies(text: str) -> frozenset[str]:
-    policies = [word.strip() for word in text.split(",")]
-    if len(set(policies)) != len(policies) or not {"delete", "compact"}.issuperset(policies):
-        raise ValueError('delete, compact, or "compact,delete"')
-    return frozenset(policies)
+def _policies() -> _Check:
+    def parse(text: str) -> frozenset[str]:
+        policies = [word.strip() for word in text.split(",")]
+        if len(set(policies)) != len(policies) or not {"delete", "compact"}.issuperset(policies):
+            raise ValueError(text)
+        return frozenset(policies)
+
+    return _Check(parse, 'delete, compact, or "compact,delete"')
+
+
+def _row(name: str, kind: str, default: str, check: _Check, documentation: str) -> Setting:
+    return Setting(name, kind, default, check.allowed, check.parse, documentation)
 
 
 _ROWS = (
-    Setting(
+    _row(
         "cleanup_policy",
         "list",
         "delete",
-        _policies,
+        _policies(),
         "What happens to old records: delete (retention), compact (the newest value per key stays),"
         " or both.",
     ),
-    Setting(
+    _row(
         "compression_type",
         "string",
         "producer",
@@ -128,14 +147,14 @@ _ROWS = (
         "The codec that producers of the topic are asked to use. Brokers keep batches as they come"
         " (they never compress), so this is checked and shown, not enforced.",
     ),
-    Setting(
+    _row(
         "file_delete_delay_ms",
         "long",
         "60000",
         _integer(0, _INT64_MAX),
         "How long the files of a deleted segment stay under another name, for reads under way.",
     ),
-    Setting(
+    _row(
         "flush",
         "string",
         "commit",
@@ -144,21 +163,21 @@ _ROWS = (
         " disk on every in-sync replica. interval: when it is written; a loss of power on all"
         " replicas at once may take acknowledged records.",
     ),
-    Setting(
+    _row(
         "index_interval_bytes",
         "int",
         "4096",
         _integer(0, _INT32_MAX),
         "Bytes of log between two entries of the offset index.",
     ),
-    Setting(
+    _row(
         "max_message_bytes",
         "int",
         "1048588",
         _integer(limits.BATCH_HEADER_BYTES, limits.BATCH_BYTES_MAX),
         "Largest record batch, as it is on the wire (compressed).",
     ),
-    Setting(
+    _row(
         "message_timestamp_after_max_ms",
         "long",
         "3600000",
@@ -166,21 +185,21 @@ _ROWS = (
         "How far a record's timestamp may lie after the broker's clock. A timestamp in the far"
         " future would keep its segment from ever being deleted.",
     ),
-    Setting(
+    _row(
         "message_timestamp_before_max_ms",
         "long",
         str(_INT64_MAX),
         _integer(0, _INT64_MAX),
         "How far a record's timestamp may lie before the broker's clock.",
     ),
-    Setting(
+    _row(
         "message_timestamp_type",
         "string",
         "CreateTime",
         _choice("CreateTime", "LogAppendTime"),
         "Whether the producer or the leader sets the timestamps of records.",
     ),
-    Setting(
+    _row(
         "min_insync_replicas",
         "int",
         "1",
@@ -188,39 +207,39 @@ _ROWS = (
         "How many in-sync replicas must hold a record before it is committed; with fewer, writes"
         " with acks=all are refused.",
     ),
-    Setting(
+    _row(
         "retention_bytes",
         "long",
         "-1",
         _integer(-1, _INT64_MAX),
         "Size of one partition above which its oldest segments are deleted; -1: no bound.",
     ),
-    Setting(
+    _row(
         "retention_ms",
         "long",
         "604800000",
         _integer(-1, _INT64_MAX),
         "Age of a segment's newest record above which the segment is deleted; -1: no bound.",
     ),
-    Setting(
+    _row(
         "segment_bytes",
         "int",
         str(_GIB),
         _integer(1024, _INT32_MAX),
         "Size at which the active segment is closed and a new one begun.",
     ),
-    Setting(
+    _row(
         "segment_ms",
         "long",
         "604800000",
         _integer(1, _INT64_MAX),
         "Age at which the active segment is closed and a new one begun, also when it is small.",
     ),
-    Setting(
+    _row(
         "unclean_leader_election_enable",
         "boolean",
         "false",
-        _boolean,
+        _boolean(),
         "Whether a replica that is not in sync may lead when no other is left. Loses committed"
         " records.",
     ),
@@ -258,9 +277,9 @@ def parse_topic_config(
     for name, setting in TOPIC_SETTINGS.items():
         try:
             values[name] = setting.check(texts[name])
-        except ValueError as exc:
+        except ValueError:
             raise InvalidConfigError(
-                f"{name}={texts[name][:100]!r} is not allowed: it must be {exc}"
+                f"{name}={texts[name][:100]!r} is not allowed: it must be {setting.allowed}"
             ) from None
     return TopicConfig(**values)
 

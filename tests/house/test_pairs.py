@@ -1,7 +1,8 @@
 """Every source file has its test, in the mirror of its room.
 
-``broker/oncelog_broker/log/segment.py`` has ``tests/broker/log/test_segment.py``. Exempt are files that only declare (no function with a body of its own), packages' ``__init__``, and
-the list below, which says why.
+``broker/oncelog_broker/log/segment.py`` has ``tests/broker/log/test_segment.py``. Exempt are files
+that only declare (no function with a body of its own), packages' ``__init__``, and the list below,
+which says why.
 """
 
 from __future__ import annotations

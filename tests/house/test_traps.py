@@ -6,6 +6,7 @@ What ruff can ban by name is banned there too; this test knows the rooms, and wh
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_core_rooms_know_no_machine() -> None:
         for path in CORE_SOURCES
         for module, node in imported(path)
         if module in MACHINE - MACHINE_ALLOWED.get(name_of(path), set())
+    ]
+    assert not found
+
+
+def test_pure_is_a_promise() -> None:
+    """A module that calls itself Pure in its first lines imports nothing that does I/O or waits."""
+    impure = MACHINE | {"asyncio", "socket", "ssl", "os", "aiofiles", "kazoo", "uvloop"}
+    impure |= {"oncelog_runtime.channel", "oncelog_runtime.tasks"}
+    found = [
+        f"{where(path, node)} {module}"
+        for path in CORE_SOURCES
+        if re.search(r"\bPure\b", (ast.get_docstring(tree(path)) or "").partition("\n\n")[0])
+        for module, node in imported(path)
+        if module in impure
     ]
     assert not found
 

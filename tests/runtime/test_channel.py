@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from oncelog_runtime.channel import ChannelClosedError, NotSentError, Reply, RequestChannel
+from oncelog_protocol.connection import ClientConnection
+from oncelog_runtime.channel import (
+    ChannelClosedError,
+    ClientMachine,
+    NotSentError,
+    Reply,
+    RequestChannel,
+)
 from oncelog_runtime.files import Buffer
 from support.waiting import eventually
 
@@ -172,6 +179,11 @@ async def test_a_oneway_request_waits_for_nothing() -> None:
         channel.send_oneway("quiet")
         assert channel.in_flight == 0
         assert (await channel.call("next", timeout_s=5)).message == "next"
+
+
+def test_the_machine_of_the_protocol_fits() -> None:
+    machine: ClientMachine = ClientConnection("test")  # mypy is the test
+    assert not machine.versions
 
 
 @pytest.mark.asyncio

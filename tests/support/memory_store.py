@@ -59,6 +59,8 @@ class MemoryMetadataStore:
 
     def __init__(self, zookeeper: MemoryZooKeeper, *, session_timeout_ms: int = 6000) -> None:
         self.state = SessionState.DISCONNECTED
+        self.session_id: int | None = None
+        """Kept after expiry, None before start and after close."""
         self.on_session: list[SessionListener] = []
         self.session: Session | None = None
         self._zookeeper = zookeeper
@@ -66,22 +68,19 @@ class MemoryMetadataStore:
         self._pending: dict[asyncio.Future[object], str] = {}
         self._closed = False
 
-    @property
-    def session_id(self) -> int | None:
-        """The id of the session; kept after expiry, None before start and after close."""
-        return None if self.session is None else self.session.session_id
-
     async def start(self) -> None:
         """See the port."""
         if not self._zookeeper.running:
             raise StoreDisconnectedError
         self._closed = False
         self.session = self._zookeeper.open_session(self, self._session_timeout_s)
+        self.session_id = self.session.session_id
         self._change(SessionState.CONNECTED)
 
     async def close(self) -> None:
         """See the port."""
         session, self.session = self.session, None
+        self.session_id = None
         self._closed = True
         self.state = SessionState.DISCONNECTED
         self._fail_pending()

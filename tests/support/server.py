@@ -20,7 +20,15 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
-__all__ = ["Canary", "Parked", "RawPeer", "ServerUnderTest", "frame", "make_context", "request_head"]
+__all__ = [
+    "Canary",
+    "Parked",
+    "RawPeer",
+    "ServerUnderTest",
+    "frame",
+    "make_context",
+    "request_head",
+]
 
 
 def request_head(
@@ -96,7 +104,8 @@ class RawPeer:
         return True
 
     async def close(self) -> None:
-        self.writer.close()
+        """At once, dropping what is unsent."""
+        self.writer.transport.abort()
         try:
             await self.writer.wait_closed()
         except ConnectionError:
@@ -122,6 +131,7 @@ class ServerUnderTest:
         self.router.install(handlers or {}, async_handlers or {})
         self.router.ready = True
         self.pool = BytePool(pool_bytes)
+        self._peers: list[RawPeer] = []
         name = "internal" if internal else "external"
         self.listener = Listener(
             name,
@@ -137,6 +147,8 @@ class ServerUnderTest:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for peer in self._peers:
+            await peer.close()
         await self.listener.close()
         await self.tasks.close()
         self.pool.close()
@@ -146,7 +158,10 @@ class ServerUnderTest:
         return self.listener.address
 
     async def peer(self, hello: bool = False) -> RawPeer:
-        return await RawPeer.connect(self.address, hello)
+        """A raw client; it is closed with the server."""
+        peer = await RawPeer.connect(self.address, hello)
+        self._peers.append(peer)
+        return peer
 
     async def channel(self) -> RequestChannel:
         return await RequestChannel.open(*self.address, ClientConnection("test"))

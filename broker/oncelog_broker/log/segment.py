@@ -27,7 +27,7 @@ from oncelog_broker.log.index_file import (
 )
 from oncelog_broker.log.offset_index import OffsetIndex, TailIndex
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.scan import LOOKUP_CHUNK_BYTES, SCAN_CHUNK_BYTES, Scan
+from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.time_index import TimeIndex
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
@@ -452,6 +452,13 @@ class Segment:
         # The last entry is added again by the scan that follows, and counts as written.
         self._persisted = persisted
 
+    def forget(self) -> None:
+        """Back to empty, in memory: the file is going to be mapped from its first byte."""
+        self._index.truncate(0)
+        self._times.truncate(0)
+        self._rewind(0)
+        self._persisted = -1
+
     def _load_index(self, file: File) -> None:
         """Fill the index of a segment whose end is known, when it is opened."""
         summary = self.summary
@@ -476,7 +483,7 @@ class Segment:
 
     # ---- going away
 
-    def discard(self, *, keep_trash: bool = True) -> list[str]:
+    def discard(self) -> list[str]:
         """Rename the files out of the way; return what is left to remove. Raises OSError."""
         self.release()
         trash = []
@@ -492,5 +499,3 @@ class Segment:
     def __repr__(self) -> str:
         return f"<Segment {self.path} up to {self.next_offset}, {self.size_bytes} bytes>"
 
-
-_ = LOOKUP_CHUNK_BYTES

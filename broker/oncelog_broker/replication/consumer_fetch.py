@@ -1,9 +1,9 @@
 """One fetch of a consumer: read below the high watermark, or wait until there is enough to read.
 
 * Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the deadline, with
-  what there is then. A parked fetch is told of every move of a high watermark it waits for, looks once per
-  iteration of the loop at most, and reads again only when the logs have grown enough that
-  ``min_bytes`` *can* be there: slow trickles do not make it read the same bytes over and over.
+  what there is then. A parked fetch is told of every move of a high watermark it waits for and looks once
+  per iteration of the loop at most; one that waits for many bytes looks only every 10 ms, so that a
+  trickle of records does not make it read the same bytes over and over.
 * The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
 * One high watermark per partition and read (KAFKA-9835).
 """
@@ -31,6 +31,10 @@ Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
 """Raises the ApiError that answers the partition: unknown, or not authorized."""
 
+EAGER_BYTES_MAX = 4096
+LOOK_AGAIN_S = 0.01
+"""A fetch that waits for more than so many bytes looks again only so often."""
+
 
 class ConsumerFetch:
     """A ``Reader`` of every partition that it waits for."""
@@ -52,9 +56,7 @@ class ConsumerFetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._deadline_s = now + min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
         self._deadline: Deadline | None = None
-        self._watched: dict[Partition, int] = {}
-        """Partition to the size of its log when it was last read."""
-        self._bytes_read = 0
+        self._watched: dict[Partition, None] = {}
         self._wake_scheduled = False
         self._done = False
 
@@ -111,14 +113,12 @@ class ConsumerFetch:
     def _schedule(self, *, force: bool) -> None:
         if self._wake_scheduled or self._done:
             return
-        if not force and self._bytes_read < self._min_bytes:
-            grown = sum(
-                max(partition.log.size_bytes - size, 0) for partition, size in self._watched.items()
-            )
-            if self._bytes_read + grown < self._min_bytes:
-                return
         self._wake_scheduled = True
-        asyncio.get_running_loop().call_soon(self._wake)
+        loop = asyncio.get_running_loop()
+        if force or self._min_bytes <= EAGER_BYTES_MAX:
+            loop.call_soon(self._wake)
+        else:
+            self._deadlines.add(loop.time() + LOOK_AGAIN_S, self._wake)
 
     def _wake(self) -> None:
         self._wake_scheduled = False
@@ -157,7 +157,6 @@ class ConsumerFetch:
             self.close()
             self._respond(FetchResponse(0, topics), payload)
             return
-        self._bytes_read = position
         for partition in self._watched:
             partition.add_reader(self)
 
@@ -185,7 +184,7 @@ class ConsumerFetch:
             return FetchPartitionResponse(asked.partition, error.code), b""
         except (OSError, ProtocolError):
             return FetchPartitionResponse(asked.partition, StorageError.code), b""
-        self._watched[partition] = partition.log.size_bytes
+        self._watched[partition] = None
         return FetchPartitionResponse(
             asked.partition,
             0,

@@ -176,6 +176,12 @@ class FollowerSession:
             self._wake_scheduled = True
             asyncio.get_running_loop().call_soon(self._wake)
 
+    def end(self) -> None:
+        """Another session begins on the connection: answer what is parked, then forget all."""
+        if self._parked is not None:
+            self._answer()
+        self.close()
+
     def close(self) -> None:
         """The connection is gone."""
         if self._deadline is not None:

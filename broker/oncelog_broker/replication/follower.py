@@ -28,7 +28,6 @@ from enum import Enum
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_protocol.errors import (
-    ApiError,
     OffsetOutOfRangeError,
     OncelogError,
     StorageError,
@@ -110,6 +109,11 @@ class FollowerMachine:
         """Partitions that wait for our own disk."""
         return self._syncing
 
+    @property
+    def delayed(self) -> int:
+        """Partitions that wait after an error."""
+        return len(self._delayed)
+
     def partitions(self) -> list[Partition]:
         """What is followed."""
         return [followed.partition for followed in self._followed.values()]
@@ -118,6 +122,11 @@ class FollowerMachine:
         """Where a partition is in the cycle; None when it is not followed here."""
         followed = self._followed.get(topic_partition)
         return None if followed is None else followed.state
+
+    def leader_epoch_of(self, topic_partition: TopicPartition) -> int | None:
+        """The leader epoch in which a partition is followed; None when it is not followed here."""
+        followed = self._followed.get(topic_partition)
+        return None if followed is None else followed.leader_epoch
 
     # ---- what is followed
 
@@ -163,7 +172,8 @@ class FollowerMachine:
         """Make nameable what has waited long enough; returns when to call again, or None."""
         earliest: float | None = None
         for topic_partition, followed in list(self._delayed.items()):
-            if followed.retry_at_s <= now:
+            # A timer may fire a hair early.
+            if followed.retry_at_s <= now + 0.001:
                 del self._delayed[topic_partition]
                 self._after_write(followed)
             elif earliest is None or followed.retry_at_s < earliest:
@@ -276,7 +286,12 @@ class FollowerMachine:
             if records.length:
                 self._after_write(followed)
         except (StorageError, OSError) as error:
-            self._give_up(followed, error)
+            if partition.log.needs_refetch and partition.log.log_dir.online:
+                # Rot in our own log: its next name begins it anew.
+                logger.error("%s: damaged: %s", partition.topic_partition, error)
+                self._delay(followed, now)
+            else:
+                self._give_up(followed, error)
         except (OncelogError, ValueError) as error:
             # Rot at the leader, or on the way: nothing was appended, ask again.
             logger.error("%s: cannot use what the leader sent: %s", partition.topic_partition, error)
@@ -300,6 +315,7 @@ class FollowerMachine:
     # ---- states
 
     def _after_write(self, followed: Followed) -> None:
+        """Its position may be told to the leader once all of it is durable."""
         if followed.partition.is_durable:
             self._make_nameable(followed)
         else:
@@ -335,6 +351,3 @@ class FollowerMachine:
         if followed.state is FollowState.SYNCING:
             self._syncing -= 1
         return followed
-
-
-__all__ = ["ApiError", "FollowState", "Followed", "FollowerMachine"]

@@ -7,6 +7,7 @@ The object is made anew for each leader epoch, so that nothing learnt in an olde
 * A follower may join when it has fetched in this epoch and holds the high watermark and the start of
   this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up without
   committed records: its disk has lost them, and it must not be elected (I4).
+* A leader that resumes an epoch after a restart trusts no follower's tail (``resumed_divergence``).
 * One ISR change at a time, asked of the controller (see ``isr``).
 """
 
@@ -25,6 +26,7 @@ from oncelog_protocol.errors import (
     OperationNotAttemptedError,
     StaleBrokerEpochError,
 )
+from oncelog_protocol.messages.fetch import EpochEnd
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResult
 from oncelog_protocol.types import TopicPartition
 
@@ -51,6 +53,7 @@ class LeaderRole:
         partition_epoch: int,
         now: float,
         safeguards: Safeguards,
+        resumes: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
@@ -68,6 +71,8 @@ class LeaderRole:
         self._counted: list[FollowerProgress] = []
         self._at_end: list[FollowerProgress] = []
         self._not_before_s: dict[int, float] = {}
+        self._unproven = set(self.followers) if resumes else set()
+        """Followers that may hold a tail of this epoch's former life; see ``resumed_divergence``."""
         self._recount()
 
     @property
@@ -89,7 +94,7 @@ class LeaderRole:
         for follower in self._counted:
             if follower.durable_offset < lowest:
                 lowest = follower.durable_offset
-        return lowest if lowest > current else current
+        return max(current, lowest)
 
     def appended(self, leader_end: int, now: float) -> None:
         """The leader's log has grown."""
@@ -127,6 +132,21 @@ class LeaderRole:
         )
         if durable_offset >= leader_end and follower not in self._at_end:
             self._at_end.append(follower)
+
+    def resumed_divergence(self, replica_id: int, fetch_offset: int) -> EpochEnd | None:
+        """Where a follower must cut although its epochs match ours, or None.
+
+        A broker that restarts may be told to go on leading in the *same* epoch. Had it lost an
+        unsynced tail by power cut, followers may hold that tail, and it would pass for ours once
+        our log has grown past it. So a follower's first fetch of this life may not lie beyond
+        where this life began. Nothing that is lost so was committed: our synced offset never passed it.
+        """
+        if replica_id not in self._unproven:
+            return None
+        if fetch_offset > self.epoch_start_offset and self._safeguards.truncate_on_divergence:
+            return EpochEnd(self.leader_epoch, self.epoch_start_offset)
+        self._unproven.discard(replica_id)
+        return None
 
     # ---- changes of the ISR
 

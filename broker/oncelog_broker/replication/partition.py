@@ -106,10 +106,8 @@ class Partition:
         self.leader: LeaderRole | None = None
         self.failed = False
         """Whether the replica is out of service: its directory failed, or it was stopped."""
-        self.damaged = bool(log.needs_refetch)
-        """Recovery found rot below the synced point: nothing of the log may be used (D2)."""
-        self.refetching = self.damaged
-        """The log may not lead until it holds again what the leader calls committed."""
+        self.refetching = False
+        """A damaged log was dropped: it may not lead until it holds again what is committed (D2)."""
         self._owner = owner
         self._safeguards = safeguards
         self._committed_waiters = OffsetWaiters()
@@ -178,12 +176,13 @@ class Partition:
 
     def apply_order(self, order: PartitionOrder, now: float) -> int:
         """Become what the order says; returns an error code, 0 when that is what we are now."""
-        if order.leader_epoch < self.leader_epoch and self._safeguards.apply_newer_epochs_only:
-            return FencedLeaderEpochError.code
-        if order.leader_epoch == self.leader_epoch and self._safeguards.apply_newer_epochs_only:
-            return 0
-        if self.failed:
-            return StorageError.code
+        if self._safeguards.apply_newer_epochs_only:
+            if order.leader_epoch < self.leader_epoch:
+                return FencedLeaderEpochError.code
+            if self.failed:
+                return StorageError.code
+            if order.leader_epoch == self.leader_epoch:
+                return 0
         try:
             if order.leader == self.broker_id:
                 self._lead(order, now)
@@ -192,15 +191,19 @@ class Partition:
         except (StorageError, OSError) as error:
             logger.error("%s: could not change its role: %s", self.topic_partition, error)
             return StorageError.code
+        except (FencedLeaderEpochError, ValueError) as error:
+            logger.error("%s: ordered back into an older epoch: %s", self.topic_partition, error)
+            return FencedLeaderEpochError.code
         for reader in list(self._readers):
             reader.role_changed()
         return 0
 
     def _lead(self, order: PartitionOrder, now: float) -> None:
-        if self.refetching:
-            raise StorageError("the log is damaged and must be fetched again first")
         log = self.log
+        if self.refetching or log.needs_refetch:
+            raise StorageError("the log is damaged and must be fetched again first")
         epoch_start = log.log_end_offset
+        resumes = log.latest_epoch() == order.leader_epoch
         log.assign_epoch(order.leader_epoch, epoch_start)
         self.leader = LeaderRole(
             self.broker_id,
@@ -209,6 +212,7 @@ class Partition:
             replicas=order.replicas,
             isr=order.isr,
             partition_epoch=order.partition_epoch,
+            resumes=resumes,
             now=now,
             safeguards=self._safeguards,
         )
@@ -320,6 +324,8 @@ class Partition:
         if replica_id not in leader.followers:
             raise NotLeaderOrFollowerError(f"broker {replica_id} has no replica of this partition")
         diverging = self.divergence(position)
+        if diverging is None:
+            diverging = leader.resumed_divergence(replica_id, position.fetch_offset)
         if diverging is not None and self._safeguards.ignore_diverging_fetches:
             return diverging
         log = self.log
@@ -498,9 +504,9 @@ class Partition:
         :raises StorageError: the directory failed.
         """
         log = self.log
-        if self.damaged:
-            self.restart_log_at(0)
-            self.damaged = False
+        if log.needs_refetch:
+            self.refetching = True
+            self.restart_log_at(log.log_start_offset)
         return FetchPosition(
             log.log_end_offset, self.leader_epoch, log.latest_epoch(), log.log_start_offset
         )

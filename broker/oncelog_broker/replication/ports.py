@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oncelog_protocol import limits
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResponse
 
 Buffer = bytes | bytearray | memoryview

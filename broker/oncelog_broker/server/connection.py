@@ -5,8 +5,8 @@ Rules
 * Handlers run inside ``buffer_updated``; nothing is queued, no task or future is made here.
 * Each request takes a slot; an answer is written when every slot before it is done, with all that
   is done behind it in one ``writelines``.
-* Requests that arrived in one read but may not start yet stay in ``_backlog``, in the receive buffer;
-  while there is a backlog nothing is read, so the buffer stays as it is.
+* Requests that arrived in one read but may not start yet stay in ``_backlog``, in the receive
+  buffer; while there is a backlog nothing is read, so the buffer stays as it is.
 * Reading stops at ``in_flight_max`` unanswered requests, above ``unsent_bytes_max`` of unsent
   responses, and while the broker's byte pool is empty (not on the internal listener: the control
   plane must go on under overload).
@@ -154,8 +154,8 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. A process that died looks the same as one that only half-closed, so
-        the connection ends: what is written still leaves, what is parked is freed."""
+        """The peer sends no more. A process that died looks the same as one that only half-closed,
+        so the connection ends: what is written still leaves, what is parked is freed."""
         return False
 
     def pause_writing(self) -> None:
@@ -213,15 +213,12 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.broken(self, f"a frame took longer than {limits.frame_s:g} s")
         elif self._stalled(now):
             self.listener.broken(self, f"took no byte of its answers for {limits.stall_s:g} s")
-        elif (
-            limits.idle_s
-            and not self._slots
-            and now - max(self._received_at, self._taken_at) > limits.idle_s
-        ):
+        elif limits.idle_s and not self._slots and now - self._received_at > limits.idle_s:
             self.listener.counters.idle_closed += 1
             self.abort(f"idle for {limits.idle_s:g} s")
 
     def _stalled(self, now: float) -> bool:
+        """Whether there are bytes for the peer and it has long taken none of them."""
         unsent = self._transport.get_write_buffer_size()
         taken = self._written - unsent
         if not unsent or taken != self._taken:
@@ -312,7 +309,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             size += slot.size
             close = slot.close_after
         self._queued_bytes -= size
-        if out and not self._transport.is_closing():
+        if size and not self._transport.is_closing():
             self._written += size
             self._transport.writelines(out)
         if close:

@@ -1,12 +1,13 @@
 """This broker's way to the controller, and to partition leaders.
 
-:class:`ControllerChannel` sends requests to whoever is controller, by the image: over a connection to
-its internal listener, or by a plain call when that is this very process. All requests sent this way
-are idempotent, so whatever goes wrong is tried again, with the then controller, until the caller's
-deadline: NOT_CONTROLLER and broken connections wait for new metadata or a short pause.
+:class:`ControllerChannel` sends requests to whoever is controller, by the image: over a connection
+    to its internal listener, or by a plain call when that is this very process. All requests sent
+    this way are idempotent, so whatever goes wrong is tried again, with the then controller, until
+    the caller's deadline: NOT_CONTROLLER and broken connections wait for new metadata or a short
+    pause.
 
-:class:`IsrChannel` is the replica manager's port to it: what partitions ask for while one request is
-on its way leaves together in the next one. :class:`BrokerConnector` opens fetch connections.
+:class:`IsrChannel` is the replica manager's port to it: what partitions ask for while one request
+    is on its way leaves together in the next one. :class:`BrokerConnector` opens fetch connections.
 """
 
 from __future__ import annotations
@@ -146,20 +147,26 @@ class IsrChannel:
     """The replica manager's ``IsrPort``: AlterPartition, one request at a time, batched."""
 
     def __init__(
-        self, broker_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel, tasks: Tasks
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        channel: ControllerChannel,
+        tasks: Tasks,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._channel = channel
         self._tasks = tasks
-        self._queue: list[tuple[list[AlterPartitionItem], asyncio.Future[AlterPartitionResponse]]] = []
+        self._queue: list[
+            tuple[list[AlterPartitionItem], asyncio.Future[AlterPartitionResponse]]
+        ] = []
         self._sending = False
 
     async def alter_partition(self, items: list[AlterPartitionItem]) -> AlterPartitionResponse:
         """Ask for ISR changes; the response holds one result an item, in their order.
 
-        :raises TimeoutError: the outcome is unknown. :raises ApiError: the whole request was refused.
-        """
+        :raises TimeoutError: the outcome is unknown. :raises ApiError: the whole request was
+            refused."""
         future: asyncio.Future[AlterPartitionResponse] = asyncio.get_running_loop().create_future()
         self._queue.append((items, future))
         if not self._sending:

@@ -2,10 +2,9 @@
 
 * Z4: an order with a controller epoch below the highest one seen is refused with
   STALE_CONTROLLER_EPOCH.
-* K21 (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker epoch
-  than ours, is refused with STALE_BROKER_EPOCH; a higher one is obeyed, because the controller may
-  learn of a new registration before this broker does (KAFKA-9839).
-"""
+* K21 (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker
+  epoch than ours, is refused with STALE_BROKER_EPOCH; a higher one is obeyed, because the
+  controller may learn of a new registration before this broker does (KAFKA-9839)."""
 
 from __future__ import annotations
 

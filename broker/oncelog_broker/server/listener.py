@@ -67,6 +67,7 @@ class Listener:
         self.address: tuple[str, int] = ("", 0)
         self.connections: dict[ServerChannel, None] = {}
         self.loop = asyncio.get_running_loop()
+        self._empty = asyncio.Event()
         self._per_host: dict[str, int] = {}
         self._logged: dict[str, tuple[float, int]] = {}
         self._server: asyncio.Server | None = None
@@ -104,13 +105,15 @@ class Listener:
             self._server.close()
         for channel in list(self.connections):
             channel.close()
-        deadline = self.loop.time() + CLOSE_S
-        while self.connections and self.loop.time() < deadline:
-            await asyncio.sleep(0.005)
-        for channel in list(self.connections):
-            channel.abort("the broker stops")
-        while self.connections:
-            await asyncio.sleep(0)
+        self._empty.clear()
+        if self.connections:
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await self._empty.wait()
+            except TimeoutError:
+                for channel in list(self.connections):
+                    channel.abort("the broker stops")
+                await self._empty.wait()
 
     def admit(self, channel: ServerChannel) -> bool:
         """Whether a new connection is within the limits; if so it is counted."""
@@ -131,6 +134,8 @@ class Listener:
     def forget(self, channel: ServerChannel) -> None:
         """A counted connection is gone."""
         del self.connections[channel]
+        if not self.connections:
+            self._empty.set()
         left = self._per_host[channel.peer_host] - 1
         if left:
             self._per_host[channel.peer_host] = left

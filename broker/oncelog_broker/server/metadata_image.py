@@ -1,8 +1,8 @@
 """What this broker knows of the cluster: brokers, topics, partition states, topic configs. Pure.
 
 Changed only by the controller's orders, which the fence has let through. Requests are answered from
-it without asking anybody. ``version`` grows with every change; ``on_change`` callbacks run after it.
-"""
+it without asking anybody. ``version`` grows with every change; ``on_change`` callbacks run after
+it."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class MetadataImage:
         if full:
             named = {config.topic for config in configs}
             for topic in [t for t in self._configs if t not in named]:
-                known = self._configs.pop(topic)
-                changed.append(TopicConfig(topic, known.version, [], []))
+                gone = self._configs.pop(topic)
+                changed.append(TopicConfig(topic, gone.version, [], []))
         for config in configs:
             known = self._configs.get(config.topic)
             if known != config:

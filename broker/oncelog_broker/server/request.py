@@ -4,8 +4,9 @@ Rules
 -----
 * A handler is called synchronously while the connection's receive buffer still holds the frame:
   ``payload`` is valid (and writable) only until ``handle`` returns.
-* ``respond`` is called exactly once, inside ``handle`` or later; a second call raises. Buffers given
-  to it must stay unchanged until they are written (give ``bytes`` or views of immutable data).
+* ``respond`` is called exactly once, inside ``handle`` or later; a second call raises. Buffers
+  given to it must stay unchanged until they are written (give ``bytes`` or views of immutable
+  data).
 * ``respond(None)`` ends a request that gets no response on the wire (Produce with acks=0).
 * Errors of single items travel in the message. An :class:`~oncelog_protocol.errors.ApiError` raised
   by ``handle`` (or given by ``handle_async``) refuses the whole request: the router answers with an

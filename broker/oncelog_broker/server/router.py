@@ -53,8 +53,8 @@ class Router:
 
     def __init__(self, tasks: Tasks, authorizer: Authorizer) -> None:
         self.ready = False
-        """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and the
-        controller are served."""
+        """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and
+        the controller are served."""
         self._tasks = tasks
         self._authorizer = authorizer
         self._handlers: dict[int, Handler] = {}
@@ -119,7 +119,7 @@ class Router:
 
     def _failed(self, request: Request, respond: Slot, exc: Exception) -> None:
         if respond.done:
-            logger.exception("%s failed after it was answered", type(request).__name__, exc_info=exc)
+            logger.error("%s failed after it was answered", type(request).__name__, exc_info=exc)
             return
         if isinstance(exc, ApiError):
             respond(refusal(request, exc.code, str(exc)))

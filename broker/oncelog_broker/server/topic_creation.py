@@ -1,9 +1,8 @@
 """Auto-creation of topics that a client asks about (off by default, ``auto_create_topics_enable``).
 
-The broker asks the controller, with the broker's defaults for partitions and replication factor, and
-answers the client's question without waiting. A name is asked for once at a time, and only so
-many at once: a client that asks for random names must not bury the controller.
-"""
+The broker asks the controller, with the broker's defaults for partitions and replication factor,
+and answers the client's question without waiting. A name is asked for once at a time, and only so
+many at once: a client that asks for random names must not bury the controller."""
 
 from __future__ import annotations
 

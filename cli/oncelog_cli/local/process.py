@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,9 @@ from pathlib import Path
 
 POLL_INTERVAL_S = 0.01
 """How often a wait looks again; starting and ending takes tens of milliseconds or more."""
+
+STABLE_PORTS = range(20_000, 32_768)
+"""Registered ports below those that systems commonly give to outgoing connections."""
 
 _HAS_PROC = Path("/proc/self/stat").exists()
 
@@ -219,11 +223,26 @@ def _ps(pid: int, column: str) -> str:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now. Somebody else may take it first: retry on failure."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that the system will not give to an outgoing connection:
+    a server that restarts must find it free again. Somebody else may still take it first.
+
+    :raises LocalClusterError: none was found.
+    """
+    first, last = STABLE_PORTS.start, min(STABLE_PORTS.stop, _first_ephemeral_port()) - 1
+    chance = random.SystemRandom()
+    for _ in range(500):
+        port = chance.randint(first, last)
+        if port_is_free(port, host):
+            return port
+    raise LocalClusterError(f"no free port between {first} and {last} on {host}")
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+    except OSError:
+        return STABLE_PORTS.stop
+    return max(int(text.split()[0]), STABLE_PORTS.start + 1000)
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:

@@ -379,23 +379,21 @@ class Accumulator:
         self,
         queue: PartitionQueue,
         now: float,
-        size: int,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
+        reserved: int,
+        count: int,
+        encoded: bytearray,
         timestamps: Sequence[int] | int,
-        headers: Sequence[Headers | None] | None,
+        values: Sequence[bytes | None],
     ) -> Batch:
-        """A whole batch at once, behind what is open; its room (``size``) has been reserved."""
+        """A whole batch that is encoded already, behind what is open; its room has been reserved.
+
+        ``values`` may be left empty: only a history wants them.
+        """
         if queue.open is not None:
             self.close_batch(queue.open)
-        batch = Batch(queue, now + self._delivery_timeout_s, size)
-        batch.values, batch.keys, batch.timestamps, batch.headers = (
-            values,
-            keys,
-            timestamps,
-            headers,
-        )
-        batch.size, batch.count = size, len(values)
+        batch = Batch(queue, now + self._delivery_timeout_s, reserved)
+        batch.values, batch.timestamps, batch.encoded = values, timestamps, encoded
+        batch.size, batch.count = reserved, count
         self.incomplete[batch] = None
         self._make_ready(batch)
         return batch

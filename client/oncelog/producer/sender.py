@@ -75,13 +75,14 @@ WATCH_S = 0.25
 class _Link:
     """One leader, as the sender sees it."""
 
-    __slots__ = ("backoff", "channel", "connecting", "leader", "retry_at", "sent")
+    __slots__ = ("backoff", "channel", "connecting", "draining", "leader", "retry_at", "sent")
 
     def __init__(self, leader: int, backoff: Backoff) -> None:
         self.leader = leader
         self.backoff = backoff
         self.channel: RequestChannel | None = None
         self.connecting = False
+        self.draining = False
         self.retry_at = 0.0
         self.sent: deque[tuple[float, Sequence[Batch]]] = deque()
         """(when, batches) of every unanswered request, oldest first."""
@@ -231,7 +232,9 @@ class Sender:
             link.backoff.reset()
         while len(link.sent) < self._in_flight_max and not channel.closed:
             if channel.paused:
-                self._tasks.spawn("drain", self._drain(channel))
+                if not link.draining:
+                    link.draining = True
+                    self._tasks.spawn("drain", self._drain(link, channel))
                 return
             batches = self._pick(queues)
             if not batches:
@@ -347,11 +350,13 @@ class Sender:
                 self._failed(batch, error)
                 self._resume(batch.queue)
 
-    async def _drain(self, channel: RequestChannel) -> None:
+    async def _drain(self, link: _Link, channel: RequestChannel) -> None:
         try:
             await channel.drain()
         except ConnectionError:
             pass
+        finally:
+            link.draining = False
         self.wake()
 
     def _connect(self, link: _Link, now: float) -> None:
@@ -528,7 +533,7 @@ class Sender:
             return
         if batch.maybe_written and is_definite(error):
             # An earlier attempt may have got through; this answer speaks of the last one only.
-            error = _not_definite(error, batch)
+            error.definite = False  # type: ignore[attr-defined]
         if self._history is not None and batch.operation is not None:
             note_failure(self._history, batch.operation, error)
         self._accumulator.fail(batch, error)
@@ -557,13 +562,6 @@ def _closed(reason: str, cause: BaseException | None, batch: Batch) -> BaseExcep
         error = ClosedError(f"{reason}; the records were not written")
     error.__cause__ = cause or batch.last_error
     return error
-
-
-def _not_definite(error: BaseException, batch: Batch) -> BaseException:
-    text = f"{batch.queue.tp}: {error} (an earlier attempt may have been written)"
-    result = DeliveryTimeoutError(text, definite=False)
-    result.__cause__ = error
-    return result
 
 
 def _produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from oncelog_protocol import limits
-from oncelog_protocol.errors import ProtocolError
+from oncelog_protocol.errors import LocalProtocolError, ProtocolError
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import Buffer
 
@@ -139,6 +139,26 @@ class BatchHeader(NamedTuple):
     def reserved_bits(self) -> int:
         """The attribute bits that have no meaning yet; zero in every batch of this release."""
         return self.attributes & RESERVED_MASK
+
+
+def assemble(header: BatchHeader, body: Buffer) -> bytearray:
+    """The batch of ``header`` and ``body``; length, magic and CRC of the header are set here.
+
+    :raises LocalProtocolError: the batch is larger than ``limits.BATCH_BYTES_MAX``, or a number
+        does not fit its field.
+    """
+    size = HEADER_BYTES + len(body)
+    if size > limits.BATCH_BYTES_MAX:
+        raise LocalProtocolError(f"batch: {size} bytes, at most {limits.BATCH_BYTES_MAX}")
+    header = header._replace(batch_length=size - LENGTH_END, magic=MAGIC, crc=0)
+    try:
+        batch = bytearray(HEADER.pack(*header))
+    except struct.error as exc:
+        raise LocalProtocolError(f"batch header: {exc}") from exc
+    crc = crc32c(body, crc32c(memoryview(batch)[CRC_END:]))
+    _UINT32.pack_into(batch, CRC_OFFSET, crc)
+    batch += body
+    return batch
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:

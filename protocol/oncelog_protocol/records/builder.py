@@ -16,24 +16,18 @@ Rules
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from operator import lt
-
-from crc32c import crc32c
 
 from oncelog_protocol import limits
 from oncelog_protocol.errors import LocalProtocolError
 from oncelog_protocol.packing import MalformedError, pack
 from oncelog_protocol.records.batch import (
     CONTROL_BIT,
-    CRC_END,
-    CRC_OFFSET,
-    HEADER,
     HEADER_BYTES,
-    LENGTH_END,
-    MAGIC,
     TRANSACTIONAL_BIT,
+    BatchHeader,
+    assemble,
 )
 from oncelog_protocol.records.compression import Codec, compress, output_bound
 from oncelog_protocol.types import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -48,8 +42,6 @@ _ITEM_BYTES = 5
 _TIMESTAMP_BYTES = 9
 _BODY_BYTES = 1 + 5 * 5
 
-_CRC_BYTES = 4
-
 
 def encode_batch(
     values: Sequence[bytes | None],
@@ -58,6 +50,7 @@ def encode_batch(
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[HeaderItems | None] | None = None,
     codec: Codec = Codec.NONE,
+    level: int | None = None,
     base_offset: int = 0,
     leader_epoch: int = NO_EPOCH,
     producer_id: int = NO_PRODUCER_ID,
@@ -66,25 +59,20 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
     offset_deltas: Sequence[int] | None = None,
-    level: int | None = None,
 ) -> bytearray:
     """One batch of the records whose columns are given.
 
     :param timestamps: milliseconds since 1970; one number stands for all records.
     :param headers: per record None or its headers.
-    :param codec: of the body. Where the body would compress beyond the ratio that decoders accept
-        (constant data), the batch goes out uncompressed.
+    :param codec: of the body; ``level`` is the codec's own. A body that would compress beyond the
+        ratio that decoders accept (constant data) goes out uncompressed.
     :param offset_deltas: strictly increasing, from 0; None: no gaps. Only compaction makes gaps.
-    :param level: of the codec.
-    :raises LocalProtocolError: columns of different lengths, values that are not bytes, counts or
-        sizes above ``limits``.
+    :raises LocalProtocolError: unequal columns, values that are not bytes, or above ``limits``.
     :raises CodecUnavailableError: the codec's library is not installed.
     """
     count = len(values)
     if not 1 <= count <= limits.BATCH_RECORD_COUNT_MAX:
-        raise LocalProtocolError(
-            f"batch: {count} records, 1 to {limits.BATCH_RECORD_COUNT_MAX} are allowed"
-        )
+        raise LocalProtocolError(f"batch: {count} records, of 1 to {limits.BATCH_RECORD_COUNT_MAX}")
     base_timestamp, max_timestamp, timestamp_deltas = _timestamp_column(timestamps, count)
     columns = [
         _bytes_column("value", values, count),
@@ -98,40 +86,22 @@ def encode_batch(
     except MalformedError as exc:
         raise LocalProtocolError(f"batch: {exc}") from exc
     codec, body = _compressed(codec, body, level)
-    attributes = int(codec)
-    if transactional:
-        attributes |= TRANSACTIONAL_BIT
-    if control:
-        attributes |= CONTROL_BIT
-    size = HEADER_BYTES + len(body)
-    if size > limits.BATCH_BYTES_MAX:
-        raise LocalProtocolError(f"batch: {size} bytes, at most {limits.BATCH_BYTES_MAX}")
-    last_offset_delta = count - 1 if offset_deltas is None else offset_deltas[-1]
-    batch = bytearray(HEADER_BYTES)
-    try:
-        HEADER.pack_into(
-            batch,
-            0,
-            base_offset,
-            size - LENGTH_END,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            count,
-        )
-    except struct.error as exc:
-        raise LocalProtocolError(f"batch header: {exc}") from exc
-    crc = crc32c(body, crc32c(memoryview(batch)[CRC_END:]))
-    batch[CRC_OFFSET : CRC_OFFSET + _CRC_BYTES] = crc.to_bytes(_CRC_BYTES, "big")
-    batch += body
-    return batch
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=leader_epoch,
+        magic=0,
+        crc=0,
+        attributes=codec | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control,
+        last_offset_delta=count - 1 if offset_deltas is None else offset_deltas[-1],
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
+    )
+    return assemble(header, body)
 
 
 def estimate_bytes(

@@ -10,7 +10,11 @@ import pytest
 from oncelog_broker.server.quotas import ConnectionLimits
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.messages.base import ApiKey
-from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from oncelog_protocol.messages.fetch import (
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
+)
 from oncelog_protocol.messages.metadata import MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.schema import Span

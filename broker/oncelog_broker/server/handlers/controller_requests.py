@@ -2,9 +2,8 @@
 
 A request for several topics is answered item by item. Items that the server itself refuses never
 reach the controller; the controller's answers are put back in the order of the request. Internal
-topics (``__consumer_offsets``, ``__transaction_state``) are not created, deleted, grown or altered on
-listeners that are not internal.
-"""
+topics (``__consumer_offsets``, ``__transaction_state``) are not created, deleted, grown or altered
+on listeners that are not internal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """DescribeConfigs, v0: settings of topics, and this broker's own.
 
 Any broker answers for topics: an override comes with source "topic", a default set for this broker
-with "broker", else "default". A broker's own settings are read-only here, and only that
-broker knows them (INVALID_REQUEST for another id). UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (a key that does not exist) and
-TOPIC_AUTHORIZATION_FAILED stand with the resource.
+with "broker", else "default". A broker's own settings are read-only here, and only that broker
+knows them (INVALID_REQUEST for another id). UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
+INVALID_CONFIG (a key that does not exist) and TOPIC_AUTHORIZATION_FAILED stand with the resource.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """LeaderAndIsr, v0, from the controller: become leader or follower of partitions.
 
-Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH (see controller_fence). Per partition
-the replica manager decides, and repeats are acknowledged without effect (Z4, Z15).
-"""
+Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH (see controller_fence). Per
+partition the replica manager decides, and repeats are acknowledged without effect (Z4, Z15)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 * ``topics`` None: every topic, in order of name; an empty list: brokers only.
 * A partition without a live leader: LEADER_NOT_AVAILABLE, with what else is known of it.
 * An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; a name that cannot be one: INVALID_TOPIC. With
-  ``allow_auto_topic_creation``, and where the broker allows it, the controller is asked to create it
-  and the answer is LEADER_NOT_AVAILABLE until it is there.
+  ``allow_auto_topic_creation``, and where the broker allows it, the controller is asked to create
+  it and the answer is LEADER_NOT_AVAILABLE until it is there.
 * A topic that the principal may not describe looks as if it did not exist.
 * A broker without the asking listener is left out: nobody could reach it there.
 """

@@ -1,9 +1,8 @@
 """StopReplica, v0, from the controller: stop serving replicas, and delete them if told so.
 
-Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH. Answered when the directories are out
-of the way; requests behind it on the connection wait, so that an order to create the same
-topic again finds its place free.
-"""
+Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH. Answered when the directories are
+out of the way; requests behind it on the connection wait, so that an order to create the same topic
+again finds its place free."""
 
 from __future__ import annotations
 

@@ -1,0 +1,211 @@
+"""Group commit: one sync round at a time for everything dirty in a log directory.
+
+Owns when files are synced. Rules:
+
+- an append while nothing is syncing starts a round in the same loop iteration: no timer, no task. What
+  becomes dirty during a round goes into the next, which starts when the round ends;
+- a round captures how far each log reached, syncs its files and new directory entries in an executor,
+  and only then, back on the loop, lets the logs move their synced offsets;
+- what may wait (``flush=interval``) joins the next round, or gets one when the interval is over;
+- a sync that failed proves nothing and is never repeated: the directory stops for good (fsyncgate).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_runtime.files import File, Files
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """What one log wants synced, and what that proves."""
+
+    log: Syncable
+    end_offset: int
+    generation: int
+    """Grows with each truncation: an older one proves nothing."""
+    segments: list[tuple[Any, int]] = field(default_factory=list)
+    """Segments with their sizes when the job was made."""
+    files: list[File] = field(default_factory=list)
+    once: list[File] = field(default_factory=list)
+    """Files that are closed after the round."""
+    dirs: list[str] = field(default_factory=list)
+
+
+class Syncable(Protocol):
+    """A log, as seen from here."""
+
+    def begin_sync(self) -> SyncJob:
+        """Capture what is dirty; nothing is dirty afterwards."""
+        ...
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """The job is durable."""
+        ...
+
+
+class Flusher:
+    """The sync rounds of one log directory."""
+
+    def __init__(
+        self, pool: OpenSegments, *, interval_ms: int, on_failure: Callable[[OSError], None]
+    ) -> None:
+        self._pool = pool
+        self._interval_s = interval_ms / 1000
+        self._on_failure = on_failure
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dirty: dict[Syncable, None] = {}
+        self._waiting: dict[Syncable, None] = {}
+        self._scheduled = False
+        self._running = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self.rounds = 0
+        """Rounds so far, for tests and metrics."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to work on this loop; what is dirty already is synced at once."""
+        self._loop = loop
+        self._schedule()
+
+    def mark(self, log: Syncable) -> None:
+        """Sync this log as soon as possible."""
+        self._dirty[log] = None
+        if not self._scheduled and not self._running:
+            self._schedule()
+
+    def mark_later(self, log: Syncable) -> None:
+        """Sync this log within the interval."""
+        self._waiting[log] = None
+        if self._timer is None and self._loop is not None and not self._stopped:
+            self._timer = self._loop.call_later(self._interval_s, self._interval_over)
+
+    def forget(self, log: Syncable) -> None:
+        """The log goes away: do not sync it again. A running round is not waited for."""
+        self._dirty.pop(log, None)
+        self._waiting.pop(log, None)
+
+    async def idle(self) -> None:
+        """Return when no round runs and none is due at once."""
+        while self._running or (self._dirty and not self._stopped and self._loop is not None):
+            waiter = asyncio.get_running_loop().create_future()
+            self._idle_waiters.append(waiter)
+            await waiter
+
+    async def drain(self) -> None:
+        """Sync everything, also what may wait."""
+        self._dirty.update(self._waiting)
+        self._waiting.clear()
+        if self._dirty and not self._scheduled and not self._running:
+            self._schedule()
+        await self.idle()
+
+    def sync_now(self) -> None:
+        """Run rounds on the spot until nothing is dirty: without a loop, or at the very end."""
+        self._dirty.update(self._waiting)
+        self._waiting.clear()
+        while self._dirty and not self._stopped and not self._running:
+            jobs = self._begin()
+            try:
+                _sync(self._pool.files, *_work(jobs))
+            except OSError as error:
+                self._end(jobs, error)
+                return
+            self._end(jobs, None)
+
+    def stop(self) -> None:
+        """Begin no more rounds."""
+        self._stopped = True
+        self._dirty.clear()
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- one round
+
+    def _schedule(self) -> None:
+        if self._loop is not None and self._dirty and not self._stopped:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        self._dirty.update(self._waiting)
+        self._waiting.clear()
+        if not self._scheduled and not self._running:
+            self._schedule()
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self._running or self._stopped or self._loop is None or not self._dirty:
+            self._wake_idle()
+            return
+        jobs = self._begin()
+        files, dirs = _work(jobs)
+        future = self._loop.run_in_executor(None, _sync, self._pool.files, files, dirs)
+        future.add_done_callback(lambda done: self._ended(jobs, done))
+
+    def _begin(self) -> list[SyncJob]:
+        self._dirty.update(self._waiting)
+        self._waiting.clear()
+        jobs = [log.begin_sync() for log in self._dirty]
+        self._dirty.clear()
+        self._running = True
+        self.rounds += 1
+        self._pool.sync_began()
+        return jobs
+
+    def _ended(self, jobs: list[SyncJob], done: asyncio.Future[None]) -> None:
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        self._end(jobs, error)
+
+    def _end(self, jobs: list[SyncJob], error: BaseException | None) -> None:
+        self._running = False
+        self._pool.sync_ended()
+        for job in jobs:
+            for file in job.once:
+                file.close()
+        if error is not None:
+            self.stop()
+            failure = error if isinstance(error, OSError) else OSError(f"sync failed: {error!r}")
+            self._on_failure(failure)
+        elif not self._stopped:
+            for job in jobs:
+                try:
+                    job.log.finish_sync(job)
+                except Exception:
+                    logger.exception("a callback after a sync failed")
+        if self._dirty and not self._scheduled and not self._stopped:
+            self._schedule()
+        self._wake_idle()
+
+    def _wake_idle(self) -> None:
+        if not self._running and (not self._dirty or self._stopped):
+            waiters, self._idle_waiters = self._idle_waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+def _work(jobs: list[SyncJob]) -> tuple[list[File], list[str]]:
+    files = [file for job in jobs for file in (*job.files, *job.once)]
+    dirs = dict.fromkeys(directory for job in jobs for directory in job.dirs)
+    return files, list(dirs)
+
+
+def _sync(files_port: Files, files: list[File], dirs: list[str]) -> None:
+    """Run in a worker thread: data first, then the names that lead to it."""
+    for file in files:
+        file.sync()
+    for directory in dirs:
+        files_port.sync_dir(directory)

@@ -1,0 +1,114 @@
+"""The segments of one log, in order of offsets.
+
+Owns the list, the lookup of the segment that holds an offset or a timestamp, and the moves that change
+the list. Rules:
+
+- there is always a last one, the *active* segment; only it is written;
+- each begins where the one before it ends;
+- removal goes from the outside: oldest first for retention, newest first for truncation, so that a
+  crash between two steps leaves an unbroken run;
+- what is removed is renamed at once and returned as trash, to be unlinked off the loop.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.segment import Segment
+
+
+class SegmentList:
+    """All segments of one log; ``active`` is the last."""
+
+    __slots__ = ("_bases", "_directory", "_newest", "_pool", "_segments", "active")
+
+    def __init__(self, pool: OpenSegments, directory: str, segments: list[Segment]) -> None:
+        """Take over at least one segment, in order."""
+        self._pool = pool
+        self._directory = directory
+        self._segments = segments
+        self._changed()
+
+    def _changed(self) -> None:
+        self._bases = [segment.base_offset for segment in self._segments]
+        self.active = self._segments[-1]
+        self._newest: list[int] | None = None
+
+    def find(self, offset: int) -> Segment:
+        """Return the segment that holds ``offset``; the active one when it is the log end."""
+        index = bisect_right(self._bases, offset) - 1
+        segment = self._segments[max(0, index)]
+        if offset >= segment.next_offset and segment is not self.active:
+            return self._segments[index + 1]
+        return segment
+
+    def since(self, timestamp: int) -> Iterator[Segment]:
+        """Yield, in order, the segments from the first that holds so new a timestamp on."""
+        if self._newest is None:
+            # Running maximum over the sealed segments: with it the lookup is a bisection.
+            newest = -1
+            self._newest = []
+            for segment in self._segments[:-1]:
+                newest = max(newest, segment.max_timestamp)
+                self._newest.append(newest)
+        yield from self._segments[bisect_left(self._newest, timestamp) :]
+
+    def roll(self, base_offset: int, interval_bytes: int) -> Segment:
+        """Seal the active segment and begin another. Raises OSError, and then changes nothing."""
+        segment = Segment(self._pool, self._directory, base_offset, interval_bytes)
+        segment.create()
+        self.active.persist_index()
+        self._segments.append(segment)
+        self._changed()
+        return segment
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Remove so many, but never the active one. Raises OSError."""
+        trash: list[str] = []
+        count = min(count, len(self._segments) - 1)
+        try:
+            for _ in range(count):
+                trash += self._segments[0].discard()
+                del self._segments[0]
+        finally:
+            self._changed()
+        return trash
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[str]:
+        """Keep the batches that end at or below ``offset``. Raises OSError."""
+        trash: list[str] = []
+        try:
+            while len(self._segments) > 1 and self.active.base_offset >= offset:
+                trash += self.active.discard()
+                del self._segments[-1]
+                self._changed()
+        finally:
+            self._changed()
+        self.active.truncate_to(offset, now_ms)
+        return trash
+
+    def restart_at(self, offset: int, interval_bytes: int) -> list[str]:
+        """Remove everything and begin with an empty segment at ``offset``. Raises OSError."""
+        trash: list[str] = []
+        for segment in reversed(self._segments):
+            trash += segment.discard()
+        segment = Segment(self._pool, self._directory, offset, interval_bytes)
+        segment.create()
+        self._segments = [segment]
+        self._changed()
+        return trash
+
+    def size_bytes(self) -> int:
+        """Sum of the segments' sizes."""
+        return sum([segment.size_bytes for segment in self._segments])
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    def __len__(self) -> int:
+        return len(self._segments)

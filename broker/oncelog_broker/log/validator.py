@@ -1,0 +1,153 @@
+"""May this batch, as a client sent it, go into the log? Pure.
+
+Owns the leader's checks of one batch before it gets its offsets. Rules:
+
+- only the header and the CRC are read; of the body no more than its first bytes, which must fit the
+  codec and, uncompressed, the record count. What is deeper in the body is the consumer's decoder's
+  business, which is bounded. Compacted topics are the exception: their keys must be there;
+- what only the broker may set (control and transactional bits, the append-time bit) is refused; base
+  offset and leader epoch are overwritten whatever they say;
+- a timestamp from the future beyond the topic's allowance is refused: it would spoil retention.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from oncelog_protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+    RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from oncelog_protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatchError,
+    parse_header,
+    verify_crc,
+)
+from oncelog_protocol.records.compression import Codec, CodecUnavailableError
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.topic_config import TopicConfig
+from oncelog_protocol.types import NO_TIMESTAMP
+
+_BODY_ARRAY = 0x95
+"""msgpack: an array of the five columns."""
+_FIXARRAY = 0x90
+_ARRAY16 = 0xDC
+_ARRAY32 = 0xDD
+
+_STREAM_MAGIC: dict[int, bytes] = {
+    Codec.GZIP: b"\x1f\x8b",
+    Codec.LZ4: b"\x04\x22\x4d\x18",
+    Codec.ZSTD: b"\x28\xb5\x2f\xfd",
+}
+
+
+def validate_client_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
+    """Check exactly one batch and return its header; nothing is changed.
+
+    Raises MessageTooLargeError, RecordListTooLargeError, CorruptMessageError (CRC, length,
+    structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError.
+    """
+    size = len(batch)
+    if size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"a batch of {size} bytes, max_message_bytes is {config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise RecordListTooLargeError(
+            f"a batch of {size} bytes, segment_bytes is {config.segment_bytes}"
+        )
+    try:
+        header = parse_header(batch)
+        verify_crc(batch)
+    except CorruptBatchError as error:
+        raise CorruptMessageError(str(error)) from error
+    attributes = header.attributes
+    if attributes & ~CODEC_MASK:
+        _refuse_attributes(attributes)
+    count = header.record_count
+    if count != header.last_offset_delta + 1 or count < 1:
+        raise InvalidRecordError(
+            f"{count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    if header.producer_id != -1 or header.producer_epoch != -1 or header.base_sequence != -1:
+        _check_producer(header)
+    _check_timestamps(header, config, now_ms)
+    _check_body(batch, attributes & CODEC_MASK, count)
+    if config.is_compacted:
+        _check_keys(batch)
+    return header
+
+
+def _refuse_attributes(attributes: int) -> NoReturn:
+    if attributes & CONTROL_BIT:
+        raise InvalidRecordError("control batches are written by brokers only")
+    if attributes & TRANSACTIONAL_BIT:
+        raise InvalidRecordError("a transactional batch without a transaction")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        raise InvalidTimestampError("the append-time bit is set by brokers only")
+    raise InvalidRecordError(f"reserved attribute bits: {attributes:#06x}")
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"producer id {header.producer_id} with epoch {header.producer_epoch}"
+            f" and sequence {header.base_sequence}"
+        )
+
+
+def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    base, newest = header.base_timestamp, header.max_timestamp
+    if config.uses_append_time:
+        return
+    if newest > now_ms + config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(f"timestamp {newest} is too far ahead of {now_ms}")
+    if base < NO_TIMESTAMP or newest < base:
+        raise InvalidTimestampError(f"timestamps from {base} to {newest}")
+    if newest != NO_TIMESTAMP and now_ms - base > config.message_timestamp_before_max_ms:
+        raise InvalidTimestampError(f"timestamp {base} is too far behind {now_ms}")
+
+
+def _check_body(batch: memoryview, codec_id: int, count: int) -> None:
+    if codec_id == Codec.NONE:
+        start = HEADER_BYTES + 1
+        if len(batch) < start + 1 or batch[HEADER_BYTES] != _BODY_ARRAY:
+            raise InvalidRecordError("the body is not an array of five columns")
+        kind = batch[start]
+        if kind & 0xF0 == _FIXARRAY:
+            values = kind & 0x0F
+        elif kind == _ARRAY16:
+            values = int.from_bytes(batch[start + 1 : start + 3], "big")
+        elif kind == _ARRAY32:
+            values = int.from_bytes(batch[start + 1 : start + 5], "big")
+        else:
+            values = -1
+        if values != count:
+            raise InvalidRecordError(f"{count} records in the header, {values} in the body")
+        return
+    magic = _STREAM_MAGIC.get(codec_id)
+    if magic is None:
+        raise UnsupportedCompressionTypeError(f"codec {codec_id} is not known")
+    if batch[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
+        raise InvalidRecordError(f"the body is not a stream of codec {codec_id}")
+
+
+def _check_keys(batch: memoryview) -> None:
+    try:
+        keys = decode_batch(batch, verify=False).keys
+    except CorruptBatchError as error:
+        raise InvalidRecordError(str(error)) from error
+    except CodecUnavailableError as error:
+        raise UnsupportedCompressionTypeError(str(error)) from error
+    if keys is None or None in keys:
+        raise InvalidRecordError("a record without a key in a compacted topic")

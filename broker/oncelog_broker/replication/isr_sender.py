@@ -1,0 +1,127 @@
+"""Carries ISR proposals to the controller, batched, and their answers back.
+
+One request is under way at a time; proposals made meanwhile go with the next. When the outcome is not
+known the proposal stays pending and is asked for again, with back-off, until there is a
+definite answer or the leader epoch ends (Z9, Z10). A single task does all this; it is not on the data path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import IsrPort, ReplicaConfig
+from oncelog_protocol.errors import NotControllerError, OncelogError, error_for
+from oncelog_protocol.messages.replication import (
+    AlterPartitionItem,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.channel import NotSentError
+from oncelog_runtime.entropy import Entropy
+
+logger = logging.getLogger(__name__)
+
+ITEMS_MAX = 1_000
+"""Proposals of one request."""
+
+
+class _Asked(NamedTuple):
+    partition: Partition
+    item: AlterPartitionItem
+
+
+class IsrSender:
+    """The queue of partitions that have a proposal, and the task that empties it."""
+
+    def __init__(self, port: IsrPort, config: ReplicaConfig, entropy: Entropy) -> None:
+        self._port = port
+        self._config = config
+        self._entropy = entropy
+        self._queue: dict[Partition, None] = {}
+        self._filled = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def enqueue(self, partition: Partition) -> None:
+        """The partition has a proposal."""
+        self._queue[partition] = None
+        self._filled.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        failures = 0
+        while True:
+            await self._filled.wait()
+            settled = await self._send_once()
+            failures = 0 if settled else failures + 1
+            if failures:
+                await asyncio.sleep(self._backoff_s(failures))
+
+    async def _send_once(self) -> bool:
+        """One request; whether every proposal in it was settled."""
+        asked = self._take_queue()
+        if not asked:
+            return True
+        items = [entry.item for entry in asked]
+        sent = True
+        response: AlterPartitionResponse | None = None
+        try:
+            async with asyncio.timeout(self._config.isr_change_timeout_ms / 1000):
+                response = await self._port.alter_partition(items)
+        except NotControllerError as error:
+            sent = False  # a definite answer: it was not done
+            logger.info("isr changes for %d partitions: %s", len(items), error)
+        except NotSentError as error:
+            sent = False
+            logger.info("isr changes for %d partitions: not sent: %s", len(items), error)
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.info("isr changes for %d partitions: outcome unknown: %r", len(items), error)
+        if response is not None and response.error_code:
+            logger.info("isr changes refused: %s", error_for(response.error_code).name)
+            sent = not error_for(response.error_code).definite
+            response = None
+        return self._settle(asked, response, sent=sent)
+
+    def _settle(
+        self, asked: list[_Asked], response: AlterPartitionResponse | None, *, sent: bool
+    ) -> bool:
+        results = {} if response is None else _by_partition(response)
+        now = asyncio.get_running_loop().time()
+        settled = True
+        for partition, item in asked:
+            if response is None and not sent:
+                still_open = partition.isr_item() is not None
+            else:
+                result = results.get(TopicPartition(item.topic, item.partition))
+                still_open = partition.isr_answered(item, result, now)
+            if still_open:
+                self.enqueue(partition)
+                settled = False
+        return settled
+
+    def _take_queue(self) -> list[_Asked]:
+        asked: list[_Asked] = []
+        while self._queue and len(asked) < ITEMS_MAX:
+            partition = next(iter(self._queue))
+            del self._queue[partition]
+            item = partition.isr_item()
+            if item is not None:
+                asked.append(_Asked(partition, item))
+        if not self._queue:
+            self._filled.clear()
+        return asked
+
+    def _backoff_s(self, failures: int) -> float:
+        config = self._config
+        longest = config.isr_change_backoff_max_ms / 1000
+        delay = min(config.isr_change_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest)
+        return delay * (0.8 + 0.4 * self._entropy.random())
+
+
+def _by_partition(response: AlterPartitionResponse) -> dict[TopicPartition, AlterPartitionResult]:
+    return {TopicPartition(r.topic, r.partition): r for r in response.partitions}

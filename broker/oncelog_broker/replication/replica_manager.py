@@ -1,0 +1,337 @@
+"""All replicas of one broker: the table of partitions, who is fetched from, the controller's orders.
+
+* An order is applied per partition, wholly or not at all (Z13); repeating one is harmless (Z15). Whether
+  the sender is the controller, and means this life of the broker, was checked before (server).
+* Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none (I13).
+* The topic id decides whose data a directory holds (K25): one with another id is moved out of the way before
+  the partition begins anew.
+* When a directory fails its replicas stop at once and alone; produces and fetches for them are answered with
+  STORAGE_ERROR, and so are orders, which tells the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from oncelog_broker.log.log_dir import LogDir
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.fetch_loop import FetchLoop
+from oncelog_broker.replication.follower import FollowerMachine
+from oncelog_broker.replication.isr_sender import IsrSender
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import IsrPort, LeaderConnector, ReplicaConfig
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.waiters import Deadlines
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    InvalidConfigError,
+    NotLeaderOrFollowerError,
+    OncelogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.replication import (
+    LeaderAndIsrRequest,
+    OrderResult,
+    PartitionOrder,
+    StopPartition,
+    StopReplicaRequest,
+)
+from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
+from oncelog_protocol.types import NO_BROKER, TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+TOPIC_DELETED = -2
+"""Leader epoch of a StopReplica that comes of the topic's deletion: newer than any."""
+
+
+class ReplicaManager:
+    """The face of replication to the server. Made before the loop runs; ``start`` begins its work."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        logs: LogManager,
+        clock: WallClock,
+        entropy: Entropy,
+        config: ReplicaConfig,
+        isr_port: IsrPort,
+        connector: LeaderConnector,
+        safeguards: Safeguards | None = None,
+        on_failure: Callable[[str, BaseException], None] | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        """czxid of the registration; sent with every fetch."""
+        self.deadlines = Deadlines()
+        self.is_known: Callable[[TopicPartition], bool] | None = None
+        """Whether the cluster has such a partition somewhere; tells *not here* from *nowhere*."""
+        self._logs = logs
+        self._clock = clock
+        self._entropy = entropy
+        self._config = config
+        self._connector = connector
+        self._safeguards = safeguards if safeguards is not None else Safeguards()
+        self._isr_sender = IsrSender(isr_port, config, entropy)
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._loops: dict[int, FetchLoop] = {}
+        self._followed_from: dict[TopicPartition, int] = {}
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._watermarks: dict[TopicPartition, int] = {}
+        self._tasks = Tasks("replication", on_failure)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Begin; the logs are loaded. Partitions appear with the controller's orders."""
+        self._watermarks = dict(self._logs.high_watermark_checkpoint())
+        self._logs.set_high_watermark_source(self.high_watermarks)
+        self._tasks.spawn("isr changes", self._isr_sender.run())
+        self._tasks.spawn("lag checks", self._check_lag())
+
+    async def stop(self) -> None:
+        """Stop fetching and serving; everybody who waits is told to ask elsewhere."""
+        for leader_id in sorted(self._loops):
+            self._loops[leader_id].close()
+        for partition in self.partitions():
+            partition.stop()
+        self.deadlines.close()
+        await self._tasks.close()
+
+    # ---- the table
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The replica of a partition.
+
+        :raises NotLeaderOrFollowerError: other brokers have it.
+        :raises UnknownTopicOrPartitionError: nobody has it, as far as this broker knows.
+        """
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            return partition
+        if self.is_known is not None and self.is_known(topic_partition):
+            raise NotLeaderOrFollowerError(f"{topic_partition} has no replica here")
+        raise UnknownTopicOrPartitionError(f"{topic_partition} is not known here")
+
+    def partitions(self) -> list[Partition]:
+        """All replicas, by topic and number."""
+        return [self._partitions[key] for key in sorted(self._partitions)]
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """High watermark of every replica; of those that no order has named yet, as checkpointed."""
+        known = {key: p.high_watermark for key, p in self._partitions.items()}
+        return {**self._watermarks, **known}
+
+    # ---- orders
+
+    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
+        """Take the roles that the controller gives; one result per order, in its order."""
+        now = asyncio.get_running_loop().time()
+        for config in request.configs:
+            self.reconfigure_topic(
+                config.topic, dict(zip(config.keys, config.values, strict=False))
+            )
+        results = [
+            OrderResult(order.topic, order.partition, self._apply_order(order, now))
+            for order in request.partitions
+        ]
+        if request.full:
+            self._note_strays({TopicPartition(o.topic, o.partition) for o in request.partitions})
+        return results
+
+    def _apply_order(self, order: PartitionOrder, now: float) -> int:
+        topic_partition = TopicPartition(order.topic, order.partition)
+        try:
+            partition = self._replica_for(topic_partition, order)
+        except (StorageError, OSError) as error:
+            logger.error("%s: no log: %s", topic_partition, error)
+            return StorageError.code
+        except InconsistentTopicIdError as error:
+            logger.warning("%s: %s", topic_partition, error)
+            return error.code
+        code = partition.apply_order(order, now)
+        if code == 0:
+            self._follow_leader_of(partition)
+        return code
+
+    def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None and partition.topic_id == order.topic_id:
+            return partition
+        log = self._logs.get(topic_partition)
+        if log is not None and log.topic_id != order.topic_id:
+            # The topic was deleted and made anew. Orders come in their order from one controller, so
+            # the order's id is the present one and ours is of the past.
+            self._remove(topic_partition)
+            self._logs.move_aside(topic_partition)
+            log = None
+        if log is None:
+            log = self._create_log(topic_partition, order)
+        partition = Partition(
+            topic_partition,
+            log,
+            broker_id=self.broker_id,
+            high_watermark=self._watermarks.pop(topic_partition, 0),
+            owner=self,
+            safeguards=self._safeguards,
+        )
+        self._partitions[topic_partition] = partition
+        return partition
+
+    def _create_log(self, topic_partition: TopicPartition, order: PartitionOrder) -> PartitionLog:
+        if not order.is_new and not all(directory.online for directory in self._logs.dirs):
+            raise StorageError("it may be in a directory that is offline")
+        self._watermarks.pop(topic_partition, None)
+        return self._logs.create(topic_partition, order.topic_id, self._topic_config(order.topic))
+
+    def _follow_leader_of(self, partition: Partition) -> None:
+        topic_partition = partition.topic_partition
+        leader_id = partition.leader_id
+        before = self._followed_from.get(topic_partition)
+        if leader_id == NO_BROKER or partition.is_leader:
+            self._stop_following(topic_partition)
+            return
+        loop = self._loops.get(leader_id)
+        if before == leader_id and loop is not None:
+            if loop.leader_epoch_of(topic_partition) == partition.leader_epoch:
+                return
+        elif before is not None:
+            self._stop_following(topic_partition)
+        if loop is None:
+            loop = self._loops[leader_id] = self._make_loop(leader_id)
+        self._followed_from[topic_partition] = leader_id
+        loop.add(partition)
+
+    def _stop_following(self, topic_partition: TopicPartition) -> None:
+        before = self._followed_from.pop(topic_partition, None)
+        if before is not None:
+            self._loops[before].remove(topic_partition)
+
+    def _make_loop(self, leader_id: int) -> FetchLoop:
+        machine = FollowerMachine(
+            self.broker_id,
+            self._config,
+            broker_epoch=lambda: self.broker_epoch,
+            on_log_failure=self._log_failed,
+        )
+        return FetchLoop(
+            leader_id,
+            machine,
+            connector=self._connector,
+            config=self._config,
+            entropy=self._entropy,
+            tasks=self._tasks,
+        )
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
+        """The replica is this broker's no longer."""
+        self._stop_following(topic_partition)
+        partition = self._partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.stop()
+        self._watermarks.pop(topic_partition, None)
+
+    def _note_strays(self, listed: set[TopicPartition]) -> None:
+        """Replicas that the controller does not count as ours serve nobody. Their data stays: a deleted
+        topic that comes back has another id, and then the directory is moved aside."""
+        for partition in self.partitions():
+            if partition.topic_partition not in listed:
+                logger.warning("%s: not ours any more, stopped", partition.topic_partition)
+                self._remove(partition.topic_partition)
+        for log in self._logs.all():
+            if log.topic_partition not in listed:
+                logger.warning("%s: stray, in %s", log.topic_partition, log.directory)
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
+        """Stop serving replicas, and delete those that the controller says."""
+        return [
+            OrderResult(stop.topic, stop.partition, await self._stop_replica(stop))
+            for stop in request.partitions
+        ]
+
+    async def _stop_replica(self, stop: StopPartition) -> int:
+        topic_partition = TopicPartition(stop.topic, stop.partition)
+        partition = self._partitions.get(topic_partition)
+        log = self._logs.get(topic_partition)
+        if log is not None and log.topic_id != stop.topic_id:
+            return InconsistentTopicIdError.code
+        if (
+            partition is not None
+            and stop.leader_epoch != TOPIC_DELETED
+            and stop.leader_epoch < partition.leader_epoch
+        ):
+            return FencedLeaderEpochError.code
+        self._remove(topic_partition)
+        if not stop.delete or log is None:
+            return 0
+        try:
+            await self._logs.delete(topic_partition)
+        except (StorageError, OSError) as error:
+            logger.error("%s: could not be deleted: %s", topic_partition, error)
+            return StorageError.code
+        return 0
+
+    # ---- configs
+
+    def reconfigure_topic(self, topic: str, overrides: dict[str, str]) -> None:
+        """The overrides of a topic, whole; they take effect on its replicas here."""
+        self._overrides[topic] = dict(overrides)
+        config = self._topic_config(topic)
+        for log in self._logs.all():
+            if log.topic_partition.topic == topic and log.config != config:
+                log.reconfigure(config)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        defaults = self._logs.config.topic_defaults
+        overrides = self._overrides.get(topic, {})
+        try:
+            return parse_topic_config(overrides, defaults)
+        except InvalidConfigError as error:
+            # The controller checked it; a newer release may know settings that we do not.
+            logger.error("topic %s: %s", topic, error)
+            return parse_topic_config({}, defaults)
+
+    # ---- failures
+
+    def directory_failed(self, directory: LogDir) -> None:
+        """A log directory went offline: its replicas stop (K26)."""
+        for partition in self.partitions():
+            if partition.log.log_dir is directory:
+                self._log_failed(partition)
+
+    def _log_failed(self, partition: Partition) -> None:
+        self._stop_following(partition.topic_partition)
+        partition.fail()
+
+    # ---- PartitionOwner
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        """A partition has a proposal for the controller."""
+        self._isr_sender.enqueue(partition)
+
+    def follower_synced(self, partition: Partition) -> None:
+        """A follower's log has become durable further on."""
+        leader_id = self._followed_from.get(partition.topic_partition)
+        if leader_id is not None:
+            self._loops[leader_id].synced(partition)
+
+    async def _check_lag(self) -> None:
+        """Followers that do not keep up leave the ISR; looked at twice per lag time."""
+        lag_s_max = self._config.replica_lag_time_max_ms / 1000
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(lag_s_max / 2)
+            for partition in self.partitions():
+                try:
+                    partition.drop_lagging(loop.time(), lag_s_max)
+                except OncelogError:
+                    logger.exception("%s: lag check failed", partition.topic_partition)

@@ -1,0 +1,85 @@
+"""Which handler serves which API: the table that the application gives to the router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
+from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
+from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
+from oncelog_broker.server.handlers.controlled_shutdown import ControlledShutdownHandler
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
+from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
+from oncelog_broker.server.handlers.create_topics import CreateTopicsHandler
+from oncelog_broker.server.handlers.delete_topics import DeleteTopicsHandler
+from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
+from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler
+from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
+from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
+from oncelog_broker.server.handlers.fetch import FetchHandler
+from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
+from oncelog_broker.server.handlers.metadata import MetadataHandler
+from oncelog_broker.server.handlers.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
+from oncelog_broker.server.handlers.produce import ProduceHandler
+from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
+from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.router import Router
+from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_runtime.files import Files
+
+
+def install_handlers(
+    router: Router,
+    *,
+    broker_id: int,
+    files: Files,
+    logs: LogManager,
+    replicas: ReplicaManager,
+    image: MetadataImage,
+    fence: ControllerFence,
+    controller: ControllerPort,
+    creation: TopicCreation | None,
+    topic_defaults: Mapping[str, str],
+    broker_settings: Mapping[str, tuple[str | None, bool]],
+    authorizer: Authorizer,
+) -> None:
+    """Give ``router`` a handler for every API of the registry."""
+    requests = ControllerRequests(controller, authorizer)
+    router.install(
+        {
+            ApiKey.API_VERSIONS: ApiVersionsHandler(),
+            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer),
+            ApiKey.FETCH: FetchHandler(replicas, authorizer),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
+            ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
+            ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer),
+            ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
+            ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas),
+            ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
+                broker_id=broker_id,
+                image=image,
+                topic_defaults=topic_defaults,
+                broker_settings=broker_settings,
+                authorizer=authorizer,
+            ),
+            ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(files, logs, replicas, authorizer),
+        },
+        {
+            ApiKey.STOP_REPLICA: StopReplicaHandler(fence, replicas),
+            ApiKey.ALTER_PARTITION: AlterPartitionHandler(controller),
+            ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(controller),
+            ApiKey.CREATE_TOPICS: CreateTopicsHandler(requests),
+            ApiKey.DELETE_TOPICS: DeleteTopicsHandler(requests),
+            ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(requests),
+            ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
+            ApiKey.ELECT_LEADERS: ElectLeadersHandler(requests),
+        },
+    )

@@ -1,0 +1,138 @@
+"""ListOffsets and OffsetForLeaderEpoch, v0: questions about offsets, asked of partition leaders.
+
+Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log start, -1 the
+high watermark (at read_committed the last stable offset), else the first record at or after a
+timestamp, if it is below that. Per-partition errors: those in ``messages.offsets``; INVALID_REQUEST for a timestamp
+below -2.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.authorizer import DESCRIBE, TOPIC, Authorizer
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_protocol.errors import (
+    ApiError,
+    InvalidRequestError,
+    ProtocolError,
+    StorageError,
+    TopicAuthorizationFailedError,
+)
+from oncelog_protocol.messages.offsets import (
+    EpochAnswer,
+    EpochAnswerTopic,
+    EpochQuery,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from oncelog_protocol.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    IsolationLevel,
+    TopicPartition,
+)
+
+
+class ListOffsetsHandler:
+    """Serves ListOffsets."""
+
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._authorizer = authorizer
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answered at once.
+
+        :raises InvalidRequestError: an unknown isolation level.
+        """
+        if request.isolation_level not in tuple(IsolationLevel):
+            raise InvalidRequestError(f"isolation level {request.isolation_level}")
+        response = ListOffsetsResponse()
+        for topic in request.topics:
+            allowed = self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic)
+            answers = []
+            for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(asked.partition)
+                try:
+                    if not allowed:
+                        raise TopicAuthorizationFailedError
+                    self._look_up(topic.topic, asked, request.isolation_level, answer)
+                except ApiError as error:
+                    answer.error_code = error.code
+                except (OSError, ProtocolError):
+                    answer.error_code = StorageError.code
+                answers.append(answer)
+            response.topics.append(ListOffsetsTopicResponse(topic.topic, answers))
+        respond(response)
+
+    def _look_up(
+        self,
+        topic: str,
+        asked: ListOffsetsPartition,
+        isolation_level: int,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        partition = self._replicas.partition(TopicPartition(topic, asked.partition))
+        partition.check_epoch(asked.leader_epoch)
+        log = partition.log
+        end = partition.readable_end(isolation_level)
+        if asked.timestamp == EARLIEST_TIMESTAMP:
+            answer.offset = log.log_start_offset
+        elif asked.timestamp == LATEST_TIMESTAMP:
+            answer.offset = end
+        elif asked.timestamp < 0:
+            raise InvalidRequestError(f"timestamp {asked.timestamp}")
+        else:
+            found = log.offset_for_timestamp(asked.timestamp)
+            if found is not None and found[1] < end:
+                answer.timestamp, answer.offset, answer.leader_epoch = found
+            return
+        answer.leader_epoch = partition.leader_epoch
+
+
+class OffsetForLeaderEpochHandler:
+    """Serves OffsetForLeaderEpoch."""
+
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._authorizer = authorizer
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: OffsetForLeaderEpochRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answered at once."""
+        response = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            allowed = self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic)
+            answers = [self._look_up(topic.topic, query, allowed) for query in topic.partitions]
+            response.topics.append(EpochAnswerTopic(topic.topic, answers))
+        respond(response)
+
+    def _look_up(self, topic: str, query: EpochQuery, allowed: bool) -> EpochAnswer:
+        answer = EpochAnswer(query.partition)
+        try:
+            if not allowed:
+                raise TopicAuthorizationFailedError
+            partition = self._replicas.partition(TopicPartition(topic, query.partition))
+            partition.check_epoch(query.current_leader_epoch)
+            answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+                query.leader_epoch
+            )
+        except ApiError as error:
+            answer.error_code = error.code
+        return answer

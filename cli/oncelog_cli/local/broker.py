@@ -1,0 +1,199 @@
+"""One broker process of the local cluster: its directory, its settings, its life.
+
+``<directory>/`` holds ``broker.toml``, ``data/``, ``broker.log`` and, while the broker is up,
+``ready.json``, which the broker writes when it serves.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from oncelog_cli.local.process import LocalClusterError, ManagedProcess, start_process
+from oncelog_cli.local.toml_writer import Value, to_toml
+
+READY_DEADLINE_S = 60.0
+"""A start with recovery of an unclean log takes its time; a plain one takes about a second."""
+STOP_DEADLINE_S = 30.0
+"""Controlled shutdown has ten seconds, then checkpoints and the last sync."""
+
+INTERNAL_LISTENER = "internal"
+EXTERNAL_LISTENER = "external"
+HOST = "127.0.0.1"
+
+_PACKAGES = ("oncelog_broker", "oncelog_controller", "oncelog_protocol", "oncelog_runtime")
+
+
+class LocalBroker:
+    """A broker that runs, or may run, on this machine. Calls block."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        directory: Path,
+        *,
+        port: int,
+        internal_port: int,
+        process: ManagedProcess | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.port = port
+        """Where clients connect."""
+        self.internal_port = internal_port
+        self.process = process
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def config_path(self) -> Path:
+        """The settings it starts with."""
+        return self.directory / "broker.toml"
+
+    @property
+    def log_path(self) -> Path:
+        """Where its output goes."""
+        return self.directory / "broker.log"
+
+    @property
+    def data_path(self) -> Path:
+        """Its only log directory, unless the settings name others."""
+        return self.directory / "data"
+
+    @property
+    def ready_path(self) -> Path:
+        """Written by the broker when it serves."""
+        return self.directory / "ready.json"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the last start, or None."""
+        return None if self.process is None else self.process.pid
+
+    @property
+    def state(self) -> str:
+        """ "running", "starting", "paused" or "stopped"."""
+        if self.process is None or not self.process.is_alive():
+            return "stopped"
+        if self.process.is_paused():
+            return "paused"
+        return "running" if self.is_ready() else "starting"
+
+    def write_config(self, zookeeper_connect: str, settings: Mapping[str, Value]) -> None:
+        """Write ``broker.toml``; ``settings`` go over what is said here."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        whole: dict[str, Value] = {
+            "broker_id": self.broker_id,
+            "zookeeper_connect": zookeeper_connect,
+            "log_dirs": [str(self.data_path)],
+            "inter_broker_listener": INTERNAL_LISTENER,
+            "log_format": "text",
+            **settings,
+            "listeners": [
+                {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port},
+                {"name": EXTERNAL_LISTENER, "host": HOST, "port": self.port},
+            ],
+        }
+        self.config_path.write_text(to_toml(whole), encoding="utf-8")
+
+    def launch(self) -> None:
+        """Start the process without waiting for it.
+
+        :raises LocalClusterError: it runs already, or there is no broker to run.
+        """
+        if self.process is not None and self.process.is_alive():
+            raise LocalClusterError(
+                f"broker {self.broker_id} runs already (pid {self.process.pid})"
+            )
+        self.ready_path.unlink(missing_ok=True)
+        self.process = start_process(
+            broker_command(self.config_path, self.ready_path),
+            log_path=self.log_path,
+            environment=broker_environment(),
+        )
+
+    def is_ready(self) -> bool:
+        """Whether the very process that was started has said that it serves."""
+        try:
+            ready = json.loads(self.ready_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return isinstance(ready, dict) and ready.get("pid") == self.pid
+
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> None:
+        """Wait until it serves.
+
+        :raises LocalClusterError: it ended or took too long; with the tail of its log.
+        """
+        deadline = time.monotonic() + deadline_s
+        while not self.is_ready():
+            if self.process is None or not self.process.is_alive():
+                code = None if self.process is None else self.process.exit_code
+                self._fail("ended" if code is None else f"ended with code {code}")
+            if time.monotonic() >= deadline:
+                self._fail(f"was not ready after {deadline_s:g} s")
+            time.sleep(0.02)
+
+    def _fail(self, what: str) -> None:
+        tail = "" if self.process is None else self.process.log_tail()
+        raise LocalClusterError(
+            f"broker {self.broker_id} {what}; the end of {self.log_path}:\n{tail}"
+        )
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> bool:
+        """Clean stop; True when it ended by itself before the deadline."""
+        return self.process is None or self.process.stop(deadline_s)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash of the process."""
+        if self.process is not None:
+            self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: silent, connections stay open."""
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT after :meth:`pause`."""
+        if self.process is not None:
+            self.process.resume()
+
+
+def broker_command(config: Path, ready_file: Path | None = None) -> list[str]:
+    """What runs one broker."""
+    command = [sys.executable, "-m", "oncelog_broker", "--config", str(config)]
+    return command if ready_file is None else [*command, "--ready-file", str(ready_file)]
+
+
+def broker_environment() -> dict[str, str]:
+    """The environment of a broker: ours, with our packages found, without our settings.
+
+    The packages are found here through ``sys.path``, which a test runner or an editable install
+    may have set; a child process is told by PYTHONPATH. ``ONCELOG_*`` variables would override
+    the files of all brokers alike.
+
+    :raises LocalClusterError: the broker is not installed.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ONCELOG_")}
+    folders: list[str] = []
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise LocalClusterError(
+                f"the broker is not installed ({name} is missing). Remedy: pip install "
+                "'oncelog[local]'"
+            )
+        folders.append(str(Path(next(iter(spec.submodule_search_locations))).absolute().parent))
+    inherited = environment.get("PYTHONPATH")
+    paths = [*dict.fromkeys(folders), *([inherited] if inherited else [])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment

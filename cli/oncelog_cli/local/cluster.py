@@ -1,0 +1,391 @@
+"""The local cluster: a ZooKeeper and N brokers under one directory, and what became of them.
+
+::
+
+    <directory>/cluster.json          what belongs to the cluster: ports, pids, start marks
+    <directory>/cluster.lock          held while a command changes the cluster
+    <directory>/zookeeper/            see ``zookeeper.py``
+    <directory>/broker-<id>/          see ``broker.py``
+
+Ports are chosen once and kept, so that a broker that restarts is found where it was. The state
+file is replaced whole after every change; processes in it are known by pid *and* start mark, so a
+stale file is harmless. Calls block.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from oncelog_cli.local.broker import READY_DEADLINE_S, STOP_DEADLINE_S, LocalBroker
+from oncelog_cli.local.process import (
+    LocalClusterError,
+    ManagedProcess,
+    ProcessIdentity,
+    free_port,
+    port_is_free,
+)
+from oncelog_cli.local.toml_writer import Value
+from oncelog_cli.local.zookeeper import ZooKeeperServer, check_external
+
+STATE_VERSION = 1
+BROKERS_DEFAULT = 3
+Progress = Callable[[str], None]
+
+
+def default_directory() -> Path:
+    """``ONCELOG_DIR``, else ``~/.oncelog/local``."""
+    named = os.environ.get("ONCELOG_DIR")
+    return Path(named) if named else Path.home() / ".oncelog" / "local"
+
+
+def _silent(message: str) -> None:
+    """Progress that nobody looks at."""
+
+
+class LocalCluster:
+    """A cluster on this machine.
+
+    :param directory: everything is under it; made when missing.
+    :param brokers: how many; ids count from 1.
+    :param zookeeper: ``host:port[,...][/chroot]`` of one that runs already; None starts one.
+    :param base_port: brokers listen for clients on this port and the following; 0 takes free ones.
+    :param settings: over the defaults in every broker's file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = BROKERS_DEFAULT,
+        zookeeper: str | None = None,
+        base_port: int = 0,
+        settings: Mapping[str, Value] | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.external_zookeeper = zookeeper
+        self.zookeeper = (
+            None if zookeeper is not None else ZooKeeperServer(self.directory / "zookeeper")
+        )
+        self.settings: dict[str, Value] = dict(settings or {})
+        self.brokers: dict[int, LocalBroker] = {}
+        for broker_id in range(1, brokers + 1):
+            self._add(broker_id, base_port + broker_id - 1 if base_port else 0)
+
+    def _add(self, broker_id: int, port: int) -> None:
+        self.brokers[broker_id] = LocalBroker(
+            broker_id, self.directory / f"broker-{broker_id}", port=port, internal_port=0
+        )
+
+    # ------------------------------------------------------------------ state file
+
+    @property
+    def state_path(self) -> Path:
+        """The state file."""
+        return self.directory / "cluster.json"
+
+    @classmethod
+    def load(cls, directory: Path) -> LocalCluster:
+        """The cluster whose state file lies in ``directory``.
+
+        :raises LocalClusterError: there is none, or it cannot be understood.
+        """
+        path = directory / "cluster.json"
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise LocalClusterError(
+                f"no local cluster in {directory}. Remedy: start one with 'oncelog up', or name "
+                "its directory with --dir"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise LocalClusterError(f"{path} cannot be read: {error}") from error
+        if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
+            raise LocalClusterError(
+                f"{path} was not written by this release. Remedy: stop the cluster with the "
+                "release that started it, or remove the directory"
+            )
+        cluster = cls(directory, brokers=0, zookeeper=state["external_zookeeper"])
+        cluster.settings = dict(state["settings"])
+        if cluster.zookeeper is not None:
+            cluster.zookeeper.port = state["zookeeper"]["port"]
+            cluster.zookeeper.process = _process(state["zookeeper"], cluster.zookeeper.log_path)
+        for entry in state["brokers"]:
+            cluster._add(entry["id"], entry["port"])
+            broker = cluster.brokers[entry["id"]]
+            broker.internal_port = entry["internal_port"]
+            broker.process = _process(entry, broker.log_path)
+        return cluster
+
+    def save(self) -> None:
+        """Replace the state file."""
+        zookeeper: dict[str, Any] | None = None
+        if self.zookeeper is not None:
+            zookeeper = {"port": self.zookeeper.port, **_identity(self.zookeeper.process)}
+        state = {
+            "version": STATE_VERSION,
+            "bootstrap": self.bootstrap,
+            "external_zookeeper": self.external_zookeeper,
+            "zookeeper": zookeeper,
+            "settings": self.settings,
+            "brokers": [
+                {
+                    "id": broker.broker_id,
+                    "port": broker.port,
+                    "internal_port": broker.internal_port,
+                    **_identity(broker.process),
+                }
+                for broker in self.brokers.values()
+            ],
+        }
+        self.directory.mkdir(parents=True, exist_ok=True)
+        temporary = self.state_path.with_suffix(".json.tmp")
+        temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(self.state_path)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other commands from changing the cluster meanwhile.
+
+        :raises LocalClusterError: another command is at it.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "cluster.lock").open("w", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LocalClusterError(
+                    f"another command is starting or stopping the cluster in {self.directory}"
+                ) from None
+            yield
+
+    # ------------------------------------------------------------------ addresses and state
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers for clients, comma separated."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """What brokers are given."""
+        if self.zookeeper is not None:
+            return self.zookeeper.address
+        return self.external_zookeeper or ""
+
+    def is_running(self) -> bool:
+        """Whether any process of the cluster lives."""
+        own = None if self.zookeeper is None else self.zookeeper.process
+        processes = [own, *(broker.process for broker in self.brokers.values())]
+        return any(process is not None and process.is_alive() for process in processes)
+
+    def status(self) -> dict[str, Any]:
+        """What runs where, as plain values."""
+        rows: list[dict[str, Any]] = []
+        if self.zookeeper is not None:
+            process = self.zookeeper.process
+            alive = process is not None and process.is_alive()
+            rows.append(
+                {
+                    "name": "zookeeper",
+                    "state": "running" if alive else "stopped",
+                    "pid": process.pid if process is not None and alive else None,
+                    "address": self.zookeeper.address,
+                    "log": str(self.zookeeper.log_path),
+                    "data": str(self.zookeeper.directory / "data"),
+                }
+            )
+        for broker in self.brokers.values():
+            state = broker.state
+            rows.append(
+                {
+                    "name": f"broker-{broker.broker_id}",
+                    "state": state,
+                    "pid": None if state == "stopped" else broker.pid,
+                    "address": broker.address,
+                    "log": str(broker.log_path),
+                    "data": str(broker.data_path),
+                }
+            )
+        return {
+            "directory": str(self.directory),
+            "bootstrap": self.bootstrap,
+            "zookeeper": self.zookeeper_connect,
+            "processes": rows,
+        }
+
+    # ------------------------------------------------------------------ life
+
+    def start(self, *, deadline_s: float = READY_DEADLINE_S, progress: Progress = _silent) -> None:
+        """Start ZooKeeper and every broker that does not run, and wait until all serve.
+
+        :raises LocalClusterError: with the log of what failed. What this call started is ended
+            again; data and logs stay.
+        """
+        with self.lock():
+            begun: list[Callable[[], object]] = []
+            try:
+                self._start_zookeeper(begun, progress)
+                self._launch_brokers(begun, progress)
+                deadline = time.monotonic() + deadline_s
+                for broker in self.brokers.values():
+                    broker.wait_ready(max(deadline - time.monotonic(), 0.1))
+                    progress(f"broker {broker.broker_id} serves at {broker.address}")
+            except BaseException:
+                for undo in reversed(begun):
+                    undo()
+                self.save()
+                raise
+
+    def _start_zookeeper(self, begun: list[Callable[[], object]], progress: Progress) -> None:
+        if self.zookeeper is None:
+            check_external(self.external_zookeeper or "")
+            return
+        if self.zookeeper.process is not None and self.zookeeper.process.is_alive():
+            return
+        progress("starting ZooKeeper")
+        self.zookeeper.start()
+        begun.append(self.zookeeper.kill)
+        self.save()
+        progress(f"ZooKeeper serves at {self.zookeeper.address}")
+
+    def _launch_brokers(self, begun: list[Callable[[], object]], progress: Progress) -> None:
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.process.is_alive():
+                continue
+            self._choose_ports(broker)
+            broker.write_config(self.zookeeper_connect, self._broker_settings())
+            progress(f"starting broker {broker.broker_id}")
+            broker.launch()
+            begun.append(broker.kill)
+        self.save()
+
+    def _broker_settings(self) -> dict[str, Value]:
+        return {
+            "default_replication_factor": max(1, min(3, len(self.brokers))),
+            **self.settings,
+        }
+
+    def _choose_ports(self, broker: LocalBroker) -> None:
+        taken = {b.port for b in self.brokers.values()}
+        taken |= {b.internal_port for b in self.brokers.values()}
+        if broker.port and not port_is_free(broker.port):
+            raise LocalClusterError(
+                f"port {broker.port} for broker {broker.broker_id} is in use. Remedy: another "
+                "--port, or none for free ones"
+            )
+        broker.port = broker.port or _free_port_not_in(taken)
+        taken.add(broker.port)
+        if not broker.internal_port or not port_is_free(broker.internal_port):
+            broker.internal_port = _free_port_not_in(taken)
+
+    def stop(self, *, deadline_s: float = STOP_DEADLINE_S, progress: Progress = _silent) -> bool:
+        """Stop all brokers, then ZooKeeper; what does not end in time is killed.
+
+        :returns: whether everything ended by itself.
+        """
+        with self.lock():
+            clean = self._stop_brokers(deadline_s, progress)
+            if self.zookeeper is not None and self.zookeeper.process is not None:
+                progress("stopping ZooKeeper")
+                self.zookeeper.stop()
+            self.save()
+        return clean
+
+    def _stop_brokers(self, deadline_s: float, progress: Progress) -> bool:
+        running = [b for b in self.brokers.values() if b.state != "stopped"]
+        for broker in running:
+            assert broker.process is not None
+            broker.process.terminate()
+        deadline = time.monotonic() + deadline_s
+        clean = True
+        for broker in running:
+            assert broker.process is not None
+            if not broker.process.wait(max(deadline - time.monotonic(), 0.1)):
+                progress(f"broker {broker.broker_id} did not stop in time: killing it")
+                broker.kill()
+                clean = False
+            broker.ready_path.unlink(missing_ok=True)
+            progress(f"broker {broker.broker_id} stopped")
+        return clean
+
+    def delete(self) -> None:
+        """Remove data, logs and state.
+
+        :raises LocalClusterError: something of it still runs.
+        """
+        if self.is_running():
+            raise LocalClusterError(f"the cluster in {self.directory} still runs")
+        owned = [self.directory / "zookeeper", *(b.directory for b in self.brokers.values())]
+        for folder in owned:
+            shutil.rmtree(folder, ignore_errors=True)
+        for name in ("cluster.json", "cluster.lock"):
+            (self.directory / name).unlink(missing_ok=True)
+        try:
+            self.directory.rmdir()
+        except OSError:
+            pass  # somebody keeps other files there: not ours to remove
+
+    # ------------------------------------------------------------------ one broker
+
+    def broker(self, broker_id: int) -> LocalBroker:
+        """One broker by id.
+
+        :raises LocalClusterError: there is none.
+        """
+        try:
+            return self.brokers[broker_id]
+        except KeyError:
+            known = ", ".join(str(i) for i in self.brokers)
+            raise LocalClusterError(f"no broker {broker_id} here, only {known}") from None
+
+    def start_broker(self, broker_id: int, deadline_s: float = READY_DEADLINE_S) -> None:
+        """Start one broker again, with its ports and data, and wait until it serves."""
+        broker = self.broker(broker_id)
+        broker.launch()
+        self.save()
+        broker.wait_ready(deadline_s)
+
+    def restart_broker(self, broker_id: int, deadline_s: float = READY_DEADLINE_S) -> None:
+        """Clean stop, then start."""
+        self.broker(broker_id).stop()
+        self.start_broker(broker_id, deadline_s)
+
+    def grow(self, brokers: int) -> None:
+        """Have ``brokers`` of them from the next start on.
+
+        :raises LocalClusterError: fewer than there are.
+        """
+        if brokers < len(self.brokers):
+            raise LocalClusterError(
+                f"the cluster in {self.directory} has {len(self.brokers)} brokers and cannot "
+                "shrink. Remedy: 'oncelog down --delete' first, or another --dir"
+            )
+        for broker_id in range(len(self.brokers) + 1, brokers + 1):
+            self._add(broker_id, 0)
+
+
+def _free_port_not_in(taken: set[int]) -> int:
+    while True:
+        port = free_port()
+        if port not in taken:
+            return port
+
+
+def _identity(process: ManagedProcess | None) -> dict[str, Any]:
+    if process is None:
+        return {"pid": None, "started": None}
+    return {"pid": process.identity.pid, "started": process.identity.started}
+
+
+def _process(entry: Mapping[str, Any], log_path: Path) -> ManagedProcess | None:
+    if entry["pid"] is None:
+        return None
+    return ManagedProcess(ProcessIdentity(entry["pid"], entry["started"]), log_path)

@@ -1,0 +1,1 @@
+"""Consuming: positions, fetching, records and columns."""

@@ -1,0 +1,146 @@
+"""A batch as columns, and as Arrow: no object is made for a record.
+
+Rules: pyarrow is imported when ``to_arrow`` is first called, never before; the SDK does not need it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from oncelog.consumer.record import Record, RecordHeaders
+from oncelog_protocol.records.decode import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(slots=True, frozen=True)
+class ColumnBatch:
+    """Records of one partition, in order; all columns that are there are equally long."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    """A range, unless compaction left gaps."""
+    timestamps: Sequence[int]
+    """Milliseconds since 1970."""
+    keys: Sequence[bytes | None] | None
+    """None: no record has a key."""
+    values: Sequence[bytes | None]
+    headers: Sequence[RecordHeaders] | None
+    """None: no record has headers."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record."""
+        return self.offsets[-1] + 1
+
+    def records(self) -> list[Record]:
+        """The same, row by row."""
+        rows = zip(
+            [self.topic] * len(self),
+            [self.partition] * len(self),
+            self.offsets,
+            self.timestamps,
+            self.keys or [None] * len(self),
+            self.values,
+            self.headers or [()] * len(self),
+            strict=True,
+        )
+        return [Record(*row) for row in rows]
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """An Arrow record batch with Kafka's columns: topic, partition, offset, timestamp, key,
+        value, headers (a list of key and value).
+
+        :raises ImportError: pyarrow is not installed; the extra ``oncelog[arrow]`` brings it.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise ImportError("to_arrow() needs pyarrow: install oncelog[arrow]") from error
+        count = len(self)
+        binary = pa.binary()
+        nothing = pa.nulls(count, binary)
+        columns = [
+            _constant(pa, self.topic, pa.string(), count),
+            _constant(pa, self.partition, pa.int32(), count),
+            _int64(pa, self.offsets, pa.int64()),
+            _timestamps(pa, self.timestamps),
+            nothing if self.keys is None else pa.array(self.keys, binary),
+            pa.array(self.values, binary),
+            _headers(pa, self.headers, count),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema())
+
+
+@cache
+def arrow_schema() -> pyarrow.Schema:
+    """The schema of :meth:`ColumnBatch.to_arrow`."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("headers", _headers_type(pa)),
+        ]
+    )
+
+
+def make_batch(topic: str, partition: int, columns: RecordColumns) -> ColumnBatch:
+    """The decoded columns of one batch as the application gets them."""
+    return ColumnBatch(
+        topic,
+        partition,
+        columns.offsets(),
+        columns.timestamp_list(),
+        columns.keys,
+        columns.values,
+        columns.headers,
+    )
+
+
+def _headers_type(pa: Any) -> Any:
+    # Entries of a list with fields key and value: Spark's kafka source has the same shape.
+    entry = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.list_(entry)
+
+
+def _constant(pa: Any, value: object, kind: Any, count: int) -> Any:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _timestamps(pa: Any, timestamps: Sequence[int]) -> Any:
+    kind = pa.timestamp("ms", tz="UTC")
+    if timestamps and timestamps.count(timestamps[0]) == len(timestamps):
+        return _constant(pa, timestamps[0], kind, len(timestamps))
+    return _int64(pa, timestamps, kind)
+
+
+def _int64(pa: Any, numbers: Sequence[int], kind: Any) -> Any:
+    """Through an ``array`` of machine integers, which Arrow takes over without looking at each."""
+    if isinstance(numbers, range) and numbers.step == 1 and hasattr(pa, "arange"):
+        return pa.arange(numbers.start, numbers.stop)
+    buffer = pa.py_buffer(array("q", numbers))
+    return pa.Array.from_buffers(kind, len(numbers), [None, buffer])
+
+
+def _headers(pa: Any, headers: Sequence[RecordHeaders] | None, count: int) -> Any:
+    kind = _headers_type(pa)
+    if headers is None:
+        return pa.nulls(count, kind)
+    return pa.array([[{"key": k, "value": v} for k, v in items] for items in headers], kind)
+
+

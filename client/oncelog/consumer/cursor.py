@@ -1,0 +1,70 @@
+"""The batch that is being handed out, record by record.
+
+Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping. What
+was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause or
+a close empties the iterator under the loop, which then comes back here for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import length_hint
+from typing import Any, cast
+
+from oncelog.consumer.record import Record
+from oncelog.consumer.subscription import PartitionState
+
+
+class Cursor:
+    """Records of one batch of one partition."""
+
+    __slots__ = ("_epoch", "_next_offset", "_records", "iterator", "state", "version")
+
+    def __init__(
+        self, state: PartitionState, records: list[Record], next_offset: int, epoch: int
+    ) -> None:
+        self.state = state
+        self.version = state.version
+        self.iterator: Iterator[Record] = iter(records)
+        self._records = records
+        self._next_offset = next_offset
+        self._epoch = epoch
+
+    @property
+    def left(self) -> int:
+        """Records not yet handed out."""
+        return length_hint(self.iterator)
+
+    def settle(self) -> None:
+        """Move the partition's position to what has been handed out by now."""
+        state = self.state
+        if state.version != self.version:
+            return  # a seek came in between: the position is the application's
+        left = length_hint(self.iterator)
+        if left == 0:
+            state.advance(self._next_offset, self._epoch)
+        elif left < len(self._records):
+            # The epoch before the position is this batch's: its earlier records have it too.
+            state.advance(self._records[-left].offset, self._epoch)
+
+    def take(self, count: int) -> Sequence[Record]:
+        """The next ``count`` records, or what is left."""
+        left = length_hint(self.iterator)
+        start = len(self._records) - left
+        taken = self._records[start : start + count]
+        self._move_to(start + len(taken))
+        return taken
+
+    def stop(self) -> None:
+        """Settle, then end the iteration where it is; what is left must be fetched from a position
+        again."""
+        self.settle()
+        self._move_to(len(self._records))
+        self.version = -1
+
+    def _move_to(self, index: int) -> None:
+        # list iterators support this for pickling; it is how their position is set.
+        cast(Any, self.iterator).__setstate__(index)
+        if index >= len(self._records):
+            for _ in self.iterator:  # an iterator at its end must also know that it has ended
+                pass

@@ -1,0 +1,197 @@
+"""What to fetch from whom, and what an answer means for a partition. Pure.
+
+Rules
+-----
+* A leader is asked for every partition that has a position, is not paused, and has less than
+  ``partition_bytes`` fetched in advance, while all together hold less than ``buffer_bytes``.
+* A leader that also leads partitions which are left out *because they are full* is not asked to wait
+  long: they may be emptied any moment and must not sit behind a long poll.
+* Whatever was asked before a seek is ignored when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from oncelog.cluster import Cluster
+from oncelog.consumer.subscription import PartitionState
+from oncelog_protocol.errors import (
+    ApiError,
+    CorruptMessageError,
+    OffsetOutOfRangeError,
+    error_for,
+)
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
+from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_LEADER
+
+SHORT_WAIT_MS = 5
+"""The long poll beside partitions that are full at the moment."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One partition of a request under way."""
+
+    state: PartitionState
+    version: int
+    offset: int
+
+
+@dataclass(slots=True)
+class LeaderPlan:
+    """What one leader is to be asked."""
+
+    leader: int
+    partitions: list[PartitionState] = field(default_factory=list)
+    wait_ms: int = 0
+
+
+class Verdict(Enum):
+    """What to do after an answer for one partition."""
+
+    OK = "ok"
+    STALE = "stale"
+    REFRESH = "refresh"
+    RESET = "reset"
+    RAISE = "raise"
+    TRUNCATED = "truncated"
+
+
+def plan_fetches(
+    states: Iterable[PartitionState],
+    cluster: Cluster,
+    *,
+    now: float,
+    busy: Iterable[int],
+    wait_ms: int,
+    partition_bytes: int,
+    buffer_bytes: int,
+    buffered: int,
+) -> tuple[list[LeaderPlan], bool, float | None]:
+    """(plans for the leaders that are not ``busy``, whether metadata is needed, when to look again)."""
+    plans: dict[int, LeaderPlan] = {}
+    full: dict[int, None] = {}
+    needs_metadata = False
+    wake_at: float | None = None
+    occupied = frozenset(busy)
+    for state in states:
+        if state.offset is None or state.paused or state.error is not None:
+            continue
+        leader = cluster.leader(state.tp)
+        if leader == NO_LEADER:
+            needs_metadata = True
+            continue
+        if state.buffered >= partition_bytes:
+            full[leader] = None
+            continue
+        if state.retry_at > now:
+            wake_at = state.retry_at if wake_at is None else min(wake_at, state.retry_at)
+            continue
+        if leader in occupied:
+            continue
+        plans.setdefault(leader, LeaderPlan(leader)).partitions.append(state)
+    if buffered >= buffer_bytes:
+        return [], needs_metadata, wake_at
+    for plan in plans.values():
+        plan.wait_ms = min(wait_ms, SHORT_WAIT_MS) if plan.leader in full else wait_ms
+    return list(plans.values()), needs_metadata, wake_at
+
+
+def make_request(
+    plan: LeaderPlan,
+    cluster: Cluster,
+    *,
+    min_bytes: int,
+    max_bytes: int,
+    partition_bytes: int,
+    isolation_level: int,
+) -> tuple[FetchRequest, list[Asked]]:
+    """The request of a plan, and what it asks, in order."""
+    topics: dict[str, FetchTopic] = {}
+    asked: list[Asked] = []
+    for state in plan.partitions:
+        topic, number = state.tp
+        entry = topics.setdefault(topic, FetchTopic(topic, []))
+        entry.partitions.append(
+            FetchPartition(
+                number,
+                state.fetch_offset,
+                partition_bytes,
+                cluster.leader_epoch(state.tp),
+                state.fetch_epoch,
+            )
+        )
+        asked.append(Asked(state, state.version, state.fetch_offset))
+    # Whoever was served first comes last next time: an answer that is full leaves out the last ones.
+    request = FetchRequest(
+        CONSUMER_REPLICA_ID,
+        -1,
+        plan.wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        -1,
+        list(topics.values()),
+    )
+    return request, asked
+
+
+def take_answer(
+    asked: Asked, answer: FetchPartitionResponse, payload: memoryview
+) -> tuple[Verdict, ApiError | None]:
+    """Put what came into the partition's state, or say what else to do."""
+    state = asked.state
+    if state.version != asked.version or state.fetch_offset != asked.offset:
+        return Verdict.STALE, None
+    if answer.error_code:
+        error = error_for(answer.error_code)
+        if isinstance(error, OffsetOutOfRangeError):
+            return Verdict.RESET, error
+        if error.retriable and not isinstance(error, CorruptMessageError):
+            return Verdict.REFRESH, error
+        return Verdict.RAISE, error
+    if answer.diverging is not None:
+        return Verdict.TRUNCATED, None
+    state.trouble_since = None
+    state.high_watermark = max(answer.high_watermark, -1)
+    state.log_start_offset = answer.log_start_offset
+    span = answer.records
+    if span.length:
+        data = payload[span.offset : span.offset + span.length]
+        whole, next_offset, epoch = last_batch(data, asked.offset)
+        if whole:
+            state.fetched(data[:whole], next_offset, epoch)
+    return Verdict.OK, None
+
+
+def last_batch(data: memoryview, offset: int) -> tuple[int, int, int]:
+    """(bytes in whole batches, the offset after them, the last one's leader epoch).
+
+    Where a header does not hold, the batches before it count; if it is the first one, all bytes do,
+    so that decoding meets it and says which offset is corrupt.
+    """
+    end, next_offset, epoch = 0, offset, -1
+    try:
+        for position, header in iter_headers(data):
+            end = position + header.size_bytes
+            next_offset, epoch = header.next_offset, header.leader_epoch
+    except CorruptBatchError:
+        if end == 0:
+            return len(data), offset, -1
+    return end, max(next_offset, offset), epoch
+
+
+def rotate(states: Sequence[PartitionState], by: int) -> list[PartitionState]:
+    """The same partitions, beginning with another one."""
+    if not states:
+        return []
+    by %= len(states)
+    return [*states[by:], *states[:by]]

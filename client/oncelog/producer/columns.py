@@ -1,0 +1,214 @@
+"""``send_many``: lists of records become batches directly, without passing record by record.
+
+Rules: a slice is encoded as soon as there is room for it, in the caller's task, so that a column of
+the wrong type is the caller's error and the list is not kept; the loop runs between two slices,
+so that sending begins with the first. What was put in line before an error or a cancellation is
+sent all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from oncelog.config import ProducerOptions
+from oncelog.errors import ClosedError, MessageTooLargeError, PartialSendError
+from oncelog.producer.accumulator import Accumulator, Batch, Headers, record_size
+from oncelog.producer.delivery import BatchMetadata, WrittenRange
+from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
+from oncelog.producer.sender import Sender
+from oncelog.producer.slicing import ITEM_BYTES, cuts, pick, sizes_of
+from oncelog.router import Router
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.compression import Codec
+from oncelog_protocol.types import TopicPartition
+
+BYTES_OR_NONE = frozenset({bytes, type(None)})
+
+
+class Columns(NamedTuple):
+    """Records by column; ``timestamps`` may be one number for all."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    headers: Sequence[Headers | None] | None
+    timestamps: Sequence[int] | int
+
+    def at(self, rows: Sequence[int]) -> Columns:
+        """The records at ``rows``, in that order."""
+        headers, timestamps = self.headers, self.timestamps
+        return Columns(
+            pick(self.values, rows),
+            None if self.keys is None else pick(self.keys, rows),
+            None if headers is None else [headers[row] for row in rows],
+            timestamps if isinstance(timestamps, int) else [timestamps[row] for row in rows],
+        )
+
+
+class ColumnSender:
+    """Cuts, encodes and waits, for one producer."""
+
+    def __init__(
+        self,
+        router: Router,
+        accumulator: Accumulator,
+        sender: Sender,
+        *,
+        options: ProducerOptions,
+        partitioner: Partitioner,
+        choose_sticky: Callable[[str], int],
+        keep_values: bool,
+    ) -> None:
+        self._router = router
+        self._accumulator = accumulator
+        self._sender = sender
+        self._options = options
+        self._codec = Codec[options.compression_type.upper()]
+        self._partitioner = partitioner
+        self._choose_sticky = choose_sticky
+        self._keep_values = keep_values
+        self._turn = 0
+
+    async def send(
+        self,
+        topic: str,
+        partition_count: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[Headers | None] | None,
+        timestamps: Sequence[int] | int,
+        partition: int | None,
+    ) -> BatchMetadata:
+        """Put all records in line, then wait for all."""
+        columns = Columns(values, keys, headers, timestamps)
+        _check_columns(columns)
+        pending: list[tuple[Batch, Sequence[int]]] = []
+        for target, rows in self._targets(topic, partition_count, columns, partition):
+            whole = len(rows) == len(values)
+            await self._send_rows(topic, target, columns if whole else columns.at(rows), rows, pending)
+        return await self._outcome(topic, pending)
+
+    def _targets(
+        self, topic: str, partition_count: int, columns: Columns, partition: int | None
+    ) -> Iterator[tuple[int, Sequence[int]]]:
+        """(partition or STICKY, rows) in which the list falls apart."""
+        everything = range(len(columns.values))
+        if partition is not None:
+            yield partition, everything
+            return
+        keys: Sequence[bytes | None] | None = columns.keys
+        if keys is None:
+            if self._partitioner.partition(topic, None, partition_count) == STICKY:
+                yield STICKY, everything
+                return
+            keys = [None] * len(columns.values)
+        by_partition = partition_rows(self._partitioner, topic, keys, partition_count)
+        for number in sorted(by_partition):
+            if number != STICKY and not 0 <= number < partition_count:
+                raise ValueError(
+                    f"the partitioner chose {number} for {topic!r},"
+                    f" which has {partition_count} partitions"
+                )
+        for number in sorted(by_partition):
+            yield number, by_partition[number]
+
+    async def _send_rows(
+        self,
+        topic: str,
+        target: int,
+        columns: Columns,
+        rows: Sequence[int],
+        pending: list[tuple[Batch, Sequence[int]]],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        sizes, extra = _row_sizes(columns)
+        for start, stop, size in cuts(sizes, extra, self._options.batch_size):
+            piece = columns if stop - start == len(sizes) else columns.at(range(start, stop))
+            encoded = self._encode(piece)
+            if len(encoded) > self._options.max_request_size:
+                raise MessageTooLargeError(
+                    f"a record of {size} bytes is larger than max_request_size="
+                    f"{self._options.max_request_size} allows"
+                )
+            deadline = loop.time() + self._router.options.max_block_ms / 1000
+            await self._accumulator.reserve(max(size, len(encoded)), deadline)
+            if self._sender.failure is not None or self._router.closed:
+                self._accumulator.release(max(size, len(encoded)))
+                raise ClosedError("the producer was closed or failed") from self._sender.failure
+            number = target if target != STICKY else self._next_partition(topic)
+            batch = self._accumulator.add_columns(
+                self._accumulator.queue(TopicPartition(topic, number)),
+                loop.time(),
+                max(size, len(encoded)),
+                stop - start,
+                encoded,
+                piece.timestamps,
+                piece.values if self._keep_values else (),
+            )
+            batch.observed = True
+            pending.append((batch, rows[start:stop]))
+            self._sender.watch()
+            self._sender.wake()
+            await asyncio.sleep(0)
+
+    def _next_partition(self, topic: str) -> int:
+        """In turn over the partitions that have a leader, so that leaders share the load."""
+        choices = self._router.cluster.available(topic)
+        if not choices:
+            return self._choose_sticky(topic)
+        self._turn += 1
+        return choices[self._turn % len(choices)]
+
+    def _encode(self, piece: Columns) -> bytearray:
+        return encode_batch(
+            piece.values,
+            keys=piece.keys,
+            timestamps=piece.timestamps,
+            headers=piece.headers,
+            codec=self._codec,
+            level=self._options.compression_level,
+        )
+
+    async def _outcome(
+        self, topic: str, pending: list[tuple[Batch, Sequence[int]]]
+    ) -> BatchMetadata:
+        written: list[WrittenRange] = []
+        failures: list[tuple[Sequence[int], BaseException]] = []
+        for batch, rows in pending:
+            await batch.wait()
+            if batch.error is not None:
+                failures.append((rows, batch.error))
+            else:
+                written.append(WrittenRange(batch.queue.tp.partition, batch.base_offset, rows))
+        metadata = BatchMetadata(topic, tuple(written))
+        if failures:
+            raise PartialSendError(failures, metadata) from failures[0][1]
+        return metadata
+
+
+def _check_columns(columns: Columns) -> None:
+    count = len(columns.values)
+    for name, column in zip(columns._fields, columns, strict=True):
+        if column is None or isinstance(column, int):
+            continue
+        if len(column) != count:
+            raise ValueError(f"{name}: {len(column)} items for {count} values")
+    for name, items in (("values", columns.values), ("keys", columns.keys)):
+        if items is not None and not BYTES_OR_NONE.issuperset(map(type, items)):
+            wrong = next(item for item in items if type(item) not in BYTES_OR_NONE)
+            raise TypeError(f"{name}: {type(wrong).__name__} is not bytes or None; encode it first")
+
+
+def _row_sizes(columns: Columns) -> tuple[list[int], int]:
+    """The size of each record, and what its encoding adds."""
+    if columns.headers is not None:
+        keys = columns.keys or [None] * len(columns.values)
+        rows = zip(columns.values, keys, columns.headers, strict=True)
+        return [record_size(value, key, headers) for value, key, headers in rows], 0
+    sizes = sizes_of(columns.values)
+    extra = ITEM_BYTES + (0 if isinstance(columns.timestamps, int) else 9)
+    if columns.keys is not None:
+        sizes = list(map(int.__add__, sizes, sizes_of(columns.keys)))
+        extra += ITEM_BYTES
+    return sizes, extra

@@ -1,0 +1,67 @@
+"""Lists of records cut into batches of about ``batch_size`` bytes. Pure, and in C where it counts.
+
+Rules: no loop in Python runs over records: sizes are taken by ``map(len, ...)``; when all are equal
+the cuts are at a fixed stride, otherwise they are found by bisection in the running sum.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from oncelog_protocol import limits
+
+ITEM_BYTES = 5
+"""The most that msgpack adds to one value."""
+
+
+
+def sizes_of(column: Sequence[bytes | None]) -> list[int]:
+    """The size of each item; 0 for None. Raises TypeError for what has no size."""
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:
+        return [0 if item is None else len(item) for item in column]
+
+
+def cuts(sizes: Sequence[int], extra: int, batch_size: int) -> Iterator[tuple[int, int, int]]:
+    """(start, stop, size in bytes) of each slice, in order.
+
+    A slice holds at least one record, and as many as fit ``batch_size`` with ``extra`` bytes added
+    to each.
+    """
+    count = len(sizes)
+    if not count:
+        return
+    smallest, largest = min(sizes), max(sizes)
+    if smallest == largest:
+        each = smallest + extra
+        rows = min(max(batch_size // each, 1), limits.BATCH_RECORD_COUNT_MAX)
+        for start in range(0, count, rows):
+            stop = min(start + rows, count)
+            yield start, stop, (stop - start) * each
+        return
+    ends = list(accumulate(sizes))
+    start, before = 0, 0
+    while start < count:
+        # The extra bytes are per record, so look at the mean first and correct downwards.
+        stop = bisect_right(ends, before + batch_size, lo=start)
+        while stop - start > 1 and ends[stop - 1] - before + (stop - start) * extra > batch_size:
+            stop = start + max(_fewer(stop - start, ends[stop - 1] - before, extra, batch_size), 1)
+        stop = min(max(stop, start + 1), start + limits.BATCH_RECORD_COUNT_MAX, count)
+        yield start, stop, ends[stop - 1] - before + (stop - start) * extra
+        start, before = stop, ends[stop - 1]
+
+
+def _fewer(rows: int, data: int, extra: int, batch_size: int) -> int:
+    """Fewer rows than ``rows``, by the mean size; at least one less, so that the search ends."""
+    mean = data / rows + extra
+    return min(int(batch_size / mean), rows - 1)
+
+
+def pick(column: Sequence[bytes | None], rows: Sequence[int]) -> list[bytes | None]:
+    """The items at ``rows``, in that order."""
+    if isinstance(rows, range):
+        return list(column[rows.start : rows.stop : rows.step])
+    return [column[row] for row in rows]

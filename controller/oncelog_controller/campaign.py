@@ -1,0 +1,152 @@
+"""Elections of the controller in the store. Holds no state of its own.
+
+Rules
+-----
+* One multi makes ``/controller`` and moves ``/controller_epoch`` by version: there cannot be two
+  controllers with one epoch (Z1).
+* When the multi's outcome is not clear, the store tells: if ``/controller`` belongs to this session
+  and names the present epoch, this broker is controller (Z2).
+* Deposing is one multi too: it checks ``/controller_epoch`` and removes ``/controller`` by version,
+  so that it can only hit the controller that was looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from oncelog_controller import znodes
+from oncelog_controller.store import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    SetData,
+    StoreDisconnectedError,
+    StoreError,
+    Watch,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """This broker is controller. ``epoch_version`` is what its writes check."""
+
+    controller_epoch: int
+    epoch_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """Somebody else is controller."""
+
+    broker_id: int
+    controller_epoch: int
+    node_version: int
+    node_czxid: int
+    session_id: int
+
+
+class Campaign:
+    """What one broker does to become controller."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+
+    async def run(self, watch: Watch) -> Won | Incumbent:
+        """Try until there is a controller; ``watch`` fires when ``/controller`` changes.
+
+        :raises StoreDisconnectedError, SessionExpiredError: the outcome is open; run again when the
+            session stands.
+        """
+        while True:
+            outcome = await self._look(watch)
+            if outcome is not None:
+                return outcome
+            won = await self._try()
+            if won is not None:
+                return won
+
+    async def _look(self, watch: Watch | None) -> Won | Incumbent | None:
+        """Who is controller, None for nobody."""
+        try:
+            data, stat = await self._store.get(znodes.CONTROLLER, watch)
+        except NoNodeError:
+            return None
+        broker_id, epoch = znodes.decode_controller(data)
+        if broker_id == self._broker_id and stat.ephemeral_owner == self._store.session_id:
+            epoch_data, epoch_stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+            if znodes.decode_epoch(epoch_data) == epoch:
+                return Won(epoch, epoch_stat.version)
+            return None  # somebody has moved on between the two reads: look again
+        return Incumbent(broker_id, epoch, stat.version, stat.czxid, stat.ephemeral_owner)
+
+    async def _try(self) -> Won | None:
+        try:
+            data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+        except NoNodeError:
+            await self._make_epoch()
+            return None
+        epoch = znodes.decode_epoch(data) + 1
+        try:
+            await self._store.multi(
+                [
+                    Create(
+                        znodes.CONTROLLER,
+                        znodes.encode_controller(self._broker_id, epoch),
+                        ephemeral=True,
+                    ),
+                    SetData(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(epoch), stat.version),
+                ]
+            )
+        except (NodeExistsError, BadVersionError):
+            return None  # look again: it may be our own lost success
+        return Won(epoch, stat.version + 1)
+
+    async def _make_epoch(self) -> None:
+        try:
+            await self._store.create(
+                znodes.CONTROLLER_EPOCH, znodes.encode_epoch(0), make_parents=True
+            )
+        except NodeExistsError:
+            pass
+
+    async def depose(self, incumbent: Incumbent) -> bool:
+        """Remove a controller whose process is known to be dead. False when it was not the one that
+        was looked at any more.
+
+        :raises StoreDisconnectedError, SessionExpiredError:
+        """
+        try:
+            data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+            if znodes.decode_epoch(data) != incumbent.controller_epoch:
+                return False
+            await self._store.multi(
+                [
+                    Check(znodes.CONTROLLER_EPOCH, stat.version),
+                    Delete(znodes.CONTROLLER, incumbent.node_version),
+                ]
+            )
+        except (NoNodeError, BadVersionError):
+            return False
+        logger.warning(
+            "controller %d of epoch %d was deposed", incumbent.broker_id, incumbent.controller_epoch
+        )
+        return True
+
+    async def step_down(self, won: Won) -> None:
+        """Remove our own ``/controller``, so that the next one need not wait for our session."""
+        try:
+            await self._store.multi(
+                [Check(znodes.CONTROLLER_EPOCH, won.epoch_version), Delete(znodes.CONTROLLER)]
+            )
+        except StoreDisconnectedError:
+            logger.info("no contact with the store while stepping down")
+        except StoreError as error:
+            logger.debug("stepping down was needless: %s", error)

@@ -1,0 +1,91 @@
+"""A connection kept open to one broker process, and the evidence that it gives.
+
+Rules
+-----
+* A process that died is known at once: its connections break and its host refuses new ones. So the
+  first reconnect comes without delay, the next ones soon, then ever less often, for ever.
+* Only a refusal is evidence. A time-out, a reset or a failed handshake is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.errors import OncelogError
+from oncelog_runtime.channel import RequestChannel
+
+logger = logging.getLogger(__name__)
+
+RETRY_DELAYS_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Before each further attempt; the last one repeats."""
+
+STEADY_S = 1.0
+"""A connection that lived so long starts the delays anew; a shorter one does not, so that a peer
+which accepts and drops is not hammered."""
+
+
+class BrokerLink:
+    """Keeps one connection; ``run`` is to be spawned, and cancelled to end it."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_s: float,
+        on_up: Callable[[RequestChannel], None],
+        on_down: Callable[[], None],
+        on_refused: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._client_id = client_id
+        self._connect_timeout_s = connect_timeout_s
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_refused = on_refused
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Connect, wait until it breaks, connect again."""
+        while True:
+            try:
+                await self._hold()
+            except ConnectionRefusedError:
+                self._on_refused()
+            except (OSError, TimeoutError, OncelogError) as error:
+                logger.debug("%s:%d: no connection: %s", self._host, self._port, error)
+            delay = RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S) - 1)]
+            self._failures += 1
+            if delay:
+                await asyncio.sleep(delay)
+
+    async def _hold(self) -> None:
+        loop = asyncio.get_running_loop()
+        channel = await RequestChannel.open(
+            self._host,
+            self._port,
+            ClientConnection(self._client_id),
+            connect_timeout_s=self._connect_timeout_s,
+        )
+        since = loop.time()
+        broken: asyncio.Future[None] = loop.create_future()
+
+        def closed(_: BaseException | None) -> None:
+            if not broken.done():
+                broken.set_result(None)
+
+        channel.on_close.append(closed)
+        try:
+            self._on_up(channel)
+            if not channel.closed:
+                await broken
+        finally:
+            channel.close("the link is over")
+            self._on_down()
+            if loop.time() - since >= STEADY_S:
+                self._failures = 0

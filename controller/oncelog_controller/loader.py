@@ -1,0 +1,142 @@
+"""Reads the cluster from the store, whole or in part. Nothing is remembered here.
+
+Reads are many and small, so they are in flight together, some hundreds at a time. A node that goes
+between listing and reading is one that is no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from oncelog_controller import znodes
+from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
+from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
+
+logger = logging.getLogger(__name__)
+
+READS_MAX = 256
+"""Reads in flight together."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def prepare_store(store: MetadataStore) -> None:
+    """Make the persistent parents. Safe to repeat and to race."""
+    for path in znodes.BASE_PATHS:
+        if await store.exists(path) is None:
+            try:
+                await store.create(path, b"", make_parents=True)
+            except NodeExistsError:
+                pass
+
+
+async def load_brokers(
+    store: MetadataStore, watch: Watch | None = None
+) -> tuple[BrokerRegistration, ...]:
+    """Registrations by id; the watch fires at the next change of the list."""
+    names = await store.children(znodes.BROKER_IDS, watch)
+
+    async def one(name: str) -> BrokerRegistration | None:
+        try:
+            data, stat = await store.get(f"{znodes.BROKER_IDS}/{name}")
+            return znodes.decode_broker(int(name), data, stat)
+        except NoNodeError:
+            return None
+        except (znodes.CorruptNodeError, ValueError) as error:
+            logger.warning("broker %s: its registration is ignored: %s", name, error)
+            return None
+
+    found = [broker for broker in await _each(names, one) if broker is not None]
+    return tuple(sorted(found, key=lambda broker: broker.broker_id))
+
+
+async def load_cluster(
+    store: MetadataStore, controller_epoch: int, epoch_version: int, watch: Watch
+) -> ClusterRead:
+    """Everything; ``watch`` fires when a broker comes or goes."""
+    brokers = await load_brokers(store, watch)
+    names = await store.children(znodes.TOPICS)
+    topics = [topic for topic in await _each(names, _topic_reader(store)) if topic is not None]
+    graves = await store.children(znodes.DELETED_TOPICS)
+    tombstones = [grave for grave in await _each(graves, _grave_reader(store)) if grave is not None]
+    known = set(names)
+    strays: dict[str, int] = {}
+    for name in await store.children(znodes.TOPIC_CONFIGS):
+        if name not in known:
+            stat = await store.exists(znodes.config_path(name))
+            if stat is not None:
+                strays[name] = stat.version
+    return ClusterRead(
+        controller_epoch, epoch_version, brokers, tuple(topics), tuple(tombstones), strays
+    )
+
+
+def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead | None]]:
+    async def one(name: str) -> TopicRead | None:
+        try:
+            data, stat = await store.get(znodes.topic_path(name))
+            topic_id, assignment = znodes.decode_topic(name, data)
+        except NoNodeError:
+            return None
+        except znodes.CorruptNodeError as error:
+            logger.error("topic %s is ignored: %s", name, error)
+            return None
+        overrides, config_version = await _config(store, name)
+        states = await _each(range(len(assignment)), _state_reader(store, name))
+        return TopicRead(
+            name, topic_id, assignment, stat.version, overrides, config_version, states
+        )
+
+    return one
+
+
+async def _config(store: MetadataStore, name: str) -> tuple[dict[str, str], int | None]:
+    try:
+        data, stat = await store.get(znodes.config_path(name))
+    except NoNodeError:
+        return {}, None
+    try:
+        return znodes.decode_config(name, data), stat.version
+    except znodes.CorruptNodeError as error:
+        logger.error("settings of topic %s are ignored: %s", name, error)
+        return {}, stat.version
+
+
+def _state_reader(
+    store: MetadataStore, name: str
+) -> Callable[[int], Awaitable[PartitionState | None]]:
+    async def one(index: int) -> PartitionState | None:
+        try:
+            data, stat = await store.get(znodes.state_path(name, index))
+        except NoNodeError:
+            return None
+        return znodes.decode_state(name, index, data, stat)
+
+    return one
+
+
+def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRead | None]]:
+    async def one(name: str) -> TombstoneRead | None:
+        try:
+            data, _ = await store.get(f"{znodes.DELETED_TOPICS}/{name}")
+            return TombstoneRead(*znodes.decode_tombstone(name, data))
+        except NoNodeError:
+            return None
+        except znodes.CorruptNodeError as error:
+            logger.error("deletion %s is ignored: %s", name, error)
+            return None
+
+    return one
+
+
+async def _each(items: Sequence[T], read: Callable[[T], Awaitable[R]]) -> list[R]:
+    """``read`` for every item, in order, up to READS_MAX in flight."""
+    results: list[R] = []
+    for start in range(0, len(items), READS_MAX):
+        results += await asyncio.gather(*(read(item) for item in items[start : start + READS_MAX]))
+    return results

@@ -1,0 +1,350 @@
+"""The controller's state machine: an event and the time in, effects out. Pure.
+
+Rules
+-----
+* ``handle`` is the only mutator. Events are facts; what follows is a function of them.
+* Outside events come one at a time: while writes of one are pending, only their results are taken,
+  anything else raises. So a decision is never made on a state that is about to change.
+* Nothing is remembered that the store does not hold, but for what can be found out again: who is
+  suspected, who shuts down, which replicas failed, which answers wait for leaders.
+* A controller that was just elected, or that has lost track, is given the whole store and brings
+  every partition in line with who is there (Z15).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oncelog_controller.config import ControllerConfig
+from oncelog_controller.core import Core
+from oncelog_controller.effects import ConnectBrokers, Effect
+from oncelog_controller.events import (
+    BrokerCleared,
+    BrokersRead,
+    BrokerSuspected,
+    ClusterLoaded,
+    Event,
+    OrdersAnswered,
+    RequestReceived,
+    TimeReached,
+    TopicRead,
+    WriteFailed,
+    WriteSucceeded,
+)
+from oncelog_controller.isr_requests import IsrRequests
+from oncelog_controller.leadership import Leadership
+from oncelog_controller.replies import refusal
+from oncelog_controller.state import (
+    BrokerRegistration,
+    Cluster,
+    Partition,
+    Topic,
+)
+from oncelog_controller.topic_deletion import TopicDeletion
+from oncelog_controller.topic_requests import TopicRequests
+from oncelog_controller.transitions import (
+    PartitionCause,
+    PartitionPhase,
+    ReplicaCause,
+    ReplicaPhase,
+    next_partition_phase,
+    next_replica_phase,
+)
+from oncelog_protocol.errors import (
+    InvalidConfigError,
+    RequestTimedOutError,
+    StorageError,
+    UnsupportedVersionError,
+)
+from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.topic_config import parse_topic_config
+
+logger = logging.getLogger(__name__)
+
+
+class EventOutOfTurnError(RuntimeError):
+    """An outside event came while writes were pending. A bug of the shell."""
+
+
+class ControllerMachine:
+    """One term of a controller."""
+
+    def __init__(self, broker_id: int, config: ControllerConfig) -> None:
+        self._core = Core(broker_id, config)
+        self._leadership = Leadership(self._core)
+        self._isr = IsrRequests(self._core, self._leadership)
+        self._topics = TopicRequests(self._core, self._leadership)
+        self._deletion = TopicDeletion(self._core)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known; not to be changed."""
+        return self._core.cluster
+
+    @property
+    def busy(self) -> bool:
+        """Whether writes are pending, so that no outside event may come."""
+        return self._core.busy
+
+    @property
+    def wake_at(self) -> float | None:
+        """When a TimeReached is wanted, on the loop's clock."""
+        due = [t for t in (self._topics.deadline, self._leadership.rebalance_at) if t is not None]
+        return min(due, default=None)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take in ``event`` at ``now`` (seconds of the loop's clock).
+
+        :raises EventOutOfTurnError, IllegalTransitionError, InvariantError: bugs; the term is over.
+        """
+        core = self._core
+        core.now = now
+        if isinstance(event, WriteSucceeded):
+            core.write_succeeded(event.write_id)
+        elif isinstance(event, WriteFailed):
+            core.write_failed(event.write_id, event.error)
+        elif isinstance(event, ClusterLoaded):
+            self._loaded(event)
+        elif core.busy or core.broken:
+            raise EventOutOfTurnError(f"{type(event).__name__} came while writes are pending")
+        else:
+            self._outside(event)
+        core.settle()
+        return core.take_effects()
+
+    def _outside(self, event: Event) -> None:
+        if isinstance(event, RequestReceived):
+            self._request(event)
+        elif isinstance(event, OrdersAnswered):
+            self._answered(event)
+        elif isinstance(event, BrokersRead):
+            self._brokers_read(event)
+        elif isinstance(event, BrokerSuspected):
+            self._suspected(event)
+        elif isinstance(event, BrokerCleared):
+            self._cleared(event)
+        elif isinstance(event, TimeReached):
+            self._time_reached()
+
+    # ---- loading
+
+    def _loaded(self, event: ClusterLoaded) -> None:
+        core, read, before = self._core, event.cluster, self._core.cluster
+        core.forget_pending()
+        interrupted, core.request = core.request, None
+        cluster = Cluster(
+            core.broker_id,
+            read.controller_epoch,
+            read.epoch_version,
+            brokers={broker.broker_id: broker for broker in read.brokers},
+            stray_configs=dict(read.stray_configs),
+        )
+        core.cluster = cluster
+        same = {b for b, r in cluster.brokers.items() if before.brokers.get(b) == r}
+        named = {b for b, epoch in event.suspected if _epoch(cluster, b) == epoch}
+        cluster.suspected = (before.suspected & same) | named
+        cluster.shutting_down = before.shutting_down & same
+        buried = {tombstone.topic_id for tombstone in read.tombstones}
+        half_gone: list[Topic] = []
+        for topic_read in read.topics:
+            topic = self._topic(topic_read)
+            if topic.topic_id in buried:
+                half_gone.append(topic)
+            else:
+                cluster.topics[topic.name] = topic
+        for tombstone in read.tombstones:
+            self._deletion.entomb(tombstone.topic, tombstone.topic_id, tombstone.assignment)
+        core.untold = set(cluster.brokers)
+        core.emit(ConnectBrokers(read.brokers))
+        for topic in half_gone:
+            self._deletion.remove(topic)
+        changed = self._leadership.reconsider(cluster.partitions(), self._restarted)
+        logger.info(
+            "controller epoch %d: %d brokers, %d topics, %d partitions change",
+            cluster.controller_epoch,
+            len(cluster.brokers),
+            len(cluster.topics),
+            changed,
+        )
+        self._leadership.plan_rebalance()
+        core.when_settled(self._topics.forget_topics)
+        if interrupted is not None:
+            core.when_settled(lambda: self._again(interrupted))
+
+    def _again(self, interrupted: RequestReceived) -> None:
+        """A request whose write was cut off. AlterPartition tells its outcome when asked again
+        (Z9); the others may have had their effect, and say so."""
+        if isinstance(interrupted.request, replication.AlterPartitionRequest):
+            self._request(interrupted)
+            return
+        code = RequestTimedOutError.code
+        self._core.reply(interrupted.request_id, refusal(interrupted.request, code))
+
+    def _topic(self, read: TopicRead) -> Topic:
+        defaults = self._core.config.defaults()
+        try:
+            settings = parse_topic_config(read.overrides, defaults)
+        except InvalidConfigError as error:
+            logger.warning("topic %s: its settings are not valid, ignored: %s", read.name, error)
+            settings = parse_topic_config({}, defaults)
+        topic = Topic(
+            read.name,
+            read.topic_id,
+            settings,
+            dict(read.overrides),
+            read.config_version or 0,
+            version=read.version,
+        )
+        for index, replicas in enumerate(read.assignment):
+            partition = Partition(topic, index, tuple(replicas))
+            partition.state = read.states[index]
+            if partition.state is not None:
+                led = partition.state.leader >= 0
+                cause = (
+                    PartitionCause.LOADED_WITH_LEADER
+                    if led
+                    else PartitionCause.LOADED_WITHOUT_LEADER
+                )
+                partition.phase = next_partition_phase(PartitionPhase.NEW, cause)
+            for broker_id in replicas:
+                here = broker_id in self._core.cluster.brokers
+                partition.replica_phases[broker_id] = (
+                    ReplicaPhase.ONLINE if here else ReplicaPhase.OFFLINE
+                )
+            topic.partitions.append(partition)
+        return topic
+
+    def _restarted(self, partition: Partition) -> frozenset[int]:
+        """ISR members that registered after their partition's state was last written: nobody has
+        taken their restart into account yet."""
+        state = partition.state
+        if state is None or state.changed_at == 0:
+            return frozenset()
+        return frozenset(
+            broker_id
+            for broker_id in state.isr
+            if _epoch(self._core.cluster, broker_id) > state.changed_at
+        )
+
+    # ---- brokers
+
+    def _brokers_read(self, event: BrokersRead) -> None:
+        cluster = self._core.cluster
+        now = {broker.broker_id: broker for broker in event.brokers}
+        lost = {b for b in cluster.brokers if b not in now}
+        new = {b for b in now if b not in cluster.brokers}
+        restarted = {b for b in now if b in cluster.brokers and now[b] != cluster.brokers[b]}
+        if not lost and not new and not restarted:
+            return
+        for label, group in (("lost", lost), ("joined", new), ("restarted", restarted)):
+            if group:
+                logger.info("brokers %s %s", sorted(group), label)
+        cluster.brokers = now
+        cluster.suspected -= lost | restarted
+        cluster.shutting_down -= lost | restarted
+        for broker_id in sorted(lost | restarted):
+            self._move_replicas(broker_id, ReplicaCause.BROKER_LOST)
+        for broker_id in sorted(new | restarted):
+            self._move_replicas(broker_id, ReplicaCause.BROKER_RETURNED)
+        self._core.untold |= new | restarted
+        self._core.emit(ConnectBrokers(tuple(now[b] for b in sorted(now))))
+        moved = lost | new | restarted
+        again = frozenset(restarted)
+        self._leadership.reconsider(self._on(moved), lambda _: again)
+        self._core.order_live_brokers()
+        if new or restarted:
+            self._leadership.plan_rebalance()
+
+    def _move_replicas(self, broker_id: int, cause: ReplicaCause) -> None:
+        for partition in self._core.cluster.partitions():
+            phase = partition.replica_phases.get(broker_id)
+            if phase is not None:
+                partition.replica_phases[broker_id] = next_replica_phase(phase, cause)
+        self._deletion.broker_moved(broker_id, cause)
+
+    def _on(self, brokers: set[int]) -> list[Partition]:
+        """Partitions with a replica on any of ``brokers``."""
+        return [p for p in self._core.cluster.partitions() if not brokers.isdisjoint(p.replicas)]
+
+    def _suspected(self, event: BrokerSuspected) -> None:
+        cluster, broker_id = self._core.cluster, event.broker_id
+        if _epoch(cluster, broker_id) != event.broker_epoch or broker_id in cluster.suspected:
+            return
+        cluster.suspected.add(broker_id)
+        changed = self._leadership.reconsider(self._on({broker_id}))
+        logger.warning(
+            "broker %d refuses connections: suspected, %d partitions change", broker_id, changed
+        )
+
+    def _cleared(self, event: BrokerCleared) -> None:
+        cluster, broker_id = self._core.cluster, event.broker_id
+        if _epoch(cluster, broker_id) != event.broker_epoch or broker_id not in cluster.suspected:
+            return
+        cluster.suspected.discard(broker_id)
+        logger.info("broker %d answers again: cleared", broker_id)
+        self._leadership.reconsider(self._on({broker_id}))
+        self._leadership.plan_rebalance()
+
+    # ---- orders
+
+    def _answered(self, event: OrdersAnswered) -> None:
+        if _epoch(self._core.cluster, event.broker_id) != event.broker_epoch:
+            return
+        request, results = event.request, event.response.partitions
+        if isinstance(request, replication.StopReplicaRequest):
+            self._deletion.replicas_stopped(event.broker_id, request.partitions, results)
+        elif isinstance(request, replication.LeaderAndIsrRequest):
+            self._topics.order_taken(event.broker_id, request, results)
+            self._replicas_failed(event.broker_id, results)
+
+    def _replicas_failed(self, broker_id: int, results: list[replication.OrderResult]) -> None:
+        failed: list[Partition] = []
+        for result in results:
+            if result.error_code != StorageError.code:
+                continue
+            partition = self._core.cluster.partition(result.topic, result.partition)
+            phase = None if partition is None else partition.replica_phases.get(broker_id)
+            if partition is None or phase is None or phase is ReplicaPhase.FAILED:
+                continue
+            partition.replica_phases[broker_id] = next_replica_phase(
+                phase, ReplicaCause.STORAGE_FAILED
+            )
+            failed.append(partition)
+        if failed:
+            logger.warning("broker %d: %d replicas failed", broker_id, len(failed))
+            self._leadership.reconsider(failed)
+
+    # ---- requests and time
+
+    def _request(self, event: RequestReceived) -> None:
+        self._core.request = event
+        request = event.request
+        if isinstance(request, replication.AlterPartitionRequest):
+            self._isr.alter(event.request_id, request)
+        elif isinstance(request, replication.ControlledShutdownRequest):
+            self._leadership.controlled_shutdown(event.request_id, request)
+        elif isinstance(request, admin.CreateTopicsRequest):
+            self._topics.create(event, request)
+        elif isinstance(request, admin.DeleteTopicsRequest):
+            self._deletion.delete(event, request)
+            self._core.when_settled(self._topics.forget_topics)
+        elif isinstance(request, admin.CreatePartitionsRequest):
+            self._topics.grow(event, request)
+        elif isinstance(request, admin.AlterConfigsRequest):
+            self._topics.alter(event, request)
+        elif isinstance(request, admin.ElectLeadersRequest):
+            self._leadership.elect_leaders(event.request_id, request)
+        else:
+            code = UnsupportedVersionError.code
+            self._core.reply(event.request_id, refusal(request, code))
+
+    def _time_reached(self) -> None:
+        self._topics.expire()
+        due = self._leadership.rebalance_at
+        if due is not None and due <= self._core.now:
+            self._leadership.rebalance()
+
+
+def _epoch(cluster: Cluster, broker_id: int) -> int:
+    broker: BrokerRegistration | None = cluster.brokers.get(broker_id)
+    return -1 if broker is None else broker.broker_epoch

@@ -1,0 +1,400 @@
+"""Topics: create, grow, alter. Pure.
+
+Rules
+-----
+* A topic exists when its znode exists. The first multi makes it with its settings and as many
+  partition states as fit; the rest follow, and a controller that dies between is followed by one
+  that makes what is missing.
+* CreateTopics and CreatePartitions are answered when every new partition has a leader that took
+  its order, or when the time is up (REQUEST_TIMED_OUT: the effect may still come).
+* Several topics of one request do not hang together: each has its own result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from oncelog_controller import request_checks, znodes
+from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
+from oncelog_controller.events import RequestReceived
+from oncelog_controller.leadership import Leadership, state_ops
+from oncelog_controller.placement import place_replicas, start_at
+from oncelog_controller.state import Partition, PartitionState, Topic
+from oncelog_controller.store import Create, Op, SetData
+from oncelog_controller.transitions import ReplicaPhase
+from oncelog_protocol import limits
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages import admin
+from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
+
+logger = logging.getLogger(__name__)
+
+FIRST_WRITE_PARTITIONS_MAX = 100
+"""Partitions made together with their topic; each takes two nodes."""
+
+PartitionKey = tuple[str, int]
+"""(topic id, partition)."""
+
+
+@dataclass(slots=True)
+class Parked:
+    """An answer that waits for leaders to take their orders."""
+
+    request_id: int
+    response: admin.CreateTopicsResponse | admin.CreatePartitionsResponse
+    deadline: float
+    waiting: dict[PartitionKey, admin.TopicResult] = field(default_factory=dict)
+
+
+class TopicRequests:
+    """Serves CreateTopics, CreatePartitions and AlterConfigs."""
+
+    def __init__(self, core: Core, leadership: Leadership) -> None:
+        self._core = core
+        self._leadership = leadership
+        self._parked: list[Parked] = []
+
+    # ---- create
+
+    def create(self, event: RequestReceived, request: admin.CreateTopicsRequest) -> None:
+        """Create topics."""
+        twice = request_checks.check_once([new.topic for new in request.topics])
+        response = admin.CreateTopicsResponse()
+        made: list[Topic] = []
+        names = sorted(self._core.cluster.topics)
+        for position, new in enumerate(request.topics):
+            result = admin.TopicResult(new.topic)
+            response.topics.append(result)
+            try:
+                request_checks.refuse_twice(new.topic, twice)
+                request_checks.check_new_name(new.topic, names, internal=event.internal)
+                topic = self._design(new, event.topic_ids[position])
+            except ApiError as error:
+                _fail(result, error)
+                continue
+            names.append(new.topic)
+            result.partition_count = len(topic.partitions)
+            result.replication_factor = len(topic.partitions[0].replicas)
+            if not request.validate_only:
+                result.topic_id = topic.topic_id
+                made.append(topic)
+                self._write_topic(topic)
+        self._park(event.request_id, response, request.timeout_ms, _keys(made, response.topics))
+
+    def _design(self, new: admin.NewTopic, topic_id: str) -> Topic:
+        """The topic as it will be. :raises ApiError: what is wrong with the wish."""
+        core, cluster = self._core, self._core.cluster
+        count, factor = request_checks.sizes(new, core.config, len(cluster.brokers))
+        if new.assignment is not None:
+            request_checks.check_assignment(new.assignment, cluster)
+            assignment = [list(replicas) for replicas in new.assignment]
+        else:
+            brokers = self._places(factor)
+            assignment = place_replicas(
+                brokers, first=0, count=count, replication_factor=factor, start=self._start()
+            )
+        overrides = request_checks.altered({}, new.configs)
+        settings = request_checks.check_settings(overrides, core.config.defaults(), factor)
+        topic = Topic(new.topic, topic_id, settings, overrides)
+        _extend(core, topic, assignment)
+        return topic
+
+    def _places(self, factor: int) -> list[tuple[int, str | None]]:
+        """Brokers to place replicas on: those that can lead, if they are enough."""
+        cluster = self._core.cluster
+        able = [b for b in sorted(cluster.brokers) if cluster.may_lead(b)]
+        chosen = able if len(able) >= factor else sorted(cluster.brokers)
+        return [(broker_id, cluster.brokers[broker_id].rack) for broker_id in chosen]
+
+    def _start(self) -> int:
+        """Rotates: where the partitions so far would have gone on."""
+        return sum(len(topic.partitions) for topic in self._core.cluster.topics.values())
+
+    def _write_topic(self, topic: Topic) -> None:
+        core = self._core
+        stray = core.cluster.stray_configs.get(topic.name)
+        path, data = znodes.config_path(topic.name), znodes.encode_config(topic.overrides)
+        config: Op = Create(path, data) if stray is None else SetData(path, data, stray)
+        topic.config_version = 0 if stray is None else stray + 1
+        head: list[Op] = [
+            config,
+            Create(
+                znodes.topic_path(topic.name),
+                znodes.encode_topic(topic.topic_id, topic.assignment()),
+            ),
+            Create(znodes.partitions_path(topic.name), b""),
+        ]
+
+        def exists() -> None:
+            core.cluster.topics[topic.name] = topic
+            core.cluster.stray_configs.pop(topic.name, None)
+            logger.info(
+                "topic %s created: %d partitions, id %s",
+                topic.name,
+                len(topic.partitions),
+                topic.topic_id,
+            )
+
+        self._write_states(head, exists, topic.partitions)
+
+    def _write_states(
+        self, head: list[Op], exists: Callable[[], None], partitions: Sequence[Partition]
+    ) -> None:
+        """First states for new partitions; ``head`` goes into the first multi with them."""
+        first = partitions[:FIRST_WRITE_PARTITIONS_MAX]
+        rest = partitions[FIRST_WRITE_PARTITIONS_MAX:]
+        for number, chunk in enumerate([first, *chunks(rest, WRITE_PARTITIONS_MAX)]):
+            ops = list(head) if number == 0 else []
+            states: list[tuple[Partition, PartitionState]] = []
+            for partition in chunk:
+                state = self._leadership.first_state(partition)
+                if state is not None:
+                    states.append((partition, state))
+                    ops += state_ops(partition, state)
+            if ops:
+                self._core.write(ops, self._installer(exists if number == 0 else None, states))
+
+    def _installer(
+        self,
+        exists: Callable[[], None] | None,
+        states: list[tuple[Partition, PartitionState]],
+    ) -> Callable[[], None]:
+        def applied() -> None:
+            if exists is not None:
+                exists()
+            for partition, state in states:
+                self._leadership.install(partition, state)
+
+        return applied
+
+    # ---- grow
+
+    def grow(self, event: RequestReceived, request: admin.CreatePartitionsRequest) -> None:
+        """Add partitions to topics."""
+        twice = request_checks.check_once([growth.topic for growth in request.topics])
+        response = admin.CreatePartitionsResponse()
+        keys: dict[PartitionKey, admin.TopicResult] = {}
+        for growth in request.topics:
+            result = admin.TopicResult(growth.topic)
+            response.topics.append(result)
+            try:
+                request_checks.refuse_twice(growth.topic, twice)
+                request_checks.check_name(growth.topic, internal=event.internal)
+                topic = self._known(growth.topic)
+                added = self._design_growth(topic, growth)
+            except ApiError as error:
+                _fail(result, error)
+                continue
+            before = len(topic.partitions)
+            result.topic_id = topic.topic_id
+            result.partition_count = before + len(added)
+            result.replication_factor = len(added[0])
+            if not request.validate_only:
+                self._write_growth(topic, added)
+                for index in range(before, before + len(added)):
+                    keys[topic.topic_id, index] = result
+        self._park(event.request_id, response, request.timeout_ms, keys)
+
+    def _known(self, name: str) -> Topic:
+        topic = self._core.cluster.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"topic {name} does not exist")
+        return topic
+
+    def _design_growth(self, topic: Topic, growth: admin.PartitionGrowth) -> list[list[int]]:
+        """Replicas of the new partitions. :raises ApiError: what is wrong with the wish."""
+        before = len(topic.partitions)
+        request_checks.check_partition_count(growth.partition_count)
+        count = growth.partition_count - before
+        if count <= 0:
+            raise InvalidPartitionsError(
+                f"topic {topic.name} has {before} partitions; "
+                f"{growth.partition_count} would not be a growth"
+            )
+        factor = len(topic.partitions[0].replicas)
+        if growth.assignment is None:
+            brokers = self._places(factor)
+            return place_replicas(
+                brokers,
+                first=before,
+                count=count,
+                replication_factor=factor,
+                start=start_at(brokers, topic.partitions[0].replicas[0]),
+            )
+        if len(growth.assignment) != count:
+            raise InvalidReplicaAssignmentError(
+                f"{count} new partitions, but {len(growth.assignment)} entries in the assignment"
+            )
+        request_checks.check_assignment(
+            growth.assignment, self._core.cluster, replication_factor=factor
+        )
+        return [list(replicas) for replicas in growth.assignment]
+
+    def _write_growth(self, topic: Topic, added: list[list[int]]) -> None:
+        scratch = Topic(topic.name, topic.topic_id, topic.settings, partitions=[*topic.partitions])
+        fresh = _extend(self._core, scratch, added, owner=topic)
+        head: list[Op] = [
+            SetData(
+                znodes.topic_path(topic.name),
+                znodes.encode_topic(topic.topic_id, scratch.assignment()),
+                topic.version,
+            )
+        ]
+
+        def exists() -> None:
+            topic.partitions.extend(fresh)
+            topic.version += 1
+            logger.info("topic %s grown to %d partitions", topic.name, len(topic.partitions))
+
+        self._write_states(head, exists, fresh)
+
+    # ---- settings
+
+    def alter(self, event: RequestReceived, request: admin.AlterConfigsRequest) -> None:
+        """Change settings of topics, key by key."""
+        twice = request_checks.check_once(
+            [f"{each.resource_type}:{each.resource_name}" for each in request.resources]
+        )
+        results: list[admin.ConfigResourceResult] = []
+        for each in request.resources:
+            result = admin.ConfigResourceResult(each.resource_type, each.resource_name)
+            results.append(result)
+            try:
+                request_checks.refuse_twice(f"{each.resource_type}:{each.resource_name}", twice)
+                self._alter_one(event, each, write=not request.validate_only)
+            except ApiError as error:
+                result.error_code, result.error_message = error.code, str(error)
+        self._core.when_settled(
+            lambda: self._core.reply(
+                event.request_id, admin.AlterConfigsResponse(NO_ERROR, results)
+            )
+        )
+
+    def _alter_one(
+        self, event: RequestReceived, wish: admin.ConfigAlteration, *, write: bool
+    ) -> None:
+        core = self._core
+        if wish.resource_type != admin.RESOURCE_TOPIC:
+            raise InvalidRequestError("only settings of topics can be altered")
+        request_checks.check_name(wish.resource_name, internal=event.internal)
+        topic = self._known(wish.resource_name)
+        overrides = request_checks.altered(topic.overrides, wish.entries)
+        factor = len(topic.partitions[0].replicas)
+        settings = request_checks.check_settings(overrides, core.config.defaults(), factor)
+        if not write or overrides == topic.overrides:
+            return
+
+        def applied() -> None:
+            topic.overrides, topic.settings = overrides, settings
+            topic.config_version += 1
+            core.order_config(topic)
+            if settings.unclean_leader_election_enable:
+                core.when_settled(lambda: self._elect_offline(topic))
+
+        path = znodes.config_path(topic.name)
+        core.write([SetData(path, znodes.encode_config(overrides), topic.config_version)], applied)
+
+    def _elect_offline(self, topic: Topic) -> None:
+        self._leadership.reconsider([p for p in topic.partitions if p.leader < 0])
+
+    # ---- answers that wait
+
+    def _park(
+        self,
+        request_id: int,
+        response: admin.CreateTopicsResponse | admin.CreatePartitionsResponse,
+        timeout_ms: int,
+        waiting: dict[PartitionKey, admin.TopicResult],
+    ) -> None:
+        if not waiting:
+            self._core.reply(request_id, response)
+            return
+        patience_ms = min(max(timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX)
+        deadline = self._core.now + patience_ms / 1000
+        self._parked.append(Parked(request_id, response, deadline, waiting))
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first answer that waits is due, on the loop's clock."""
+        return min((parked.deadline for parked in self._parked), default=None)
+
+    def expire(self) -> None:
+        """Answer what has waited long enough."""
+        for parked in [p for p in self._parked if p.deadline <= self._core.now]:
+            text = "the topic is made, but not every partition has a leader that took its order yet"
+            for result in parked.waiting.values():
+                _fail(result, RequestTimedOutError(text))
+            self._finish(parked)
+
+    def order_taken(
+        self, broker_id: int, request: LeaderAndIsrRequest, results: Sequence[OrderResult]
+    ) -> None:
+        """A broker answered: the partitions it leads by that order are ready."""
+        if not self._parked:
+            return
+        failed = {(r.topic, r.partition) for r in results if r.error_code != NO_ERROR}
+        taken = [
+            (order.topic_id, order.partition)
+            for order in request.partitions
+            if order.leader == broker_id and (order.topic, order.partition) not in failed
+        ]
+        for parked in list(self._parked):
+            for key in taken:
+                parked.waiting.pop(key, None)
+            if not parked.waiting:
+                self._finish(parked)
+
+    def forget_topics(self) -> None:
+        """Topics that are gone can get no leader any more: answers do not wait for them."""
+        known = {topic.topic_id for topic in self._core.cluster.topics.values()}
+        for parked in list(self._parked):
+            for key in [key for key in parked.waiting if key[0] not in known]:
+                error = UnknownTopicOrPartitionError("the topic was deleted meanwhile")
+                _fail(parked.waiting.pop(key), error)
+            if not parked.waiting:
+                self._finish(parked)
+
+    def _finish(self, parked: Parked) -> None:
+        self._parked.remove(parked)
+        self._core.reply(parked.request_id, parked.response)
+
+
+def _extend(
+    core: Core, topic: Topic, assignment: Sequence[Sequence[int]], owner: Topic | None = None
+) -> list[Partition]:
+    """Append partitions to ``topic``; they belong to ``owner``, or to it."""
+    fresh = []
+    for replicas in assignment:
+        partition = Partition(owner or topic, len(topic.partitions), tuple(replicas))
+        for broker_id in replicas:
+            alive = broker_id in core.cluster.brokers
+            phase = ReplicaPhase.ONLINE if alive else ReplicaPhase.OFFLINE
+            partition.replica_phases[broker_id] = phase
+        topic.partitions.append(partition)
+        fresh.append(partition)
+    return fresh
+
+
+def _keys(
+    topics: Sequence[Topic], results: Sequence[admin.TopicResult]
+) -> dict[PartitionKey, admin.TopicResult]:
+    by_name = {result.topic: result for result in results}
+    return {
+        (topic.topic_id, partition.index): by_name[topic.name]
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+def _fail(result: admin.TopicResult, error: ApiError) -> None:
+    result.error_code, result.error_message = error.code, str(error)

@@ -1,0 +1,93 @@
+"""The metadata image: full and partial updates, deletion, recreation, configs."""
+
+from __future__ import annotations
+
+from oncelog_broker.server.metadata_image import DELETED_LEADER, MetadataImage
+from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
+from oncelog_protocol.messages.replication import (
+    PartitionOrder,
+    TopicConfig,
+    UpdateMetadataRequest,
+)
+from oncelog_protocol.types import TopicPartition
+
+
+def order(topic: str, partition: int, leader: int = 1, topic_id: str = "id") -> PartitionOrder:
+    return PartitionOrder(topic, topic_id, partition, leader, 3, [1, 2], 5, [1, 2], False)
+
+
+def update(
+    *partitions: PartitionOrder, full: bool = False, configs: list[TopicConfig] | None = None
+) -> UpdateMetadataRequest:
+    brokers = [
+        ClusterBroker(2, 20, [ListenerAddress("internal", "b", 2)]),
+        ClusterBroker(1, 10, [ListenerAddress("internal", "a", 1)]),
+    ]
+    return UpdateMetadataRequest(1, 4, 10, full, list(partitions), brokers, configs or [])
+
+
+def test_a_partial_update_changes_what_it_names() -> None:
+    image = MetadataImage("c")
+    assert not image.updated
+    image.apply(update(order("t", 0), order("t", 1), full=True))
+    image.apply(update(order("t", 1, leader=2)))
+    assert image.updated
+    assert [p.leader for p in image.topics["t"].partitions.values()] == [1, 2]
+    known = image.partition(TopicPartition("t", 1))
+    assert known is not None
+    assert known.leader == 2
+    assert image.partition(TopicPartition("t", 2)) is None
+    assert image.partition(TopicPartition("u", 0)) is None
+    assert (image.controller_id, image.controller_epoch) == (1, 4)
+    assert list(image.brokers) == [1, 2]
+
+
+def test_a_full_update_replaces_everything() -> None:
+    image = MetadataImage("c")
+    image.apply(update(order("old", 0), full=True, configs=[TopicConfig("old", 1, ["a"], ["b"])]))
+    image.apply(update(order("new", 0), full=True))
+    assert list(image.topics) == ["new"]
+    assert image.overrides("old") == {}
+
+
+def test_a_deleted_partition_goes_only_from_the_topic_that_is_meant() -> None:
+    image = MetadataImage("c")
+    image.apply(update(order("t", 0, topic_id="second"), full=True))
+    image.apply(update(order("t", 0, leader=DELETED_LEADER, topic_id="first")))
+    assert "t" in image.topics
+    image.apply(update(order("t", 0, leader=DELETED_LEADER, topic_id="second")))
+    assert "t" not in image.topics
+
+
+def test_a_recreated_topic_begins_empty() -> None:
+    image = MetadataImage("c")
+    image.apply(update(order("t", 0), order("t", 1), full=True))
+    image.apply(update(order("t", 0, topic_id="other")))
+    assert list(image.topics["t"].partitions) == [0]
+
+
+def test_configs_that_changed_are_reported_once() -> None:
+    image = MetadataImage("c")
+    config = TopicConfig("t", 1, ["retention_ms"], ["5"])
+    assert image.apply(update(order("t", 0), configs=[config])) == [config]
+    assert image.overrides("t") == {"retention_ms": "5"}
+    assert image.apply(update(configs=[config])) == []
+    newer = TopicConfig("t", 2, [], [])
+    assert image.apply(update(configs=[newer])) == [newer]
+    assert image.overrides("t") == {}
+    image.apply(update(configs=[config]))
+    (reset,) = image.apply(update(order("t", 0), full=True))
+    assert (reset.topic, reset.keys) == ("t", [])
+
+
+def test_addresses_and_change_callbacks() -> None:
+    image = MetadataImage("c")
+    heard: list[int] = []
+    image.on_change.append(lambda: heard.append(image.version))
+    image.apply(update(full=True))
+    assert heard == [image.version]
+    address = image.address(2, "internal")
+    assert address is not None
+    assert (address.host, address.port) == ("b", 2)
+    assert image.address(2, "external") is None
+    assert image.address(9, "internal") is None

@@ -1,0 +1,92 @@
+"""The byte pool: who must wait, who goes on, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.server.quotas import SMALL_BYTES, BytePool
+from support.waiting import eventually
+
+KIB = 1024
+
+
+class Member:
+    def __init__(self, pool: BytePool) -> None:
+        self.pool = pool
+        self.held = 0
+        self.waits = False
+
+    def held_bytes(self) -> int:
+        return self.held
+
+    def resume_from_pool(self) -> None:
+        self.waits = False
+
+    def hold(self, held: int) -> None:
+        self.held = held
+        self.pool.update(self, held)
+
+    def ask(self) -> bool:
+        self.waits = self.pool.must_wait(self)
+        return self.waits
+
+
+@pytest.mark.asyncio
+async def test_little_is_not_counted() -> None:
+    pool = BytePool(1000 * KIB)
+    member = Member(pool)
+    member.hold(SMALL_BYTES)
+    assert pool.used == 0
+    member.hold(SMALL_BYTES + 1)
+    assert pool.used == SMALL_BYTES + 1
+    member.hold(10)
+    assert pool.used == 0
+    assert not member.ask()
+
+
+@pytest.mark.asyncio
+async def test_over_the_limit_members_wait_in_line_until_there_is_room() -> None:
+    pool = BytePool(1000 * KIB)
+    holder, first, second = Member(pool), Member(pool), Member(pool)
+    holder.hold(2000 * KIB)
+    assert holder.ask()
+    assert first.ask()
+    assert second.ask()
+    # One goes on without room, so that what is half there can be completed.
+    await eventually(lambda: not holder.waits)
+    assert first.waits
+    assert second.waits
+    assert not holder.ask()
+    holder.hold(0)
+    await eventually(lambda: not first.waits)
+    await eventually(lambda: not second.waits)
+    assert pool.used == 0
+    assert pool.exhausted_count >= 1
+
+
+@pytest.mark.asyncio
+async def test_a_full_pool_counts_again_by_itself() -> None:
+    """Sent bytes leave without telling anybody."""
+    pool = BytePool(1000 * KIB)
+    sender, waiter, other = Member(pool), Member(pool), Member(pool)
+    sender.hold(1500 * KIB)
+    assert other.ask()
+    assert waiter.ask()
+    sender.held = 0
+    await eventually(lambda: not waiter.waits)
+    assert pool.used == 0
+
+
+@pytest.mark.asyncio
+async def test_who_is_gone_holds_nothing_and_waits_for_nothing() -> None:
+    pool = BytePool(1000 * KIB)
+    gone, other = Member(pool), Member(pool)
+    gone.hold(1500 * KIB)
+    assert gone.ask()
+    assert other.ask()
+    pool.drop(gone)
+    assert pool.used == 0
+    assert pool.waiting_count == 1
+    await eventually(lambda: not other.waits)
+    assert gone.waits
+    pool.close()

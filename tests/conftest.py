@@ -1,0 +1,24 @@
+"""What every test may use: hypothesis profiles, and a real ZooKeeper for those that ask for it.
+
+Fakes and helpers are imported from ``support``, not fixtures, so that a reader sees where they are.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from support.zookeeper import zookeeper
+
+__all__ = ["zookeeper"]
+
+# The same examples on every run: a test does not fail today because of yesterday's luck.
+# `make fuzz` looks further, with new examples each time.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "long", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -1,0 +1,108 @@
+"""kazoo bent to our rules: the parts that need no server."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+from kazoo import exceptions as kazoo_errors
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import Callback, ZnodeStat
+
+from oncelog_controller.kazoo_session import (
+    InlineHandler,
+    QuietLogger,
+    node_stat,
+    op_result,
+    store_error,
+)
+from oncelog_controller.store import (
+    BadVersionError,
+    Check,
+    Create,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    SetData,
+    StoreDisconnectedError,
+    StoreError,
+)
+
+STAT = ZnodeStat(11, 12, 0, 0, 3, 4, 0, 99, 0, 5, 13)
+
+
+def test_results_and_watches_run_where_they_arise() -> None:
+    handler = InlineHandler()
+    handler.start()
+    seen: list[object] = []
+    result = handler.async_result()
+    result.rawlink(lambda r: seen.append(r.value))
+    result.set("value")
+    handler.dispatch_callback(Callback("watch", seen.append, ("event",)))
+    handler.stop()
+    assert seen == ["value", "event"]
+
+
+def test_select_tells_readable_writable_and_timeout() -> None:
+    handler = InlineHandler()
+    left, right = socket.socketpair()
+    try:
+        assert handler.select([left], [], [], 0) == ([], [], [])
+        assert handler.select([], [left], [], None) == ([], [left], [])
+        right.send(b"x")
+        assert handler.select([left, right], [], [], 1.0) == ([left], [], [])
+        right.close()
+        assert handler.select([left], [], [], 1.0)[0] == [left]
+    finally:
+        left.close()
+        right.close()
+    with pytest.raises(ValueError, match="closed"):
+        handler.select([left], [], [], 0)
+
+
+def test_quiet_logger_demotes_all_but_errors(caplog: pytest.LogCaptureFixture) -> None:
+    quiet = QuietLogger(logging.getLogger("quiet"))
+    with caplog.at_level(logging.DEBUG, "quiet"):
+        quiet.warning("dropped %s", 1)
+        quiet.error("bad")
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG, logging.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (kazoo_errors.NoNodeError(), NoNodeError),
+        (kazoo_errors.NodeExistsError(), NodeExistsError),
+        (kazoo_errors.BadVersionError(), BadVersionError),
+        (kazoo_errors.NotEmptyError(), NotEmptyError),
+        (kazoo_errors.SessionExpiredError(), SessionExpiredError),
+        (kazoo_errors.ConnectionLoss(), StoreDisconnectedError),
+        (kazoo_errors.ConnectionClosedError(), StoreDisconnectedError),
+        (kazoo_errors.OperationTimeoutError(), StoreDisconnectedError),
+        (KazooTimeoutError(), StoreDisconnectedError),
+        (kazoo_errors.InvalidACLError(), StoreError),
+    ],
+)
+def test_errors(theirs: Exception, ours: type[StoreError]) -> None:
+    error = store_error(theirs, "/path", op_index=3)
+    assert type(error) is ours
+    assert error.op_index == 3
+    assert "/path" in str(error)
+
+
+def test_stats_and_results() -> None:
+    stat = NodeStat(
+        version=3,
+        czxid=11,
+        mzxid=12,
+        ephemeral_owner=99,
+        children_version=4,
+        children_count=5,
+    )
+    assert node_stat(STAT) == stat
+    assert op_result(SetData("/a", b""), STAT) == stat
+    assert op_result(Create("/a", b""), "/a") == NodeStat(version=0, czxid=0)
+    assert op_result(Check("/a", 0), True) is None

@@ -1,0 +1,242 @@
+"""``ZooKeeperStore`` beyond the port's contract: the bridge between kazoo's thread and the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from kazoo.protocol.states import ZnodeStat
+
+from oncelog_cli.local.zookeeper import ZooKeeperServer
+from oncelog_controller.store import (
+    SessionState,
+    StoreDisconnectedError,
+    StoreError,
+    WatchEvent,
+    WatchKind,
+)
+from oncelog_controller.zookeeper import IN_FLIGHT_MAX, ZooKeeperStore, _missed
+from support.store_harness import RealHarness
+from support.waiting import eventually
+
+pytestmark = pytest.mark.zookeeper
+CHROOT_NUMBERS = itertools.count()
+
+
+def kazoo_threads() -> list[str]:
+    """Names of the threads that kazoo, or the closing of its clients, runs in."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if "zk_loop" in name or name.startswith("zookeeper")]
+
+
+@pytest_asyncio.fixture
+async def harness(zookeeper: ZooKeeperServer) -> AsyncIterator[RealHarness]:
+    made = RealHarness(zookeeper, f"/bridge/{next(CHROOT_NUMBERS)}")
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def store(harness: RealHarness) -> ZooKeeperStore:
+    opened = await harness.open()
+    assert isinstance(opened, ZooKeeperStore)
+    return opened
+
+
+@pytest.mark.asyncio
+async def test_callbacks_run_on_the_loop(harness: RealHarness, store: ZooKeeperStore) -> None:
+    here = threading.get_ident()
+    threads: list[int] = []
+    store.on_session.append(lambda state: threads.append(threading.get_ident()))
+    await store.create("/a", b"")
+    await store.get("/a", watch=lambda event: threads.append(threading.get_ident()))
+    await store.set("/a", b"1")
+    await eventually(lambda: len(threads) == 1)
+    await harness.expire(store)
+    await eventually(lambda: len(threads) == 3)
+    assert set(threads) == {here}
+
+
+@pytest.mark.asyncio
+async def test_one_thread_a_session_and_none_left_behind(
+    harness: RealHarness, store: ZooKeeperStore
+) -> None:
+    with_one = len(kazoo_threads())
+    other = await harness.open()
+    assert len(kazoo_threads()) == with_one + 1
+    await other.close()
+    await eventually(lambda: len(kazoo_threads()) == with_one)
+    await harness.expire(store)
+    await eventually(lambda: store.state is SessionState.EXPIRED)
+    await eventually(lambda: len(kazoo_threads()) == with_one - 1)
+
+
+@pytest.mark.asyncio
+async def test_nothing_reconnects_after_expiry(harness: RealHarness, store: ZooKeeperStore) -> None:
+    proxy = harness.proxy(store)
+    await harness.expire(store)
+    await eventually(lambda: store.state is SessionState.EXPIRED)
+    connections = proxy.connections
+    assert store._client is None
+    await eventually(lambda: not any(t.name.startswith("zookeeper") for t in threading.enumerate()))
+    assert proxy.connections == connections
+    await store.restart_session()
+    assert proxy.connections == connections + 1
+
+
+@pytest.mark.asyncio
+async def test_a_silent_server_does_not_block_the_loop(
+    harness: RealHarness, store: ZooKeeperStore, zookeeper: ZooKeeperServer
+) -> None:
+    """More calls than kazoo's wake-up socket holds bytes, while nobody drains it."""
+    await store.create("/a", b"")
+    loop = asyncio.get_running_loop()
+    zookeeper.pause()
+    try:
+        calls = [asyncio.ensure_future(store.get("/a")) for _ in range(20 * IN_FLIGHT_MAX)]
+        begun = loop.time()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert store._in_flight == IN_FLIGHT_MAX
+        assert loop.time() - begun < 5  # not stuck for a session's time and more
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        zookeeper.resume()
+    # The client gave up on the connection, or every call was answered late: nothing hangs.
+    assert all(isinstance(r, StoreDisconnectedError | tuple) for r in results)
+    assert isinstance(results[-1], StoreDisconnectedError)
+
+
+@pytest.mark.asyncio
+async def test_cancelled_calls_that_wait_for_room_are_never_sent(store: ZooKeeperStore) -> None:
+    await store.create("/a", b"")
+    first = [asyncio.ensure_future(store.get("/a")) for _ in range(IN_FLIGHT_MAX)]
+    late = asyncio.ensure_future(store.create("/b", b""))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.gather(*first)
+    assert await store.exists("/b") is None
+    assert store._in_flight == 0
+    assert not store._pending
+
+
+@pytest.mark.asyncio
+async def test_a_watch_of_a_cancelled_read_is_not_armed(store: ZooKeeperStore) -> None:
+    await store.create("/a", b"")
+    events: list[WatchEvent] = []
+    read = asyncio.ensure_future(store.get("/a", watch=events.append))
+    await asyncio.sleep(0)
+    read.cancel()
+    await store.set("/a", b"1")
+    await store.get("/a")
+    assert events == []
+    assert not store._watches
+
+
+@pytest.mark.asyncio
+async def test_sessions_and_watches_survive_a_server_restart(
+    store: ZooKeeperStore, zookeeper: ZooKeeperServer
+) -> None:
+    session_id = store.session_id
+    states: list[SessionState] = []
+    store.on_session.append(states.append)
+    await store.create("/mine", b"", ephemeral=True)
+    events: list[WatchEvent] = []
+    await store.get("/mine", watch=events.append)
+    zookeeper.kill()
+    try:
+        await eventually(lambda: store.state is SessionState.DISCONNECTED)
+    finally:
+        await asyncio.to_thread(zookeeper.start)
+    await eventually(lambda: store.state is SessionState.CONNECTED)
+    assert store.session_id == session_id
+    await store.set("/mine", b"1")
+    await eventually(lambda: events)
+    assert states == [SessionState.DISCONNECTED, SessionState.CONNECTED]
+
+
+@pytest.mark.asyncio
+async def test_close_does_not_wait_for_a_dead_server(
+    harness: RealHarness, store: ZooKeeperStore
+) -> None:
+    await harness.disconnect(store)
+    await store.close()
+    assert store.state is SessionState.DISCONNECTED
+
+
+@pytest.mark.asyncio
+async def test_close_during_restart_ends_it(harness: RealHarness, store: ZooKeeperStore) -> None:
+    await harness.expire(store)
+    await eventually(lambda: store.state is SessionState.EXPIRED)
+    await harness.disconnect(store)
+    restart = asyncio.ensure_future(store.restart_session())
+    await eventually(lambda: store._client is not None)
+    await store.close()
+    with pytest.raises(StoreDisconnectedError):
+        await restart
+
+
+@pytest.mark.asyncio
+async def test_the_error_of_a_failed_start_names_the_hosts(harness: RealHarness) -> None:
+    store = await harness.unreachable()
+    with pytest.raises(StoreDisconnectedError, match=r"127\.0\.0\.1:\d+"):
+        await store.start()
+
+
+@pytest.mark.asyncio
+async def test_connect_string_and_chroot(zookeeper: ZooKeeperServer) -> None:
+    deep = ZooKeeperStore.from_connect_string(
+        f"{zookeeper.address}/deep/er/chroot", session_timeout_ms=2000
+    )
+    await deep.start()
+    await deep.create("/a", b"1")
+    whole = ZooKeeperStore.from_connect_string(zookeeper.address)
+    await whole.start()
+    assert (await whole.get("/deep/er/chroot/a"))[0] == b"1"
+    events: list[WatchEvent] = []
+    await deep.get("/a", watch=events.append)
+    await whole.set("/deep/er/chroot/a", b"2")
+    await eventually(lambda: events)
+    assert events == [WatchEvent(WatchKind.CHANGED, "/a")]
+    with pytest.raises(StoreError, match="starts with"):
+        await deep.get("relative")
+    await deep.close()
+    await whole.close()
+
+
+def test_nothing_breaks_when_the_loop_is_gone(zookeeper: ZooKeeperServer) -> None:
+    """A process may end its loop without closing the store: kazoo's thread must not raise."""
+    store = ZooKeeperStore(zookeeper.address, chroot="/gone")
+    asyncio.run(store.start())
+    client = store._client
+    assert client is not None
+    client.end()
+    assert not kazoo_threads()
+
+
+def stat(czxid: int = 1, mzxid: int = 1, pzxid: int = 1, cversion: int = 0) -> ZnodeStat:
+    return ZnodeStat(czxid, mzxid, 0, 0, 0, cversion, 0, 0, 0, 0, pzxid)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "children", "kind"),
+    [
+        (None, None, False, None),
+        (None, stat(), False, WatchKind.CREATED),
+        (stat(), None, False, WatchKind.DELETED),
+        (stat(), stat(), False, None),
+        (stat(), stat(mzxid=2), False, WatchKind.CHANGED),
+        (stat(), stat(czxid=2, mzxid=2), False, WatchKind.CHANGED),
+        (stat(), stat(pzxid=2, cversion=1), False, None),
+        (stat(), stat(pzxid=2, cversion=1), True, WatchKind.CHILDREN),
+        (stat(), stat(mzxid=2), True, None),
+    ],
+)
+def test_what_a_watch_missed(
+    before: ZnodeStat | None, now: ZnodeStat | None, children: bool, kind: WatchKind | None
+) -> None:
+    assert _missed(before, now, children) is kind

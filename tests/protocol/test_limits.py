@@ -1,0 +1,55 @@
+"""Bounds of the wire: legal names, and relations that must hold between the numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_protocol import limits
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "orders", "a.b_c-d", "A9", "...", "a" * limits.TOPIC_CHARS_MAX, "__internal"]
+)
+def test_legal_topics(name: str) -> None:
+    assert limits.is_legal_topic(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("", id="line 39: empty"),
+        pytest.param(".", id="line 40: dot"),
+        pytest.param("..", id="line 40: parent"),
+        pytest.param("../../etc/passwd", id="line 40: traversal"),
+        pytest.param("a/b", id="line 40: slash"),
+        pytest.param("a\\b", id="line 40: backslash"),
+        pytest.param("/tmp/x", id="line 41: absolute"),
+        pytest.param("a\0b", id="line 42: NUL"),
+        pytest.param("a\n", id="line 42: a newline at the end"),
+        pytest.param("a\x1bb", id="line 42: control character"),
+        pytest.param("\u202eabc", id="line 42: right to left"),
+        pytest.param("log\N{SNOWMAN}", id="line 42: beyond ASCII"),
+        pytest.param("\uff41", id="line 42: a full-width letter"),
+        pytest.param("a" * (limits.TOPIC_CHARS_MAX + 1), id="line 43: 250 characters"),
+        pytest.param("a" * 10**6, id="line 43: a million characters"),
+        pytest.param("a b", id="blank"),
+    ],
+)
+def test_illegal_topics(name: str) -> None:
+    assert not limits.is_legal_topic(name)
+
+
+def test_a_partition_directory_fits_a_file_name() -> None:
+    longest = f"{'a' * limits.TOPIC_CHARS_MAX}-{limits.PARTITION_COUNT_MAX - 1}"
+    assert len(longest) <= 255
+
+
+def test_a_full_fetch_response_and_one_batch_more_fit_a_frame() -> None:
+    assert (
+        limits.HEAD_BYTES_MAX + limits.FETCH_BYTES_MAX + limits.BATCH_BYTES_MAX
+        <= limits.FRAME_BYTES_MAX
+    )
+
+
+def test_what_may_come_before_authentication_is_small() -> None:
+    assert limits.FRAME_BYTES_MAX_UNAUTHENTICATED * 1000 <= limits.FRAME_BYTES_MAX

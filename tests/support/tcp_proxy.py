@@ -1,0 +1,104 @@
+"""A TCP proxy with scissors: sits between a client and a server and cuts, refuses or swallows."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+Pass = Callable[[bytes], bool]
+
+
+class TcpProxy:
+    """Forwards to ``host:port`` until told otherwise. Listens on 127.0.0.1 at ``port``."""
+
+    def __init__(self, target_host: str, target_port: int) -> None:
+        self.port = 0
+        self.connections = 0
+        """How many were accepted and forwarded so far."""
+        self.silent = False
+        """Swallow everything the server says; the connection stays open."""
+        self._target = (target_host, target_port)
+        self._server: asyncio.Server | None = None
+        self._cut = False
+        self._cut_at_reply = False
+        self._writers: dict[asyncio.StreamWriter, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Drop everything."""
+        self.cut()
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Reset every connection and every new one until :meth:`mend`."""
+        self._cut = True
+        self.drop()
+
+    def mend(self) -> None:
+        """Forward again."""
+        self._cut = False
+
+    def drop(self) -> None:
+        """Reset the connections there are; new ones are served."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def cut_at_next_reply(self) -> None:
+        """Let the next ZooKeeper request through to the server, but not its reply: the
+        connection breaks instead. Pings and watch events do not count."""
+        self._cut_at_reply = True
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        if self._cut:
+            writer.transport.abort()
+            return
+        try:
+            upstream_reader, upstream = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        self._writers[writer] = self._writers[upstream] = None
+        try:
+            await asyncio.gather(
+                self._pump(reader, upstream, lambda chunk: True),
+                self._pump(upstream_reader, writer, self._lets_through),
+            )
+        finally:
+            for end in (writer, upstream):
+                self._writers.pop(end, None)
+                end.transport.abort()
+
+    def _lets_through(self, chunk: bytes) -> bool:
+        if self._cut_at_reply and len(chunk) >= 8 and struct.unpack(">i", chunk[4:8])[0] >= 0:
+            self._cut_at_reply = False
+            self.drop()
+            return False
+        return not self.silent
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lets: Pass
+    ) -> None:
+        try:
+            while chunk := await reader.read(65536):
+                if lets(chunk):
+                    writer.write(chunk)
+                    await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.transport.abort()
