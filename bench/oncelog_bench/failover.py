@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
 
-from oncelog import Admin, Producer
+from oncelog import Admin, Delivery, Producer
 from oncelog_bench.cluster import LocalCluster
 
 RATE = 500
@@ -20,23 +22,24 @@ async def kill_leader(cluster: LocalCluster, topic: str, *, want_controller: boo
     async with Admin(cluster.bootstrap) as admin:
         if want_controller:
             await _lead_with_controller(cluster, admin, topic)
-        leader = (await admin.describe_topics(topic))[0].partitions[0].leader
+        leader = (await admin.describe_topics([topic]))[0].partitions[0].leader
+        pids = cluster.pids()
         async with Producer(cluster.bootstrap, acks="all", linger_ms=0) as producer:
             await producer.send(topic, b"before")
-            elapsed = await _gap(producer, topic, lambda: cluster.kill(leader))
-        await cluster.restart(leader)
+            elapsed = await _gap(producer, topic, lambda: cluster.kill(pids[leader]))
+        await asyncio.to_thread(cluster.restart)
         await wait_isr(admin, topic, len(cluster.broker_ids))
         return elapsed
 
 
-async def _gap(producer: Producer, topic: str, kill: object) -> float:
+async def _gap(producer: Producer, topic: str, kill: Callable[[], None]) -> float:
     acked = asyncio.Event()
     killed_at = 0.0
     first_ack = 0.0
 
-    def on_done(sent_at: float, failed: bool) -> None:
+    def on_done(sent_at: float, delivery: Delivery) -> None:
         nonlocal first_ack
-        if not failed and killed_at and sent_at > killed_at and not first_ack:
+        if delivery.exception() is None and killed_at and sent_at > killed_at and not first_ack:
             first_ack = time.perf_counter()
             acked.set()
 
@@ -44,15 +47,12 @@ async def _gap(producer: Producer, topic: str, kill: object) -> float:
         while not acked.is_set():
             sent_at = time.perf_counter()
             delivery = await producer.enqueue(topic, b"x" * 100)
-            delivery.add_done_callback(
-                lambda done, sent_at=sent_at: on_done(sent_at, done.exception() is not None)
-            )
+            delivery.add_done_callback(partial(on_done, sent_at))
             await asyncio.sleep(1 / RATE)
 
     pumping = asyncio.create_task(pump())
     await asyncio.sleep(0.5)
     killed_at = time.perf_counter()
-    assert callable(kill)
     kill()
     await asyncio.wait_for(acked.wait(), 60)
     await pumping
@@ -63,12 +63,12 @@ async def _lead_with_controller(cluster: LocalCluster, admin: Admin, topic: str)
     """Kill brokers until the leader of the topic is the controller as well."""
     for _ in range(8):
         controller = (await admin.describe_cluster()).controller_id
-        leader = (await admin.describe_topics(topic))[0].partitions[0].leader
+        leader = (await admin.describe_topics([topic]))[0].partitions[0].leader
         if leader == controller:
             return
-        cluster.kill(controller)
+        cluster.kill(cluster.pids()[controller])
         await asyncio.sleep(1.0)
-        await cluster.restart(controller)
+        await asyncio.to_thread(cluster.restart)
         await wait_isr(admin, topic, len(cluster.broker_ids))
     raise RuntimeError("the controller never came to lead the topic")
 
@@ -77,7 +77,7 @@ async def wait_isr(admin: Admin, topic: str, size: int, *, timeout_s: float = 60
     """Wait until every partition of ``topic`` has a leader and ``size`` in-sync replicas."""
     async with asyncio.timeout(timeout_s):
         while True:
-            partitions = (await admin.describe_topics(topic))[0].partitions
+            partitions = (await admin.describe_topics([topic]))[0].partitions
             if all(len(p.isr) == size and p.leader >= 0 for p in partitions):
                 return
             await asyncio.sleep(0.05)

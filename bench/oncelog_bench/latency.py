@@ -6,11 +6,11 @@ import asyncio
 import time
 
 from oncelog import Consumer, Producer, TopicPartition
-from oncelog_bench.throughput import PARTITIONS
+from oncelog_bench.throughput import PARTITIONS, Acks
 
 
 async def end_to_end_ms(
-    bootstrap: str, topic: str, *, rate: int, seconds: float, acks: str = "all"
+    bootstrap: str, topic: str, *, rate: int, seconds: float, acks: Acks = "all"
 ) -> list[float]:
     """Latencies in ms at ``rate`` records/s; the first fifth is warm-up and dropped.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import uvloop
 
+from oncelog import Admin, NewTopic
 from oncelog_bench import baseline, failover, idle, latency, throughput
 from oncelog_bench.cluster import LocalCluster
 from oncelog_bench.report import Report, quantile
@@ -91,14 +92,18 @@ def _on_topic(
     return uvloop.run(whole())
 
 
-def _many(scale: Scale, size: int, acks: str) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+def _many(
+    scale: Scale, size: int, acks: throughput.Acks
+) -> Callable[[str, str], Coroutine[Any, Any, float]]:
     count = _records(scale, size, each=False)
     return lambda bootstrap, topic: throughput.produce_many(
         bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
     )
 
 
-def _each(scale: Scale, size: int, acks: str) -> Callable[[str, str], Coroutine[Any, Any, float]]:
+def _each(
+    scale: Scale, size: int, acks: throughput.Acks
+) -> Callable[[str, str], Coroutine[Any, Any, float]]:
     count = _records(scale, size, each=True)
     return lambda bootstrap, topic: throughput.produce_each(
         bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
@@ -113,7 +118,7 @@ def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: P
     ours: list[float] = []
     for _ in range(scale.repeats):
         raw += baseline.measure(home, batch, total_bytes=scale.bytes_total, repeats=1)
-        ours.append(_on_topic(cluster, 1, "commit", _many(scale, 1000, "1")))
+        ours.append(_on_topic(cluster, 1, "commit", _many(scale, 1000, 1)))
     raw_mb = report.add(BASELINE, raw, "MB/s")
     report.add(
         "produce 1 KB RF 1 acks=1 send_many, MB/s",
@@ -123,12 +128,10 @@ def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: P
         their_value=raw_mb,
     )
     report.add("produce 1 KB RF 1 acks=1 send_many", ours, "rec/s")
-    each = [_on_topic(cluster, 1, "commit", _each(scale, 1000, "1")) for _ in range(scale.repeats)]
+    each = [_on_topic(cluster, 1, "commit", _each(scale, 1000, 1)) for _ in range(scale.repeats)]
     report.add("produce 1 KB RF 1 acks=1 send", each, "rec/s")
     for label, make in (("send_many", _many), ("send", _each)):
-        rates = [
-            _on_topic(cluster, 1, "commit", make(scale, 100, "1")) for _ in range(scale.repeats)
-        ]
+        rates = [_on_topic(cluster, 1, "commit", make(scale, 100, 1)) for _ in range(scale.repeats)]
         report.add(f"produce 100 B RF 1 acks=1 {label}", rates, "rec/s")
 
 
@@ -202,16 +205,9 @@ def _latency(report: Report, scale: Scale, cluster: LocalCluster) -> None:
 
 def _failover(report: Report, scale: Scale, home: Path) -> None:
     async def prepare(bootstrap: str) -> None:
-        from oncelog import Admin
-
         async with Admin(bootstrap) as admin:
-            results = await admin.create_topics(
-                "failover",
-                partition_count=1,
-                replication_factor=3,
-                configs={"min_insync_replicas": "2"},
-            )
-            results.raise_for_errors()
+            topic = NewTopic("failover", 1, 3, {"min_insync_replicas": "2"})
+            (await admin.create_topics([topic])).raise_for_errors()
             await failover.wait_isr(admin, "failover", 3)
 
     gaps: list[float] = []
@@ -230,18 +226,14 @@ def _failover(report: Report, scale: Scale, home: Path) -> None:
 
 def _idle(report: Report, scale: Scale, home: Path, partitions: int) -> None:
     async def prepare(bootstrap: str) -> None:
-        from oncelog import Admin
-
         async with Admin(bootstrap) as admin:
-            results = await admin.create_topics(
-                "idle", partition_count=partitions, replication_factor=3, timeout_ms=60_000
-            )
-            results.raise_for_errors()
+            topic = NewTopic("idle", partitions, 3)
+            (await admin.create_topics([topic], timeout_ms=60_000)).raise_for_errors()
             await failover.wait_isr(admin, "idle", 3)
 
     with LocalCluster(home / f"idle-{partitions}") as cluster:
         uvloop.run(prepare(cluster.bootstrap))
-        pids = cluster.pids()
+        pids = sorted(cluster.pids().values())
         idle.idle(pids, seconds=2.0)
         cpu, memory = idle.idle(pids, seconds=scale.idle_seconds)
         report.add(f"idle CPU per broker, {partitions:,} partitions of RF 3", cpu, "% of a core")

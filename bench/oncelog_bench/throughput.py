@@ -6,10 +6,14 @@ acknowledgement, or from the first to the last record handed out.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
+from typing import Literal
 
-from oncelog import Admin, Consumer, Producer, TopicPartition
+from oncelog import Admin, Consumer, NewTopic, Producer
 
+Acks = Literal["all", 0, 1]
 PARTITIONS = 6
 BATCH_BYTES = 256 * 1024
 
@@ -22,39 +26,39 @@ async def make_topic(
     if replication_factor >= 3:
         configs["min_insync_replicas"] = "2"
     async with Admin(bootstrap) as admin:
-        results = await admin.create_topics(
-            name,
-            partition_count=PARTITIONS,
-            replication_factor=replication_factor,
-            configs=configs,
-        )
-        results.raise_for_errors()
+        topic = NewTopic(name, PARTITIONS, replication_factor, configs)
+        (await admin.create_topics([topic])).raise_for_errors()
 
 
 async def drop_topic(bootstrap: str, name: str) -> None:
     """Delete a topic, so that rows do not fill the disk."""
     async with Admin(bootstrap) as admin:
-        (await admin.delete_topics(name)).raise_for_errors()
+        (await admin.delete_topics([name])).raise_for_errors()
 
 
 async def produce_many(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: str, batch_size: int
+    bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int
 ) -> float:
-    """``send_many`` by columns: slices of 50,000 values, a few outstanding."""
-    values = [b"x" * size] * 50_000
+    """``send_many`` by columns: lists of 5 MB of values, eight of them outstanding."""
+    values = [b"x" * size] * (5_000_000 // size)
     async with Producer(
         bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
     ) as producer:
         await producer.send_many(topic, values[:1000])
         began = time.perf_counter()
-        for _ in range(count // len(values)):
-            await producer.enqueue_many(topic, values)
-        await producer.flush()
-        return count / (time.perf_counter() - began)
+        outstanding: deque[asyncio.Task[object]] = deque()
+        sent = 0
+        while sent < count:
+            outstanding.append(asyncio.create_task(producer.send_many(topic, values)))
+            sent += len(values)
+            if len(outstanding) > 8:
+                await outstanding.popleft()
+        await asyncio.gather(*outstanding)
+        return sent / (time.perf_counter() - began)
 
 
 async def produce_each(
-    bootstrap: str, topic: str, *, size: int, count: int, acks: str, batch_size: int
+    bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int
 ) -> float:
     """``enqueue`` record by record: each call hands back a delivery, all are awaited."""
     value = b"x" * size
@@ -71,13 +75,12 @@ async def produce_each(
 
 
 def _consumer(bootstrap: str, topic: str) -> Consumer:
-    consumer = Consumer(
+    return Consumer(
+        topic,
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=4 << 20,
     )
-    consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
-    return consumer
 
 
 async def consume_each(bootstrap: str, topic: str, *, count: int) -> float:

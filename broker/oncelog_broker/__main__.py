@@ -92,6 +92,8 @@ def make_store(config: BrokerConfig) -> MetadataStore:
 
 async def _serve(config: BrokerConfig, ready_file: str | None) -> int:
     files = SystemFiles()
+    if ready_file is not None and files.exists(ready_file):
+        files.remove(ready_file)
     broker = Broker(
         config,
         files=files,

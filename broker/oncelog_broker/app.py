@@ -21,7 +21,7 @@ import logging
 from collections.abc import Awaitable
 
 from oncelog_broker.config import BrokerConfig, ConfigError
-from oncelog_broker.log.log_dir import LogDir
+from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.ports import ReplicaConfig
@@ -37,7 +37,7 @@ from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.membership import Membership
+from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.store import MetadataStore
 from oncelog_protocol.errors import OncelogError
@@ -48,7 +48,7 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
-from oncelog_runtime.files import FileLockedError, Files
+from oncelog_runtime.files import Files
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,13 @@ logger = logging.getLogger(__name__)
 SESSION_FILE = "session.json"
 """In the first log directory: the session that owns the registration, removed after a crash."""
 
-SHUTDOWN_RETRY_S = 0.1
+STORE_STEP_S = 10.0
+"""What a step of stopping may take that needs the metadata store, which may be away."""
+
+SHUTDOWN_RETRY_S = 0.05
+SHUTDOWN_RETRY_MAX_S = 0.5
+SHUTDOWN_STUCK_S = 2.0
+"""Leaderships that found no taker for so long stay: others are stopping too, or behind."""
 
 
 class BrokerFailedError(OncelogError):
@@ -170,8 +176,7 @@ class Broker:
         self.replicas.is_known = lambda tp: self.image.partition(tp) is not None
         self._install_handlers()
         await self.listeners[self.config.inter_broker_listener].serve()
-        membership.on_registered.append(self._registered)
-        self._registered(await membership.register())
+        await self._register(membership)
         await self.runner.start()
         await self._first_metadata()
         self.router.ready = True
@@ -197,8 +202,7 @@ class Broker:
             except OSError as exc:
                 raise ConfigError(
                     f"listeners.{index}",
-                    f"cannot listen on {wanted.host}:{wanted.port} "
-                    f"({exc.strerror or exc})",
+                    f"cannot listen on {wanted.host}:{wanted.port} ({exc.strerror or exc})",
                     "Free the port or choose another; 0 takes a free one",
                 ) from exc
             self.listeners[wanted.name] = listener
@@ -207,12 +211,9 @@ class Broker:
     async def _load_logs(self) -> None:
         try:
             await self.logs.start(self.image.cluster_id)
-        except FileLockedError as exc:
-            raise ConfigError(
-                "log_dirs",
-                f"{exc.filename or exc} is in use by a running broker",
-                "Stop that broker, or give each broker directories of its own",
-            ) from exc
+        except LogDirError as exc:
+            problem, _, remedy = str(exc).rpartition("; ")
+            raise ConfigError("log_dirs", problem or str(exc), _sentence(remedy)) from exc
 
     def _make_membership(self) -> Membership:
         return Membership(
@@ -220,10 +221,19 @@ class Broker:
             broker_id=self.broker_id,
             listeners=self._advertised(),
             rack=self.config.rack,
-            cluster_id_hint=known_cluster_id(self._files, self.config),
+            cluster_id_hint=known_cluster_id(self._files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,
         )
+
+    async def _register(self, membership: Membership) -> None:
+        membership.on_registered.append(self._registered)
+        membership.on_failed.append(self._fail)
+        try:
+            await membership.register()
+        except DuplicateBrokerIdError as exc:
+            problem, _, remedy = str(exc).partition("; ")
+            raise ConfigError("broker_id", problem, _sentence(remedy)) from exc
 
     def _advertised(self) -> list[ListenerAddress]:
         found = []
@@ -333,9 +343,9 @@ class Broker:
         self._stopping = True
         if clean and self.config.controlled_shutdown_enable:
             await self._step("controlled shutdown", self._controlled_shutdown())
-        await self._step("resigning", self.runner.stop())
+        await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)
         if self.membership is not None:
-            await self._step("leaving", self.membership.leave())
+            await self._step("leaving", self.membership.close(), timeout_s=STORE_STEP_S)
         for listener in self.listeners.values():
             await self._step("closing a listener", listener.close())
         await self._step("stopping replication", self.replicas.stop())
@@ -343,7 +353,7 @@ class Broker:
         self._admin_controller.close()
         await self._step("stopping tasks", self.tasks.close())
         await self._step("closing the logs", self._stop_logs(clean))
-        await self._step("closing the session", self._store.close())
+        await self._step("closing the session", self._store.close(), timeout_s=STORE_STEP_S)
         self.pool.close()
         self.failed.cancel()
         logger.info("broker %d stopped%s", self.broker_id, "" if clean else ", not cleanly")
@@ -351,12 +361,17 @@ class Broker:
     async def _stop_logs(self, clean: bool) -> None:
         await self.logs.stop(clean=clean and self.broker_epoch >= 0, broker_epoch=self.broker_epoch)
 
-    async def _step(self, name: str, work: Awaitable[None]) -> None:
-        """A step that fails must not keep the next from flushing (KAFKA-13315)."""
+    async def _step(
+        self, name: str, work: Awaitable[None], *, timeout_s: float | None = None
+    ) -> None:
+        """A step that fails or hangs must not keep the next from flushing (KAFKA-13315)."""
         try:
-            await work
+            async with asyncio.timeout(timeout_s):
+                await work
         except asyncio.CancelledError:
             raise
+        except TimeoutError:
+            logger.error("broker %d: %s took longer than %s s", self.broker_id, name, timeout_s)
         except Exception:
             logger.exception("broker %d: %s failed", self.broker_id, name)
 
@@ -364,23 +379,36 @@ class Broker:
         """Ask the controller to move our leaderships until none is left or the time is up."""
         if not self.image.updated or self.broker_epoch < 0:
             return
-        timeout_s = self.config.controlled_shutdown_timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.controlled_shutdown_timeout_ms / 1000
         request = ControlledShutdownRequest(self.broker_id, self.broker_epoch)
-        remaining = -1
-        try:
-            async with asyncio.timeout(timeout_s):
-                while remaining:
-                    response: ControlledShutdownResponse = await self._admin_controller.call(
-                        request, timeout_s=timeout_s
-                    )
-                    if response.error_code:
-                        logger.warning("controlled shutdown: error %d", response.error_code)
-                        return
-                    remaining = response.remaining
-                    if remaining:
-                        await asyncio.sleep(SHUTDOWN_RETRY_S)
-        except TimeoutError:
-            logger.warning("controlled shutdown timed out, %d leaderships remain", remaining)
+        remaining, since, pause_s = -1, loop.time(), SHUTDOWN_RETRY_S
+        while loop.time() < deadline:
+            try:
+                response: ControlledShutdownResponse = await self._admin_controller.call(
+                    request, timeout_s=deadline - loop.time()
+                )
+            except TimeoutError:
+                break
+            if response.error_code:
+                logger.warning("controlled shutdown: error %d", response.error_code)
+                return
+            if response.remaining == 0:
+                return
+            if response.remaining != remaining:
+                remaining, since = response.remaining, loop.time()
+            if (
+                set(self.image.brokers) <= {self.broker_id}
+                or loop.time() - since > SHUTDOWN_STUCK_S
+            ):
+                break
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, SHUTDOWN_RETRY_MAX_S)
+        logger.warning("controlled shutdown: %d leaderships could not be moved", remaining)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

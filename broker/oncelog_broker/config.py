@@ -277,6 +277,9 @@ def _config_error(exc: ValidationError, source: str, skip: tuple[str, ...] = ())
         return ConfigError(key, "is required" + more, f"Add {key} = ... to the file", source)
     message = first["msg"].removeprefix("Value error, ")
     if kind == "value_error":
+        named, colon, rest = message.partition(": ")
+        if colon and named in BrokerConfig.model_fields:
+            key, message = key or named, rest
         problem, _, remedy = message.rpartition(": ")
         if problem:
             return ConfigError(key, problem + more, remedy[0].upper() + remedy[1:], source)

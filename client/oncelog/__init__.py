@@ -1,1 +1,93 @@
-"""The Oncelog SDK."""
+"""The Oncelog SDK: ``from oncelog import Producer, Consumer, Admin``.
+
+Names are loaded when they are first used, so that ``import oncelog`` costs next to nothing. The
+synchronous face is :mod:`oncelog.blocking`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog import blocking, errors
+    from oncelog.admin import Admin
+    from oncelog.admin_results import NewTopic, Results
+    from oncelog.consumer.columns import ColumnBatch
+    from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.offsets import OffsetAndTimestamp
+    from oncelog.consumer.record import Record
+    from oncelog.errors import (
+        ApiError,
+        ClientError,
+        DeliveryTimeoutError,
+        NoBrokersAvailableError,
+        OncelogError,
+    )
+    from oncelog.history import History
+    from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+    from oncelog.producer.partitioner import Partitioner
+    from oncelog.producer.producer import Producer
+    from oncelog_protocol.types import TopicPartition
+
+_HOMES = {
+    "Admin": "oncelog.admin",
+    "ApiError": "oncelog.errors",
+    "BatchMetadata": "oncelog.producer.delivery",
+    "ClientError": "oncelog.errors",
+    "ColumnBatch": "oncelog.consumer.columns",
+    "Consumer": "oncelog.consumer.consumer",
+    "Delivery": "oncelog.producer.delivery",
+    "DeliveryTimeoutError": "oncelog.errors",
+    "History": "oncelog.history",
+    "NewTopic": "oncelog.admin_results",
+    "NoBrokersAvailableError": "oncelog.errors",
+    "OffsetAndTimestamp": "oncelog.consumer.offsets",
+    "OncelogError": "oncelog.errors",
+    "Partitioner": "oncelog.producer.partitioner",
+    "Producer": "oncelog.producer.producer",
+    "Record": "oncelog.consumer.record",
+    "RecordMetadata": "oncelog.producer.delivery",
+    "Results": "oncelog.admin_results",
+    "TopicPartition": "oncelog_protocol.types",
+}
+_MODULES = ("blocking", "errors")
+
+__all__ = [
+    "Admin",
+    "ApiError",
+    "BatchMetadata",
+    "ClientError",
+    "ColumnBatch",
+    "Consumer",
+    "Delivery",
+    "DeliveryTimeoutError",
+    "History",
+    "NewTopic",
+    "NoBrokersAvailableError",
+    "OffsetAndTimestamp",
+    "OncelogError",
+    "Partitioner",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "Results",
+    "TopicPartition",
+    "blocking",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"oncelog.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

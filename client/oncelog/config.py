@@ -6,9 +6,9 @@ option, the value and what is allowed. Nothing here reads files or the environme
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from oncelog.errors import ConfigurationError
 from oncelog_protocol import limits
@@ -19,6 +19,8 @@ AcksOption = Literal["all", "0", "1"] | int
 ResetOption = Literal["earliest", "latest", "error"]
 CompressionOption = Literal["none", "gzip", "lz4", "zstd"]
 IsolationOption = Literal["read_uncommitted", "read_committed"]
+
+T = TypeVar("T")
 
 MEBIBYTE = 1024 * 1024
 DEFAULT_PORT = 9092
@@ -50,7 +52,7 @@ def _parse_address(text: str) -> Address:
     if text.startswith("["):
         bracketed, closed, rest = text[1:].partition("]")
         host, port = (bracketed, rest.removeprefix(":")) if closed else ("", "")
-    elif not host:
+    elif ":" not in text:
         host, port = text, ""
     port = port or str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -58,6 +60,12 @@ def _parse_address(text: str) -> Address:
             f"bootstrap_servers: {text!r} is not host:port with a port of 1 to 65535"
         )
     return Address(host, int(port))
+
+
+def take(options: type[T], parameters: Mapping[str, Any]) -> T:
+    """The ``options`` whose fields are among a constructor's ``parameters``."""
+    names = [field.name for field in fields(options)]  # type: ignore[arg-type]
+    return options(**{name: parameters[name] for name in names if name in parameters})
 
 
 def _at_least(option: str, value: int, low: int, high: int | None = None) -> None:

@@ -212,8 +212,6 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, (OSError, TimeoutError, RemoteProtocolError))
 
 
-
-
 ERRORS = _protocol.ERRORS
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The history port: what a client asked, and what it then knew, for checkers that look for anomalies.
+"""The history port: what a client asked and what it then knew, for checkers of anomalies.
 
 Rules: every operation is invoked once and ended at most once, as *ok* (it happened), *fail* (it
 definitely did not) or *info* (nobody knows), which are the words and the meaning of Jepsen's
@@ -23,9 +23,7 @@ class History(Protocol):
         """Note that ``operation`` ("send" or "poll") begins; returns its number."""
         ...
 
-    def ok(
-        self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()
-    ) -> None:
+    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
         """Note that it happened, at these offsets; a poll adds what it read."""
         ...
 

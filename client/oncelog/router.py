@@ -5,9 +5,9 @@ Rules
 * One connection a broker and purpose (control, data), opened by one task however many wait for it.
 * A broker whose connection broke or was refused is *out of favour* for a while: metadata is asked
   of others first, and a connection to it is tried again only after a pause that grows.
-* Refreshes are asked for freely (``refresh_soon``); the loop here spaces them: at once after a quiet
-  time, then with a growing, jittered pause. A broker that is slow to answer is not waited for: the
-  next one is asked beside it (a stopped process accepts connections and says nothing).
+* Refreshes are asked for freely (``refresh_soon``); the loop here spaces them: at once after a
+  quiet time, then with a growing, jittered pause. A broker that is slow to answer is not waited
+  for: the next one is asked beside it (a stopped process accepts connections and says nothing).
 * A refused connection of one leader never delays another leader: each has its own task.
 """
 
@@ -211,6 +211,17 @@ class Router:
             return None
         return slot.channel
 
+    def drop_channel(self, broker_id: int, purpose: str, reason: str) -> None:
+        """Close a connection that serves no more; the broker is not to blame for it."""
+        channel = self.channel_now(broker_id, purpose)
+        if channel is None:
+            return
+        address = self._slots[broker_id, purpose].address
+        blamed = self._blamed.get(address)
+        channel.close(reason)
+        if blamed is None:
+            self._blamed.pop(address, None)
+
     async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
         """The connection to a broker, opened if need be.
 
@@ -267,9 +278,7 @@ class Router:
                 "this is the address that the broker advertises, the bootstrap address did answer:"
                 " check advertised_host and advertised_port of the listener, or the way there"
             )
-        result = BrokerUnreachableError(
-            slot.broker_id, str(slot.address), reason_of(error), note
-        )
+        result = BrokerUnreachableError(slot.broker_id, str(slot.address), reason_of(error), note)
         result.__cause__ = error
         return result
 
@@ -520,9 +529,7 @@ class Router:
 
         return await self.retry(attempt, deadline, type(request).__name__)
 
-    async def retry(
-        self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str
-    ) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str) -> T:
         """Run ``attempt`` until it succeeds, refreshing metadata between attempts.
 
         :raises DeadlineExceededError: naming the last error; not definite when a request may have

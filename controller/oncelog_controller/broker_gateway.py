@@ -5,7 +5,8 @@ Rules
 * One outlet per life of a broker (id and epoch), one connection each. Orders leave in the order in
   which they were given; what waits is one bundle, in which newer orders replace older ones.
 * An order is retried in place until it is answered, on this connection or the next; none is skipped
-  (Z12). Answers that say "not now" are retried after a moment.
+  (Z12). An order that the broker could not carry out closes the connection: it and all after it go
+  out again on the next one.
 * STALE_BROKER_EPOCH ends the outlet: the broker has restarted and will be told anew (K21).
   STALE_CONTROLLER_EPOCH ends the term (Z4).
 * Refused connections are reported as suspicion, once until the broker answers again.
@@ -40,9 +41,6 @@ logger = logging.getLogger(__name__)
 
 UNANSWERED_MAX = 6
 """Orders of one broker on their way; what comes meanwhile is bundled."""
-
-RETRY_S = 0.1
-"""Before an order is sent again that the broker could not carry out."""
 
 Report = Callable[[Event], None]
 
@@ -139,7 +137,6 @@ class _Outlet:
         self._suspected = False
         self._over = False
         self._watchdog: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
 
     def add(self, orders: Orders) -> None:
         """Queue, and send if possible."""
@@ -153,7 +150,7 @@ class _Outlet:
         self._over = True
         self._waiting = None
         self._unanswered.clear()
-        self._stop_timers()
+        self._stop_watch()
         if self.task is not None:
             self.task.cancel()
 
@@ -169,7 +166,7 @@ class _Outlet:
     def down(self) -> None:
         """It broke: what was not answered is to be sent again, below what came since."""
         self._channel = None
-        self._stop_timers()
+        self._stop_watch()
         if self._over:
             return
         unanswered, self._unanswered = list(self._unanswered), deque()
@@ -185,7 +182,7 @@ class _Outlet:
 
     def _flush(self) -> None:
         channel = self._channel
-        if channel is None or channel.closed or self._waiting is None or self._retry is not None:
+        if channel is None or channel.closed or self._waiting is None:
             return
         if len(self._unanswered) >= UNANSWERED_MAX:
             return
@@ -210,15 +207,16 @@ class _Outlet:
         if self._over or channel is not self._channel or error is not None:
             return  # a dead channel: `down` puts back what was not answered
         assert self._unanswered[0] is request
-        self._unanswered.popleft()
-        self._watch()
         code = reply.message.error_code
         if code == NO_ERROR:
+            self._unanswered.popleft()
+            self._watch()
             if not isinstance(request, UpdateMetadataRequest):
                 broker = self.broker
                 self._report(
                     OrdersAnswered(broker.broker_id, broker.broker_epoch, request, reply.message)
                 )
+            self._flush()
         elif code == StaleControllerEpochError.code:
             self._on_fenced(f"broker {self.broker.broker_id} knows a newer controller")
         elif code == StaleBrokerEpochError.code:
@@ -226,13 +224,12 @@ class _Outlet:
             self._waiting = None
             self._unanswered.clear()
             self._over = True
-            self._stop_timers()
+            self._stop_watch()
         else:
+            # What was sent after it must not overtake it: all are sent again, on a new connection.
             name = ERRORS[code].name if code in ERRORS else str(code)
             logger.warning("broker %d: order failed: %s", self.broker.broker_id, name)
-            self._put_back([request])
-            self._retry = self._retry or self._loop.call_later(RETRY_S, self._again)
-        self._flush()
+            channel.close(f"order failed: {name}")
 
     def _put_back(self, requests: Sequence[OrderRequest]) -> None:
         older = bundle(requests)
@@ -240,16 +237,10 @@ class _Outlet:
             return
         self._waiting = older if self._waiting is None else older.merged_with(self._waiting)
 
-    def _again(self) -> None:
-        self._retry = None
-        self._flush()
-
     def _watch(self) -> None:
         """The oldest unanswered order has a deadline; past it the connection counts as dead."""
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            self._watchdog = None
-        if self._unanswered:
+        self._stop_watch()
+        if self._unanswered and not self._over:
             self._watchdog = self._loop.call_later(self._order_timeout_s, self._overdue)
 
     def _overdue(self) -> None:
@@ -257,8 +248,7 @@ class _Outlet:
         if self._channel is not None:
             self._channel.close(f"no answer to an order within {self._order_timeout_s} s")
 
-    def _stop_timers(self) -> None:
-        for timer in (self._watchdog, self._retry):
-            if timer is not None:
-                timer.cancel()
-        self._watchdog = self._retry = None
+    def _stop_watch(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None

@@ -321,7 +321,9 @@ class TopicRequests:
             return
         patience_ms = min(max(timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX)
         deadline = self._core.now + patience_ms / 1000
-        self._parked.append(Parked(request_id, response, deadline, waiting))
+        parked = Parked(request_id, response, deadline, waiting)
+        # Not before the writes are through: until then the request counts as interrupted.
+        self._core.when_settled(lambda: self._parked.append(parked))
 
     @property
     def deadline(self) -> float | None:

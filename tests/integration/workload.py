@@ -62,9 +62,7 @@ class Workload:
                 number = self.sent
                 self.sent += 1
                 partition = number % self._partitions
-                delivery = await producer.enqueue(
-                    self._topic, b"%d" % number, partition=partition
-                )
+                delivery = await producer.enqueue(self._topic, b"%d" % number, partition=partition)
                 delivery.add_done_callback(
                     lambda done, number=number, partition=partition: self._on_done(
                         number, partition, done.exception()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from oncelog_protocol import packing
 from oncelog_protocol.packing import MalformedError, pack, unpack
+from oncelog_protocol.types import Buffer
 
 MIB = 2**20
 
@@ -26,7 +27,7 @@ SCALARS = (
 )
 
 
-def loaded(data: bytes, *, items: int = 100_000, arrays: int = 500_000) -> Any:
+def loaded(data: Buffer, *, items: int = 100_000, arrays: int = 500_000) -> Any:
     return unpack(data, array_count_max=items, list_count_max=arrays)
 
 

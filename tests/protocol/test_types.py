@@ -6,9 +6,9 @@ from oncelog_protocol.types import Acks, TopicPartition
 
 
 def test_topic_partitions_sort_by_name_then_number() -> None:
-    ordered = [TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)]
-    assert sorted(ordered[::-1]) == ordered
-    assert str(ordered[1]) == "a-10"
+    first, second, third = TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
+    assert sorted([third, second, first]) == [first, second, third]
+    assert str(second) == "a-10"
 
 
 def test_acks_are_kafkas_numbers() -> None:

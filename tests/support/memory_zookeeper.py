@@ -145,7 +145,11 @@ class MemoryZooKeeper:
     def tree(self, under: str = "/") -> dict[str, bytes]:
         """Every node below ``under`` with its data, sorted by path."""
         prefix = under.rstrip("/") + "/"
-        return {p: n.data for p, n in sorted(self._nodes.items()) if p.startswith(prefix)}
+        return {
+            path: node.data
+            for path, node in sorted(self._nodes.items())
+            if path.startswith(prefix) and path != "/"
+        }
 
     def data(self, path: str) -> bytes | None:
         """The data of a node, or None when there is no such node."""
@@ -282,7 +286,11 @@ class MemoryZooKeeper:
             self._remove_ephemerals(session)
 
     def _remove_ephemerals(self, session: Session) -> None:
-        paths = [path for path in session.ephemerals if path in self._nodes]
+        paths = [
+            path
+            for path in session.ephemerals
+            if path in self._nodes and self._nodes[path].owner == session.session_id
+        ]
         if paths:
             self._transact([Delete(path) for path in sorted(paths)], None)
 

@@ -1,7 +1,7 @@
 """Formats of the small files of a log directory. Pure.
 
-Owns their encodings; who writes them uses ``Files.write_atomic`` (temporary file, sync, rename, sync
-of the directory: rule D4). Rules:
+Owns their encodings; who writes them uses ``Files.write_atomic`` (temporary file, sync, rename,
+sync of the directory: rule D4). Rules:
 
 - a table is text, one row a line, under a header line with kind, version, row count and checksum;
 - a document is JSON with its own checksum;
@@ -112,6 +112,6 @@ def _document_checksum(document: Mapping[str, Any]) -> str:
 
 def _number(kind: str, text: str) -> int:
     # int() also takes signs, underscores and foreign digits; the writer makes none of them.
-    if not text.isascii() or not text.isdigit() or int(text) > _OFFSET_MAX:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) > _OFFSET_MAX:
         raise CheckpointError(f"{kind}: {text[:40]!r} is not an offset")
     return int(text)

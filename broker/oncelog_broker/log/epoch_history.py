@@ -2,10 +2,10 @@
 
 Owns the entries of one log. Rules:
 
-- strictly increasing in both columns (KAFKA-7415): an epoch that wrote nothing leaves no entry behind
-  the one that starts at the same offset;
-- never ahead of the log: truncation cuts it in the same step, even when the log itself has nothing to
-  cut (KAFKA-10706);
+- strictly increasing in both columns (KAFKA-7415): an epoch that wrote nothing leaves no entry
+  behind the one that starts at the same offset;
+- never ahead of the log: truncation cuts it in the same step, even when the log itself has
+  nothing to cut (KAFKA-10706);
 - it is made durable before the recovery point passes what it describes, and is rebuilt from batch
   headers above that; ``revision`` lets the writer of checkpoints see that something changed.
 """

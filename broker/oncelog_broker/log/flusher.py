@@ -2,10 +2,10 @@
 
 Owns when files are synced. Rules:
 
-- an append while nothing is syncing starts a round in the same loop iteration: no timer, no task. What
-  becomes dirty during a round goes into the next, which starts when the round ends;
-- a round captures how far each log reached, syncs its files and new directory entries in an executor,
-  and only then, back on the loop, lets the logs move their synced offsets;
+- an append while nothing is syncing starts a round in the same loop iteration: no timer, no task.
+  What becomes dirty during a round goes into the next, which starts when the round ends;
+- a round captures how far each log reached, syncs its files and new directory entries in an
+  executor, and only then, back on the loop, lets the logs move their synced offsets;
 - what may wait (``flush=interval``) joins the next round, or gets one when the interval is over;
 - a sync that failed proves nothing and is never repeated: the directory stops for good (fsyncgate).
 """
@@ -30,7 +30,7 @@ class SyncJob:
 
     log: Syncable
     end_offset: int
-    generation: int
+    generation: int = 0
     """Grows with each truncation: an older one proves nothing."""
     segments: list[tuple[Any, int]] = field(default_factory=list)
     """Segments with their sizes when the job was made."""
@@ -158,7 +158,7 @@ class Flusher:
     def _begin(self) -> list[SyncJob]:
         self._dirty.update(self._waiting)
         self._waiting.clear()
-        jobs = [log.begin_sync() for log in self._dirty]
+        jobs = [log.begin_sync() for log in list(self._dirty)]
         self._dirty.clear()
         self._running = True
         self.rounds += 1
@@ -176,6 +176,8 @@ class Flusher:
             for file in job.once:
                 file.close()
         if error is not None:
+            if self._stopped:
+                return self._wake_idle()
             self.stop()
             failure = error if isinstance(error, OSError) else OSError(f"sync failed: {error!r}")
             self._on_failure(failure)
@@ -185,6 +187,7 @@ class Flusher:
                     job.log.finish_sync(job)
                 except Exception:
                     logger.exception("a callback after a sync failed")
+            self._pool.trim()
         if self._dirty and not self._scheduled and not self._stopped:
             self._schedule()
         self._wake_idle()

@@ -4,8 +4,8 @@ Owns ``.index`` and ``.timeindex``. Both are caches (rule D11): written lazily a
 when in doubt, rebuilt from batch headers. Rules:
 
 - a file is a run of blocks, each a header and the payload of so many new entries;
-- every write ends with an empty block, so that the last bytes of the file alone tell how the segment
-  ended (:class:`Summary`), and a broker that starts reads no more of a segment than that;
+- every write ends with an empty block, so that the last bytes of the file alone tell how the
+  segment ended (:class:`Summary`), and a broker that starts reads no more of a segment than that;
 - a reader keeps the blocks up to the first that does not hold.
 """
 
@@ -40,10 +40,10 @@ class Summary(NamedTuple):
 
 
 class IndexBlock(NamedTuple):
-    """Entries ``first`` to ``first + count - 1``, encoded."""
+    """So many entries from number ``first`` on, encoded."""
 
     first: int
-    count: int
+    entries: int
     payload: bytes
     summary: Summary
 
@@ -100,9 +100,7 @@ def column_from(typecode: str, data: bytes) -> array[int]:
     return column
 
 
-def _encode_header(
-    magic: bytes, first: int, count: int, payload: bytes, summary: Summary
-) -> bytes:
+def _encode_header(magic: bytes, first: int, count: int, payload: bytes, summary: Summary) -> bytes:
     head = _HEADER.pack(magic, first, count, *summary, zlib.crc32(payload))
     return head + _CHECKSUM.pack(zlib.crc32(head))
 

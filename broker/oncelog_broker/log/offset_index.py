@@ -7,7 +7,8 @@ Owns two parallel arrays of batch starts. Rules:
 - the first batch has an entry, and so has each batch that would end more than the index interval
   after the last entry: between two entries lie at most that many bytes of further batches, which a
   reader walks;
-- :class:`TailIndex` knows every batch of the recent past, where most readers are, so they walk nothing.
+- :class:`TailIndex` knows every batch of the recent past, where most readers are, so they walk
+  nothing.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ class OffsetIndex:
         """Take over encoded entries; False, and nothing taken, unless both columns increase."""
         offsets = column_from("I", payload[: count * 4])
         positions = column_from("I", payload[count * 4 :])
-        if self.offsets and count and not (
-            offsets[0] > self.offsets[-1] and positions[0] > self.positions[-1]
+        if (
+            self.offsets
+            and count
+            and not (offsets[0] > self.offsets[-1] and positions[0] > self.positions[-1])
         ):
             return False
         if not (_increases(offsets) and _increases(positions)):

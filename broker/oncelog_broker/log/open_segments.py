@@ -1,13 +1,14 @@
 """Which segments hold a descriptor and their index in memory: a bounded set.
 
-Owns the rule that a broker with thousands of partitions needs memory and descriptors only for those in
-use. Rules:
+Owns the rule that a broker with thousands of partitions needs memory and descriptors only for
+those in use. Rules:
 
-- past the bound, the segment that was not used for longest goes first (second chance: using a segment
-  sets a flag, nothing more);
+- past the bound, the segment that was not used for longest goes first (second chance: using a
+  segment sets a flag, nothing more);
 - a segment with unsynced bytes is never closed here: an error of its sync must reach the descriptor
   that wrote;
-- while a sync runs in the executor no file is closed under it: it is kept aside until the round ends.
+- while a sync runs in the executor no file is closed under it: it is kept aside until the round
+  ends.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class OpenSegments:
         retired, self._retired = self._retired, []
         for file in retired:
             file.close()
+
+    def trim(self) -> None:
+        """Back to the bound, now that less is dirty."""
+        if len(self._segments) > self._open_max:
+            self._evict(self._open_max)
 
     def __len__(self) -> int:
         return len(self._segments)

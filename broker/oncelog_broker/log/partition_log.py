@@ -1,15 +1,16 @@
 """The log of one partition: append, read, truncate, and how far it is durable.
 
-Owns ``log_start_offset``, ``log_end_offset`` and ``synced_offset`` of one replica; which of its offsets
-are committed is replication's business. Rules:
+Owns ``log_start_offset``, ``log_end_offset`` and ``synced_offset`` of one replica; which of its
+offsets are committed is replication's business. Rules:
 
 - an append validates, stamps in place, writes once and maps; the end moves right after the write;
-- after a failed append the file is cut back to the last whole batch, or the directory stops: nothing
-  behind a failure is ever acknowledged (KAFKA-10778). A full disk refuses writes and goes on reading;
-- an offset counts (``synced_offset``) when a sync has covered it; with ``flush=interval`` at once, while
-  ``recovery_point`` still waits for the sync. Both fall when the log is cut;
-- ``needs_refetch``: what was synced does not hold (rot). The log takes no writes and is read as far as it
-  holds, until it is fetched again from the leader (``truncate_fully_and_start_at``).
+- after a failed append the file is cut back to the last whole batch, or the directory stops:
+  nothing behind a failure is ever acknowledged (KAFKA-10778). A full disk refuses writes and goes
+  on reading;
+- an offset counts (``synced_offset``) when a sync has covered it; with ``flush=interval`` at
+  once, while ``recovery_point`` still waits for the sync. Both fall when the log is cut;
+- ``needs_refetch``: what was synced does not hold (rot). The log takes no writes and is read as
+  far as it holds, until it is fetched again from the leader (``truncate_fully_and_start_at``).
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
 from oncelog_broker.log.recovery import LoadedLog
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
-from oncelog_broker.log.validator import validate_client_batch
+from oncelog_broker.log.timestamp_search import find_timestamp
+from oncelog_broker.log.unsynced import Unsynced
+from oncelog_broker.log.validator import check_replicated_batches, validate_client_batch
 from oncelog_protocol.errors import (
-    ApiError,
     CorruptMessageError,
     FencedLeaderEpochError,
     OffsetOutOfRangeError,
@@ -37,15 +39,11 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.records.batch import (
     BatchHeader,
     CorruptBatchError,
-    iter_headers,
     stamp,
     stamp_append_time,
-    verify_crc,
 )
-from oncelog_protocol.records.compression import CodecUnavailableError
-from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.topic_config import TopicConfig
-from oncelog_protocol.types import INTERNAL_TOPICS, NO_TIMESTAMP, TopicPartition
+from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 from oncelog_runtime.files import Buffer, File
 
 if TYPE_CHECKING:
@@ -77,16 +75,11 @@ class PartitionLog:
         "_active",
         "_clock",
         "_damage",
-        "_dirty_segments",
-        "_generation",
         "_internal",
         "_marked_truncation",
-        "_name_changed",
-        "_names_changed",
-        "_new_files",
-        "_queued",
         "_segments",
         "_told_offset",
+        "_unsynced",
         "checkpointed_recovery_point",
         "config",
         "directory",
@@ -138,12 +131,7 @@ class PartitionLog:
         self.on_synced: Callable[[int], None] | None = None
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
-        self._dirty_segments: list[Segment] = []
-        self._names_changed = False
-        self._name_changed = False
-        self._new_files: list[File] = []
-        self._queued = False
-        self._generation = 0
+        self._unsynced = Unsynced()
 
     # ---- appending
 
@@ -182,7 +170,7 @@ class PartitionLog:
         segment.note(base, last + 1, size, max_timestamp, now_ms)
         self.log_end_offset = last + 1
         self.size_bytes += size
-        self._wrote(segment)
+        self._wrote(segment, size)
         return LogAppend(base, last, max_timestamp, append_time_ms, size, header.record_count)
 
     def append_as_follower(self, batches: memoryview) -> LogAppend | None:
@@ -194,7 +182,9 @@ class PartitionLog:
         """
         if self._damage or not self.log_dir.online:
             self._refuse()
-        found = self._check_batches(batches)
+        found = check_replicated_batches(
+            batches, self.log_end_offset, may_straddle=self.size_bytes == 0
+        )
         if not found:
             return None
         now_ms = self._clock.now_ms()
@@ -226,30 +216,6 @@ class PartitionLog:
             sum([header.record_count for _, header in found]),
         )
 
-    def _check_batches(self, batches: memoryview) -> list[tuple[int, BatchHeader]]:
-        """All whole batches, once every one of them holds; nothing is written before."""
-        expected, epoch = self.log_end_offset, -1
-        empty = self.size_bytes == 0
-        found: list[tuple[int, BatchHeader]] = []
-        try:
-            for position, header in iter_headers(batches):
-                verify_crc(batches[position : position + header.size_bytes])
-                base = header.base_offset
-                straddles = empty and not found and base < expected <= header.last_offset
-                if base != expected and not straddles:
-                    raise OffsetOutOfRangeError(
-                        f"{self.topic_partition}: offset {base} where {expected} was to come"
-                    )
-                if header.leader_epoch < max(epoch, 0):
-                    raise CorruptMessageError(
-                        f"{self.topic_partition}: epoch {header.leader_epoch} at offset {base}"
-                    )
-                expected, epoch = header.next_offset, header.leader_epoch
-                found.append((position, header))
-        except CorruptBatchError as error:
-            raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
-        return found
-
     def _write_group(
         self, data: memoryview, headers: list[tuple[int, BatchHeader]], now_ms: int
     ) -> None:
@@ -272,31 +238,36 @@ class PartitionLog:
             segment.note_header(header, now_ms)
         self.log_end_offset = segment.next_offset
         self.size_bytes += len(data)
-        self._wrote(segment)
+        self._wrote(segment, len(data))
 
     def _must_roll(self, segment: Segment, size: int, last_offset: int, now_ms: int) -> bool:
         config = self.config
         return (
             segment.size_bytes + size > config.segment_bytes
-            or now_ms - segment.created_ms >= config.segment_ms
+            or (segment.created_ms >= 0 and now_ms - segment.created_ms >= config.segment_ms)
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         )
 
-    def _wrote(self, segment: Segment) -> None:
+    def _wrote(self, segment: Segment, size: int) -> None:
         """Something is dirty: have it synced, now or later."""
+        unsynced = self._unsynced
         if not segment.dirty:
-            segment.dirty = True
-            self._dirty_segments.append(segment)
+            unsynced.wrote(segment, size)
         if self.config.flush == "commit":
-            if not self._queued:
-                self._queued = True
+            if not unsynced.queued:
+                unsynced.queued = True
                 self.log_dir.flusher.mark(self)
             return
         self.synced_offset = self.log_end_offset
-        if not self._queued:
-            self._queued = True
+        if not unsynced.queued:
+            unsynced.queued = True
             self.log_dir.flusher.mark_later(self)
         self.log_dir.tell_soon(self)
+
+    def _sync_soon(self) -> None:
+        if not self._unsynced.queued:
+            self._unsynced.queued = True
+            self.log_dir.flusher.mark(self)
 
     def _enter_epoch(self, epoch: int, offset: int) -> None:
         if epoch < self.epochs.latest:
@@ -312,9 +283,7 @@ class PartitionLog:
         except OSError as error:
             self._failed("restart", error)
         self._active = self._segments.active
-        self._dirty_segments.clear()
-        self._names_changed = True
-        self._generation += 1
+        self._unsynced.cut(self._active)
         self.log_dir.remove_later(trash, 0)
 
     def roll(self) -> Segment:
@@ -327,15 +296,12 @@ class PartitionLog:
             )
         except OSError as error:
             self._failed("roll", error)
-        # Its name must be durable before the first offset in it counts (D5).
-        self._names_changed = True
+        self._unsynced.directory_changed = True
         return self._active
 
     # ---- reading
 
-    def read(
-        self, offset: int, max_bytes: int, *, upto: int, min_one_batch: bool = True
-    ) -> Buffer:
+    def read(self, offset: int, max_bytes: int, *, upto: int, min_one_batch: bool = True) -> Buffer:
         """Return whole batches from the one that holds ``offset``; none that reaches past ``upto``.
 
         Empty at the end, or when the first batch is larger than ``max_bytes`` and
@@ -370,31 +336,11 @@ class PartitionLog:
         if not self.log_dir.online:
             self._refuse()
         try:
-            for segment in self._segments.since(timestamp):
-                if segment.size_bytes and segment.max_timestamp >= timestamp:
-                    found = self._search(segment, timestamp)
-                    if found is not None:
-                        return found
+            return find_timestamp(self._segments, timestamp, self.log_start_offset)
         except OSError as error:
             self._failed("read", error)
         except CorruptBatchError as error:
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
-        return None
-
-    def _search(self, segment: Segment, timestamp: int) -> tuple[int, int, int] | None:
-        for position, header in segment.batches_since(timestamp):
-            if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
-                continue
-            try:
-                columns = decode_batch(segment.read_batch(position, header))
-            except (CorruptBatchError, CodecUnavailableError):
-                # A client's body that does not decode; the batch is as near as one can get.
-                offset = max(header.base_offset, self.log_start_offset)
-                return header.max_timestamp, offset, header.leader_epoch
-            for offset, stamp_ms in zip(columns.offsets(), columns.timestamp_list(), strict=True):
-                if stamp_ms >= timestamp and offset >= self.log_start_offset:
-                    return stamp_ms, offset, header.leader_epoch
-        return None
 
     # ---- cutting
 
@@ -413,11 +359,14 @@ class PartitionLog:
             self.log_dir.checkpoint_due()
         if offset >= self.log_end_offset:
             return False
-        logger.info("%s: truncating from %d to %d", self.topic_partition, self.log_end_offset, offset)
+        logger.info(
+            "%s: truncating from %d to %d", self.topic_partition, self.log_end_offset, offset
+        )
         try:
+            offset = self._segments.batch_start(offset)
             self._lower_recovery_point(offset)
             trash = self._segments.truncate_to(offset, self._clock.now_ms())
-        except (OSError, CorruptBatchError) as error:
+        except (OSError, CorruptBatchError, CorruptMessageError) as error:
             self._failed("truncate", error)
         self._was_cut(trash)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -436,7 +385,7 @@ class PartitionLog:
             self._lower_recovery_point(0)
             trash = self._segments.restart_at(offset, self.config.index_interval_bytes)
             if self._damage:
-                trash += self._stray_files()
+                trash += self._segments.strays()
         except OSError as error:
             self._failed("truncate", error)
         self._damage = ""
@@ -452,16 +401,8 @@ class PartitionLog:
         self.synced_offset = min(self.synced_offset, end)
         self._told_offset = min(self._told_offset, end)
         self.recovery_point = min(self.recovery_point, end)
-        self._generation += 1
-        # The cut itself is synced too: file size, and names of segments and indexes.
-        self._dirty_segments = [segment for segment in self._dirty_segments if segment.dirty]
-        if not self._active.dirty:
-            self._active.dirty = True
-            self._dirty_segments.append(self._active)
-        self._names_changed = True
-        if not self._queued:
-            self._queued = True
-            self.log_dir.flusher.mark(self)
+        self._unsynced.cut(self._active)
+        self._sync_soon()
         self.log_dir.checkpoint_due()
         self.log_dir.remove_later(trash, 0)
 
@@ -475,17 +416,6 @@ class PartitionLog:
         """Whether a mark may be removed, now that the checkpoint has followed; asked once."""
         marked, self._marked_truncation = self._marked_truncation, False
         return marked
-
-    def _stray_files(self) -> list[str]:
-        """Segments behind a damage, which no list holds."""
-        files, keep = self.log_dir.files, self._segments.active.path
-        trash = []
-        for name in files.list_dir(self.directory):
-            path = f"{self.directory}/{name}"
-            if name[:20].isdigit() and path != keep and not name.endswith(".deleted"):
-                files.rename(path, path + ".deleted")
-                trash.append(path + ".deleted")
-        return trash
 
     def advance_log_start(self, offset: int) -> bool:
         """Give up the records below ``offset``; return whether there were any.
@@ -513,10 +443,7 @@ class PartitionLog:
         deletes = config.deletes_old
         segments = [segment for segment in self._segments if segment.size_bytes]
         count = retention.count_deletable(
-            [
-                retention.SegmentAge(segment.next_offset, segment.size_bytes, segment.stamp_ms)
-                for segment in segments
-            ],
+            segments,
             now_ms=now_ms,
             high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
@@ -533,7 +460,7 @@ class PartitionLog:
             trash = self._segments.drop_oldest(count)
         except OSError as error:
             self._failed("delete", error)
-        self._dirty_segments = [segment for segment in self._dirty_segments if segment.dirty]
+        self._unsynced.drop_gone()
         self.size_bytes = self._segments.size_bytes()
         self.advance_log_start(max(self.log_start_offset, self._segments[0].base_offset))
         logger.info(
@@ -577,40 +504,21 @@ class PartitionLog:
 
     def created(self, meta: File) -> None:
         """The partition is new: its meta file and both directories are to be synced."""
-        self._new_files.append(meta)
-        self._names_changed = self._name_changed = True
-        if not self._queued:
-            self._queued = True
-            self.log_dir.flusher.mark(self)
+        self._unsynced.created(meta)
+        self._sync_soon()
 
     def begin_sync(self) -> SyncJob:
         """For the flusher: capture what is dirty."""
-        self._queued = False
-        job = SyncJob(self, self.log_end_offset, self._generation)
-        for segment in self._dirty_segments:
-            job.segments.append((segment, segment.size_bytes))
-            try:
-                job.files.append(segment.open())
-            except OSError as error:
-                self.log_dir.fail(f"open {segment.path}", error)
-        self._dirty_segments = []
-        job.once, self._new_files = self._new_files, []
-        if self._names_changed:
-            job.dirs.append(self.directory)
-            self._names_changed = False
-        if self._name_changed:
-            job.dirs.append(self.log_dir.path)
-            self._name_changed = False
+        job = SyncJob(self, self.log_end_offset)
+        try:
+            self._unsynced.begin(job, self.directory, self.log_dir.path)
+        except OSError as error:
+            self.log_dir.fail(f"open {self.topic_partition}", error)
         return job
 
     def finish_sync(self, job: SyncJob) -> None:
         """For the flusher: what the job captured is durable."""
-        for segment, size_bytes in job.segments:
-            if segment.size_bytes == size_bytes and segment not in self._dirty_segments:
-                segment.dirty = False
-            elif segment.dirty and segment not in self._dirty_segments:
-                self._dirty_segments.append(segment)
-        if job.generation != self._generation or job.end_offset <= self.recovery_point:
+        if not self._unsynced.finish(job) or job.end_offset <= self.recovery_point:
             return
         self.recovery_point = job.end_offset
         self.log_dir.checkpoint_due()
@@ -637,6 +545,8 @@ class PartitionLog:
     def reconfigure(self, config: TopicConfig) -> None:
         """Take on changed settings of the topic; ``flush=commit`` holds for what comes after."""
         self.config = config
+        if self._unsynced.queued:
+            self.log_dir.flusher.mark(self)
 
     def close(self) -> None:
         """Write indexes and give up descriptors. Syncs nothing."""
@@ -646,9 +556,9 @@ class PartitionLog:
                 segment.release()
             else:
                 segment.close()
-        for file in self._new_files:
+        for file in self._unsynced.new_files:
             self.log_dir.pool.close_file(file)
-        self._new_files = []
+        self._unsynced.new_files = []
 
     @property
     def segments(self) -> SegmentList:
@@ -657,7 +567,7 @@ class PartitionLog:
 
     def _append_failed(self, segment: Segment, error: OSError) -> NoReturn:
         """Cut back to the last whole batch, or stop the directory (B14, D7, D8)."""
-        self.epochs.truncate_from_end(max(self.log_end_offset, 1))
+        self.epochs.truncate_from_end(self.log_end_offset + 1)
         try:
             segment.cut_unnoted()
         except OSError as second:
@@ -684,6 +594,3 @@ class PartitionLog:
             f"<PartitionLog {self.topic_partition} [{self.log_start_offset},"
             f" {self.log_end_offset}) synced {self.synced_offset}>"
         )
-
-
-_ = (ApiError, NO_TIMESTAMP)

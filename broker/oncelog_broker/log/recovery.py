@@ -2,14 +2,15 @@
 
 Owns the decision what of the files is the log. Rules:
 
-- *below* the recovery point everything was synced: there, what does not hold is damage and is never
-  cut off (D2). The log then ends before the damage, takes no writes, and waits to be fetched again from
-  the leader;
-- *above* it a broken batch is the torn tail of a crash: it and all that follows goes. So does a batch
-  that does not continue offsets, or goes back in epochs: what an unsynced truncation left;
+- *below* the recovery point everything was synced: there, what does not hold is damage and is
+  never cut off (D2). The log then ends before the damage, takes no writes, and waits to be
+  fetched again from the leader;
+- *above* it a broken batch is the torn tail of a crash: it and all that follows goes. So does a
+  batch that does not continue offsets, or goes back in epochs: what an unsynced truncation left;
 - what is kept of the tail is synced before it counts: a later power cut must not take it;
 - the recovery point never lies past the log end, epochs never ahead of the log (D3, D12);
-- after a clean stop nothing is scanned: the last bytes of the index file tell how the segment ended.
+- after a clean stop nothing is scanned: the last bytes of the index file tell how the segment
+  ended.
 
 Runs in an executor: it blocks, and touches nothing that the loop uses meanwhile.
 """
@@ -38,7 +39,7 @@ from oncelog_broker.log.segment import (
     Segment,
     file_name,
 )
-from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,14 @@ class LoadedLog:
     @property
     def log_end_offset(self) -> int:
         return self.segments[-1].next_offset
+
+    @classmethod
+    def empty(
+        cls, pool: OpenSegments, directory: str, topic_id: str, interval_bytes: int
+    ) -> LoadedLog:
+        """A log that has nothing yet."""
+        segment = Segment(pool, directory, 0, interval_bytes)
+        return cls(directory, topic_id, [segment], EpochHistory(), True, 0, 0)
 
 
 @dataclass(slots=True)
@@ -114,6 +123,7 @@ def load_log(
         clean = False
         recovery_point = min(recovery_point, _read_truncation(pool, directory))
     known = _read_epochs(pool, directory, names)
+    written = known.entries() if known is not None else None
     loader = _Loader(
         pool,
         directory,
@@ -130,22 +140,24 @@ def load_log(
         if recovery_point > log_start_offset and not loader.damage:
             loader.damage = f"no segment, and offsets up to {recovery_point} were synced"
         loader.segments.append(Segment(pool, directory, log_start_offset, interval_bytes))
-    return _finish(loader, topic_id, log_start_offset, known)
+    return _finish(loader, topic_id, log_start_offset, written)
 
 
 def _finish(
-    loader: _Loader, topic_id: str, log_start_offset: int, known: EpochHistory | None
+    loader: _Loader,
+    topic_id: str,
+    log_start_offset: int,
+    written: list[tuple[int, int]] | None,
 ) -> LoadedLog:
     segments, epochs = loader.segments, loader.epochs
     end = segments[-1].next_offset
-    if not loader.epochs_known:
-        _rebuild_epochs(loader)
-    before = known.entries() if known is not None else None
     epochs.truncate_from_end(end)
     start = min(max(log_start_offset, segments[0].base_offset), end)
     epochs.truncate_from_start(start)
     if end < loader.recovery_point and not loader.damage:
-        loader.damage = f"ends at offset {end}, and offsets up to {loader.recovery_point} were synced"
+        loader.damage = (
+            f"ends at offset {end}, and offsets up to {loader.recovery_point} were synced"
+        )
     if loader.damage:
         logger.error("%s is damaged: %s", loader.directory, loader.damage)
     for segment in segments:
@@ -155,7 +167,7 @@ def _finish(
         topic_id=topic_id,
         segments=segments,
         epochs=epochs,
-        epochs_intact=before is not None and before == epochs.entries(),
+        epochs_intact=written == epochs.entries(),
         log_start_offset=start,
         recovery_point=loader.recovery_point if loader.damage else end,
         damage=loader.damage,
@@ -200,6 +212,8 @@ def _load_sealed(loader: _Loader, segment: Segment, size: int, end_offset: int) 
     summary = segment.read_summary(size)
     if summary is not None and summary.next_offset == end_offset:
         segment.restore(summary)
+        if not loader.epochs_known:
+            _scan_epochs(loader, segment)
         return True
     _map_synced(loader, segment, size, end_offset)
     if segment.size_bytes < size and not loader.damage:
@@ -223,8 +237,7 @@ def _load_tail(loader: _Loader, segment: Segment, size: int) -> bool:
     whole = True
     try:
         for _, header in scan:
-            if loader.epochs_known:
-                _note_epoch(loader.epochs, header.leader_epoch, header.base_offset)
+            _note_epoch(loader.epochs, header)
             segment.note_header(header, loader.now_ms)
     except CorruptBatchError as error:
         whole = False
@@ -241,7 +254,7 @@ def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -
     """
     file = segment.open()
     reason = ""
-    for trusting in (True, False):
+    for trusting in (True, False) if loader.epochs_known else (False,):
         if trusting:
             segment.load_entries(end_offset)
         if not trusting or segment.size_bytes > size:
@@ -257,7 +270,9 @@ def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -
             if segment.next_offset < end_offset:
                 for _, header in scan:
                     if header.next_offset > end_offset:
-                        return True  # a mark may lie inside a batch, which then is unsynced
+                        raise CorruptBatchError(f"a batch reaches over offset {end_offset}")
+                    if not loader.epochs_known:
+                        _note_epoch(loader.epochs, header)
                     segment.note_header(header, loader.now_ms)
                     if segment.next_offset == end_offset:
                         break
@@ -271,11 +286,21 @@ def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -
     return False
 
 
-def _note_epoch(epochs: EpochHistory, epoch: int, offset: int) -> None:
-    if epoch < 0 or epoch == epochs.latest:
+def _scan_epochs(loader: _Loader, segment: Segment) -> None:
+    """The epoch checkpoint is gone or bad: read every batch header."""
+    scan = Scan(segment.open(), 0, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
+    try:
+        for _, header in scan:
+            _note_epoch(loader.epochs, header)
+    except CorruptBatchError as error:
+        loader.damage = f"segment {segment.base_offset} at byte {scan.position}: {error}"
+
+
+def _note_epoch(epochs: EpochHistory, header: BatchHeader) -> None:
+    if header.leader_epoch < 0 or header.leader_epoch == epochs.latest:
         return
     try:
-        epochs.assign(epoch, offset)
+        epochs.assign(header.leader_epoch, header.base_offset)
     except ValueError as error:
         raise CorruptBatchError(str(error)) from error
 
@@ -308,20 +333,6 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
         files.sync_dir(loader.directory)
 
 
-def _rebuild_epochs(loader: _Loader) -> None:
-    """The checkpoint is gone or bad: read every batch header."""
-    loader.epochs.clear()
-    for segment in loader.segments:
-        if not segment.size_bytes:
-            continue
-        scan = Scan(segment.open(), 0, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
-        try:
-            for _, header in scan:
-                _note_epoch(loader.epochs, header.leader_epoch, header.base_offset)
-        except CorruptBatchError as error:
-            loader.damage = loader.damage or f"segment {segment.base_offset}: {error}"
-
-
 def _tidy(pool: OpenSegments, directory: str) -> list[str]:
     """Remove what a crash left half-done, and indexes without a log; return the names left."""
     files = pool.files
@@ -329,7 +340,9 @@ def _tidy(pool: OpenSegments, directory: str) -> list[str]:
     kept = []
     for name in names:
         stem, dot, suffix = name.rpartition(".")
-        orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+        orphan = (
+            dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+        )
         if orphan or name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{name}")
         else:

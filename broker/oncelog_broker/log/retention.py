@@ -4,26 +4,35 @@ Rules, oldest segment first, stopping at the first that must stay:
 
 - nothing at or above the high watermark goes (KAFKA-5634), and the high watermark is the caller's;
 - below the log start offset a segment goes whatever the policy;
-- with ``delete`` in the policy it goes when its newest record is older than ``retention_ms``, or when
-  without it the log would still hold at least ``retention_bytes``;
-- the age of a segment is counted from ``stamp_ms``: the newest record timestamp, but never later than
-  the time of the append, so that a record from the future cannot keep a segment for ever.
+- with ``delete`` in the policy it goes when its newest record is older than ``retention_ms``, or
+  when without it the log would still hold at least ``retention_bytes``;
+- the age of a segment is counted from ``stamp_ms``: the newest record timestamp, but never later
+  than the time of the append, so that a record from the future cannot keep a segment for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Protocol
 
 
-class SegmentAge(NamedTuple):
+class SegmentAge(Protocol):
     """What retention needs to know of one segment."""
 
-    next_offset: int
-    """Offset after its last record."""
-    size_bytes: int
-    stamp_ms: int
-    """Newest record timestamp, capped at the time of the append."""
+    @property
+    def next_offset(self) -> int:
+        """Offset after its last record."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size."""
+        ...
+
+    @property
+    def stamp_ms(self) -> int:
+        """Newest record timestamp, capped at the time of the append."""
+        ...
 
 
 def count_deletable(

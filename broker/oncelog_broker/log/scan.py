@@ -2,8 +2,8 @@
 
 Owns the one loop that lookups, index rebuilding and recovery share. Rules:
 
-- it reads in chunks, and steps over the bodies of batches that are larger than a chunk, unless it is
-  to verify checksums;
+- it reads in chunks, and steps over the bodies of batches that are larger than a chunk, unless it
+  is to verify checksums;
 - a batch that is not whole, breaks the format, or does not continue the offsets raises
   CorruptBatchError; :class:`Scan` then still tells how far everything held;
 - a claimed batch size is bounded before it is read.

@@ -5,8 +5,8 @@ Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 - a segment is *open* (descriptor and index in memory) or *closed* (neither); every call opens it as
   needed, ``OpenSegments`` closes those long unused;
 - ``size_bytes`` and ``next_offset`` move only after a whole write: what lies beyond is no data;
-- the index is kept in memory and written when the segment is closed or rolled, unsynced; whatever in
-  the files does not hold is rebuilt from batch headers;
+- the index is kept in memory and written when the segment is closed or rolled, unsynced; whatever
+  in the files does not hold is rebuilt from batch headers;
 - index files are removed *before* the log is cut, so that no stale entry can outlive a truncation.
 """
 
@@ -60,6 +60,7 @@ class Segment:
         "_interval_bytes",
         "_last_entry_position",
         "_persisted",
+        "_persisted_summary",
         "_pool",
         "_prefix",
         "_tail",
@@ -89,6 +90,8 @@ class Segment:
         self._last_entry_position = 0
         self._persisted = 0
         """Entries that the index files hold; -1 when the files hold something unknown."""
+        self._persisted_summary: Summary | None = None
+        """What the end of the index file says."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -325,7 +328,7 @@ class Segment:
         self._tail.clear()
 
     def _rebuild(self, file: File, end: int, now_ms: int) -> None:
-        """Map the batches from the current end on, up to ``end`` bytes. Raises CorruptBatchError."""
+        """Map the batches from the current end up to ``end`` bytes. Raises CorruptBatchError."""
         created_ms, stamp_ms = self.created_ms, self.stamp_ms
         scan = Scan(
             file,
@@ -359,11 +362,14 @@ class Segment:
 
     def persist_index(self) -> None:
         """Write the new entries, unsynced. A failure costs a rebuild and is not raised."""
-        if self._persisted < 0:
-            self.remove_index_files()
-        first, count = self._persisted, len(self._index) - self._persisted
         summary = self.summary
+        if self._file is None or (self._persisted >= 0 and self._persisted_summary == summary):
+            return  # closing wrote it, or nothing is new
         try:
+            if self._persisted < 0:
+                self.remove_index_files()
+            first = self._persisted
+            count = max(0, len(self._index) - first)
             for suffix, magic, payload in (
                 (TIME_INDEX_SUFFIX, TIME_INDEX_MAGIC, self._times.payload(first)),
                 (INDEX_SUFFIX, OFFSET_INDEX_MAGIC, self._index.payload(first)),
@@ -375,6 +381,7 @@ class Segment:
                     finally:
                         file.close()
             self._persisted += count
+            self._persisted_summary = summary
         except OSError as error:
             logger.warning("index of %s not written: %s", self.path, error)
             self._persisted = -1
@@ -385,6 +392,7 @@ class Segment:
             if self._pool.files.exists(self._prefix + suffix):
                 self._pool.files.remove(self._prefix + suffix)
         self._persisted = 0
+        self._persisted_summary = None
 
     def read_summary(self, size_bytes: int) -> Summary | None:
         """What the index file says of a log of ``size_bytes``; None when it says nothing of it."""
@@ -422,13 +430,15 @@ class Segment:
                 data = b""
             blocks, intact = decode_blocks(magic, data, entry_bytes)
             whole = whole and intact and bool(data)
-            columns.append([block for block in blocks if block.count])
+            columns.append([block for block in blocks if block.entries])
+            if suffix == INDEX_SUFFIX:
+                self._persisted_summary = blocks[-1].summary if blocks and intact else None
         self._index, self._times = OffsetIndex(), TimeIndex()
         for block, times in zip(*columns, strict=False):
-            if (block.first, block.count) != (times.first, times.count):
+            if (block.first, block.entries) != (times.first, times.entries):
                 whole = False
                 break
-            if not self._index.extend(block.payload, block.count):
+            if not self._index.extend(block.payload, block.entries):
                 whole = False
                 break
             if not self._times.extend(times.payload):
@@ -498,4 +508,3 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<Segment {self.path} up to {self.next_offset}, {self.size_bytes} bytes>"
-

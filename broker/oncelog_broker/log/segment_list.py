@@ -1,7 +1,7 @@
 """The segments of one log, in order of offsets.
 
-Owns the list, the lookup of the segment that holds an offset or a timestamp, and the moves that change
-the list. Rules:
+Owns the list, the lookup of the segment that holds an offset or a timestamp, and the moves that
+change the list. Rules:
 
 - there is always a last one, the *active* segment; only it is written;
 - each begins where the one before it ends;
@@ -12,11 +12,14 @@ the list. Rules:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.segment import Segment
+from oncelog_broker.log.segment import DELETED_SUFFIX, Segment
+
+_FILE_NAME = re.compile(r"\d{20}\.(log|index|timeindex)")
 
 
 class SegmentList:
@@ -43,6 +46,10 @@ class SegmentList:
         if offset >= segment.next_offset and segment is not self.active:
             return self._segments[index + 1]
         return segment
+
+    def batch_start(self, offset: int) -> int:
+        """Return the base offset of the batch that holds ``offset``. Raises as a read does."""
+        return self.find(offset).header_at(offset)[1].base_offset
 
     def since(self, timestamp: int) -> Iterator[Segment]:
         """Yield, in order, the segments from the first that holds so new a timestamp on."""
@@ -98,6 +105,17 @@ class SegmentList:
         segment.create()
         self._segments = [segment]
         self._changed()
+        return trash
+
+    def strays(self) -> list[str]:
+        """Rename the files of segments behind a damage, which the list does not hold."""
+        files = self._pool.files
+        trash: list[str] = []
+        for name in files.list_dir(self._directory):
+            path = f"{self._directory}/{name}"
+            if _FILE_NAME.fullmatch(name) and int(name[:20]) not in self._bases:
+                files.rename(path, path + DELETED_SUFFIX)
+                trash.append(path + DELETED_SUFFIX)
         return trash
 
     def size_bytes(self) -> int:

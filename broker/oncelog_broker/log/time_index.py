@@ -1,9 +1,10 @@
 """Timestamp -> where to begin looking, in one segment. Pure.
 
-Owns one column, parallel to the entries of the segment's offset index: entry ``i`` holds the newest
-timestamp of all batches *before* offset entry ``i``. So the column never decreases, one record from the
-future cannot spoil lookups (the answer stays "the first record at or after this time"), and a lookup is
-one bisection and a walk of at most one index interval to the batch it seeks.
+Owns one column, parallel to the entries of the segment's offset index: entry ``i`` holds the
+newest timestamp of all batches *before* offset entry ``i``. So the column never decreases, one
+record from the future cannot spoil lookups (the answer stays "the first record at or after this
+time"), and a lookup is one bisection and a walk of at most one index interval to the batch it
+seeks.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""May this batch, as a client sent it, go into the log? Pure.
+"""May this batch go into the log? Pure.
 
-Owns the leader's checks of one batch before it gets its offsets. Rules:
+Owns the leader's checks of one batch of a client before it gets its offsets, and the follower's
+of what its leader sent. Rules for clients:
 
 - only the header and the CRC are read; of the body no more than its first bytes, which must fit the
   codec and, uncompressed, the record count. What is deeper in the body is the consumer's decoder's
   business, which is bounded. Compacted topics are the exception: their keys must be there;
-- what only the broker may set (control and transactional bits, the append-time bit) is refused; base
-  offset and leader epoch are overwritten whatever they say;
+- what only the broker may set (control and transactional bits, the append-time bit) is refused;
+  base offset and leader epoch are overwritten whatever they say;
 - a timestamp from the future beyond the topic's allowance is refused: it would spoil retention.
 """
 
@@ -19,6 +20,7 @@ from oncelog_protocol.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     MessageTooLargeError,
+    OffsetOutOfRangeError,
     RecordListTooLargeError,
     UnsupportedCompressionTypeError,
 )
@@ -30,6 +32,7 @@ from oncelog_protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatchError,
+    iter_headers,
     parse_header,
     verify_crc,
 )
@@ -86,6 +89,35 @@ def validate_client_batch(batch: memoryview, config: TopicConfig, now_ms: int) -
     if config.is_compacted:
         _check_keys(batch)
     return header
+
+
+def check_replicated_batches(
+    batches: memoryview, log_end_offset: int, *, may_straddle: bool
+) -> list[tuple[int, BatchHeader]]:
+    """Check what a leader sent, whole, before any of it is written: (position, header) each.
+
+    A partial batch at the end is left out. Offsets continue at ``log_end_offset`` and epochs do not
+    go back; the first batch may begin below the end when ``may_straddle``, because a log may start
+    inside a batch. Raises CorruptMessageError, OffsetOutOfRangeError.
+    """
+    expected, epoch = log_end_offset, 0
+    found: list[tuple[int, BatchHeader]] = []
+    try:
+        for position, header in iter_headers(batches):
+            verify_crc(batches[position : position + header.size_bytes])
+            base = header.base_offset
+            straddles = may_straddle and not found and base < expected <= header.last_offset
+            if base != expected and not straddles:
+                raise OffsetOutOfRangeError(f"offset {base} where {expected} was to come")
+            if header.leader_epoch < epoch:
+                raise CorruptMessageError(
+                    f"epoch {header.leader_epoch} at offset {base} after epoch {epoch}"
+                )
+            expected, epoch = header.next_offset, header.leader_epoch
+            found.append((position, header))
+    except CorruptBatchError as error:
+        raise CorruptMessageError(str(error)) from error
+    return found
 
 
 def _refuse_attributes(attributes: int) -> NoReturn:

@@ -1,9 +1,10 @@
 """One fetch of a consumer: read below the high watermark, or wait until there is enough to read.
 
-* Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the deadline, with
-  what there is then. A parked fetch is told of every move of a high watermark it waits for and looks once
-  per iteration of the loop at most; one that waits for many bytes looks only every 10 ms, so that a
-  trickle of records does not make it read the same bytes over and over.
+* Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the
+  deadline, with what there is then. A parked fetch is told of every move of a high watermark it
+  waits for and looks once per iteration of the loop at most; one that waits for many bytes looks
+  only every 10 ms, so that a trickle of records does not make it read the same bytes over and
+  over.
 * The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
 * One high watermark per partition and read (KAFKA-9835).
 """

@@ -1,13 +1,16 @@
 """The shell around ``FollowerMachine``: one connection to one leader, driven by its callbacks.
 
-No task runs per fetch: a reply is handled inside the socket's callback (records go from the receive buffer to
-the log without a copy) and the next fetch leaves from there, or from the callback of the sync.
+No task runs per fetch: a reply is handled inside the socket's callback (records go from the
+receive buffer to the log without a copy) and the next fetch leaves from there, or from the
+callback of the sync.
 
-* When only the sync of what just came is awaited, the next fetch waits with it, for ``PATIENCE_S`` at
-  most: the names that follow the sync need a fetch of their own anyway. A stalled directory must not keep
-  the partitions of the others from being fetched, so then a fetch goes out without it.
+* When only the sync of what just came is awaited, the next fetch waits with it, for ``PATIENCE_S``
+  at most: the names that follow the sync need a fetch of their own anyway. A stalled directory
+  must not keep the partitions of the others from being fetched, so then a fetch goes out without
+  it.
 * One task connects, and reconnects with back-off, for as long as something is followed.
-* A leader that says nothing for ``SILENCE_S`` beyond the longest park is given up and connected to anew.
+* A leader that says nothing for ``SILENCE_S`` beyond the longest park is given up and connected to
+  anew.
 """
 
 from __future__ import annotations
@@ -147,7 +150,9 @@ class FetchLoop:
             return 0.0
         config = self._config
         longest = config.replica_fetch_backoff_max_ms / 1000
-        delay = min(config.replica_fetch_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest)
+        delay: float = min(
+            config.replica_fetch_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest
+        )
         return delay * (0.8 + 0.4 * self._entropy.random())
 
     # ---- fetches
@@ -171,9 +176,10 @@ class FetchLoop:
             return
         machine = self._machine
         if machine.wants_to_send(patient=patient):
+            now = self._loop.time()
             if not machine.in_flight:
-                self._heard_at_s = self._loop.time()
-            channel.send(machine.next_request(), callback=self._on_reply)
+                self._heard_at_s = now
+            channel.send(machine.next_request(now), callback=self._on_reply)
         elif machine.syncing and not machine.in_flight:
             self._hold()
 

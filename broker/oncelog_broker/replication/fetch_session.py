@@ -2,20 +2,21 @@
 
 The scheme, both ends
 ---------------------
-* A session is a connection. The follower *names* a partition when it wants to read on from a new position;
-  the name stays open at the leader until it is answered with data, with an error or with a divergence.
-  So there is at most one open read per partition, and nothing is ever sent twice.
-* A follower names a partition when everything it holds of it is **synced**: a name reports a durable offset
-  and asks for more in one message. While a partition waits for the follower's sync the leader
-  gathers what comes; the next answer takes it all: a group commit over the wire. (Fetching ahead of the sync
-  was weighed: it needs a second offset and a second exchange per sync, and with a producer's
-  window of a few batches per partition the cores are what is short, not the wire.)
-* One fetch at a time is parked. Should another come, because a partition became durable later than its
-  neighbours or got a new leader epoch, the parked one is answered first, *before* the new names
-  are read: answer k reflects the names of requests up to k, which is how a follower tells
+* A session is a connection. The follower *names* a partition when it wants to read on from a new
+  position; the name stays open at the leader until it is answered with data, with an error or with
+  a divergence. So there is at most one open read per partition, and nothing is ever sent twice.
+* A follower names a partition when everything it holds of it is **synced**: a name reports a
+  durable offset and asks for more in one message. While a partition waits for the follower's sync
+  the leader gathers what comes; the next answer takes it all: a group commit over the wire.
+  (Fetching ahead of the sync was weighed: it needs a second offset and a second exchange per sync,
+  and with a producer's window of a few batches per partition the cores are what is short, not the
+  wire.)
+* One fetch at a time is parked. Should another come, because a partition became durable later than
+  its neighbours or got a new leader epoch, the parked one is answered first, *before* the new
+  names are read: answer k reflects the names of requests up to k, which is how a follower tells
   data for an old position from data for a new one.
-* New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once for all of
-  them. A moved high watermark rides along with the next answer and wakes nobody.
+* New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once
+  for all of them. A moved high watermark rides along with the next answer and wakes nobody.
 * Every step costs O(partitions with news). Idle partitions cost nothing.
 """
 

@@ -1,7 +1,7 @@
 """The follower's end of a fetch connection: what to name next, and what to do with an answer. Pure.
 
-``fetch_session`` describes the scheme. This machine holds, for each partition followed over one connection,
-where it is in the cycle:
+``fetch_session`` describes the scheme. This machine holds, for each partition followed over one
+connection, where it is in the cycle:
 
 =========  =================================================  ==========================
 state      meaning                                            leaves it by
@@ -12,11 +12,14 @@ SYNCING    appended, waiting for our own disk                 the sync
 DELAYED    an error; wait a little                            its retry time
 =========  =================================================  ==========================
 
-* An answer counts for a partition only if it answers a request that came no earlier than the partition's last
-  name, and the partition still follows in the leader epoch that was named (KAFKA-13207).
-* A diverging answer makes the follower cut its log, and nothing else of that answer is used (KAFKA-14704).
+* An answer counts for a partition only if it answers a request that came no earlier than the
+  partition's last name, and the partition still follows in the leader epoch that was named
+  (KAFKA-13207).
+* A diverging answer makes the follower cut its log, and nothing else of that answer is used
+  (KAFKA-14704).
 * An answer without records leaves the name open: it brings a high watermark (KAFKA-15510).
-* OFFSET_OUT_OF_RANGE means that nothing of ours is in the leader's log: begin again at its log start.
+* OFFSET_OUT_OF_RANGE means that nothing of ours is in the leader's log: begin again at its log
+  start.
 """
 
 from __future__ import annotations
@@ -185,16 +188,14 @@ class FollowerMachine:
     def wants_to_send(self, *, patient: bool) -> bool:
         """Whether a fetch should go out now.
 
-        ``patient``: when nothing can be named, hold an empty long poll back while partitions wait for
-        the sync, because the names that come with it make a fetch of their own.
+        ``patient``: when nothing can be named, hold an empty long poll back while partitions wait
+        for the sync, because the names that come with it make a fetch of their own.
         """
         if self._nameable or self._forgotten:
             return self.in_flight < 2
-        return (
-            self.in_flight == 0 and bool(self._followed) and not (patient and self._syncing)
-        )
+        return self.in_flight == 0 and bool(self._followed) and not (patient and self._syncing)
 
-    def next_request(self) -> FetchRequest:
+    def next_request(self, now: float) -> FetchRequest:
         """The next fetch of the session; it names all that is nameable."""
         topics: dict[str, FetchTopic] = {}
         nameable, self._nameable = self._nameable, {}
@@ -203,7 +204,7 @@ class FollowerMachine:
             try:
                 position = partition.position()
             except (StorageError, OSError) as error:
-                self._give_up(followed, error)
+                self._log_refused(followed, error, now)
                 continue
             followed.state = FollowState.OPEN
             followed.named_in = self._sent
@@ -286,20 +287,15 @@ class FollowerMachine:
             if records.length:
                 self._after_write(followed)
         except (StorageError, OSError) as error:
-            if partition.log.needs_refetch and partition.log.log_dir.online:
-                # Rot in our own log: its next name begins it anew.
-                logger.error("%s: damaged: %s", partition.topic_partition, error)
-                self._delay(followed, now)
-            else:
-                self._give_up(followed, error)
+            self._log_refused(followed, error, now)
         except (OncelogError, ValueError) as error:
             # Rot at the leader, or on the way: nothing was appended, ask again.
-            logger.error("%s: cannot use what the leader sent: %s", partition.topic_partition, error)
+            logger.error(
+                "%s: cannot use what the leader sent: %s", partition.topic_partition, error
+            )
             self._delay(followed, now)
 
-    def _take_error(
-        self, followed: Followed, answer: FetchPartitionResponse, now: float
-    ) -> None:
+    def _take_error(self, followed: Followed, answer: FetchPartitionResponse, now: float) -> None:
         if answer.error_code == OffsetOutOfRangeError.code and answer.log_start_offset >= 0:
             followed.partition.restart_log_at(answer.log_start_offset)
             self._after_write(followed)
@@ -336,8 +332,13 @@ class FollowerMachine:
         followed.state = FollowState.DELAYED
         self._delayed[followed.partition.topic_partition] = followed
 
-    def _give_up(self, followed: Followed, error: Exception) -> None:
-        """The log cannot be written: the replica is out of service."""
+    def _log_refused(self, followed: Followed, error: Exception, now: float) -> None:
+        """Our log cannot be written: for good if its directory is gone; else (the disk is
+        full, or rot was found, which the next name begins anew) again after a while."""
+        if followed.partition.log.log_dir.online:
+            logger.error("%s: cannot follow: %s", followed.partition.topic_partition, error)
+            self._delay(followed, now)
+            return
         logger.error("%s: stopped following: %s", followed.partition.topic_partition, error)
         self.remove(followed.partition.topic_partition)
         self._on_log_failure(followed.partition)

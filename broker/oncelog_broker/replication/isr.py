@@ -1,8 +1,9 @@
-"""The in-sync replicas of a partition, as its leader holds them, and the change it has asked for. Pure.
+"""The in-sync replicas of a partition, as its leader holds them, and the change it has asked
+for. Pure.
 
-Only the controller changes the ISR (K22). The leader *proposes*; until a definite answer is there, the
-new set may or may not be the true one, so everything that must hold for the true ISR is made to
-hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, Z10).
+Only the controller changes the ISR (K22). The leader *proposes*; until a definite answer is there,
+the new set may or may not be the true one, so everything that must hold for the true ISR is made
+to hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, Z10).
 
 ==================  =======================  =================================================
 state               answer                   next state

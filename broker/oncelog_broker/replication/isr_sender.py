@@ -1,8 +1,9 @@
 """Carries ISR proposals to the controller, batched, and their answers back.
 
-One request is under way at a time; proposals made meanwhile go with the next. When the outcome is not
-known the proposal stays pending and is asked for again, with back-off, until there is a
-definite answer or the leader epoch ends (Z9, Z10). A single task does all this; it is not on the data path.
+One request is under way at a time; proposals made meanwhile go with the next. When the outcome is
+not known the proposal stays pending and is asked for again, with back-off, until there is a
+definite answer or the leader epoch ends (Z9, Z10). A single task does all this; it is not on the
+data path.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class IsrSender:
     def _backoff_s(self, failures: int) -> float:
         config = self._config
         longest = config.isr_change_backoff_max_ms / 1000
-        delay = min(config.isr_change_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest)
+        delay: float = min(
+            config.isr_change_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest
+        )
         return delay * (0.8 + 0.4 * self._entropy.random())
 
 

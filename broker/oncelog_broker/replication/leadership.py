@@ -1,12 +1,14 @@
 """What a leader knows and decides in one leader epoch: followers, ISR, high watermark. Pure.
 
-The object is made anew for each leader epoch, so that nothing learnt in an older one can count (K5).
+The object is made anew for each leader epoch, so that nothing learnt in an older one can count
+(K5).
 
-* The high watermark is the least synced offset of the leader and of every member of the *maximal* ISR, moves
-  up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` (K18).
-* A follower may join when it has fetched in this epoch and holds the high watermark and the start of
-  this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up without
-  committed records: its disk has lost them, and it must not be elected (I4).
+* The high watermark is the least synced offset of the leader and of every member of the *maximal*
+  ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas``
+  (K18).
+* A follower may join when it has fetched in this epoch and holds the high watermark and the start
+  of this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up
+  without committed records: its disk has lost them, and it must not be elected (I4).
 * A leader that resumes an epoch after a restart trusts no follower's tail (``resumed_divergence``).
 * One ISR change at a time, asked of the controller (see ``isr``).
 """
@@ -32,6 +34,9 @@ from oncelog_protocol.types import TopicPartition
 
 REJOIN_DELAY_S = 1.0
 """After the controller found a follower ineligible it is not proposed for this long."""
+
+CONTACT_S_MAX = 5.0
+"""A follower that was not heard of for longer is not proposed on the strength of an old name."""
 
 _REFUSALS = frozenset(
     (IneligibleReplicaError.code, OperationNotAttemptedError.code, InvalidRequestError.code)
@@ -72,7 +77,8 @@ class LeaderRole:
         self._at_end: list[FollowerProgress] = []
         self._not_before_s: dict[int, float] = {}
         self._unproven = set(self.followers) if resumes else set()
-        """Followers that may hold a tail of this epoch's former life; see ``resumed_divergence``."""
+        """Followers that may hold a tail of this epoch's former life; see
+        ``resumed_divergence``."""
         self._recount()
 
     @property
@@ -81,7 +87,8 @@ class LeaderRole:
         return self.state.committed
 
     def has_min_isr(self, min_isr: int) -> bool:
-        """Whether the committed ISR is large enough; a topic with fewer replicas needs just those."""
+        """Whether the committed ISR is large enough; a topic with fewer replicas needs just
+        those."""
         return len(self.state.committed) >= min(min_isr, self.replica_count)
 
     # ---- offsets
@@ -121,7 +128,9 @@ class LeaderRole:
         follower = self.followers[replica_id]
         if broker_epoch < follower.broker_epoch:
             # Delayed bytes of the follower's earlier life: that disk may have been wiped since.
-            raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, seen {follower.broker_epoch}")
+            raise StaleBrokerEpochError(
+                f"broker epoch {broker_epoch}, seen {follower.broker_epoch}"
+            )
         follower.fetched(
             durable_offset,
             broker_epoch=broker_epoch,
@@ -139,7 +148,8 @@ class LeaderRole:
         A broker that restarts may be told to go on leading in the *same* epoch. Had it lost an
         unsynced tail by power cut, followers may hold that tail, and it would pass for ours once
         our log has grown past it. So a follower's first fetch of this life may not lie beyond
-        where this life began. Nothing that is lost so was committed: our synced offset never passed it.
+        where this life began. Nothing that is lost so was committed: our synced offset never
+        passed it.
         """
         if replica_id not in self._unproven:
             return None
@@ -163,6 +173,18 @@ class LeaderRole:
             return False
         self._propose((*state.committed, replica_id))
         return True
+
+    def propose_any_join(self, high_watermark: int, now: float) -> bool:
+        """Propose the first follower that may join and is alive; whether there was one.
+
+        A follower at the log end of an idle partition does not name it again, so what kept it
+        from being proposed at its last name (another change, a refusal) must be looked at again.
+        """
+        return any(
+            now - follower.contact.at_s < CONTACT_S_MAX
+            and self.propose_join(follower.replica_id, high_watermark, now)
+            for follower in self.followers.values()
+        )
 
     def propose_leave(self, replicas: Sequence[int]) -> bool:
         """Propose an ISR without ``replicas``; whether a proposal was made."""
@@ -255,7 +277,8 @@ class LeaderRole:
         state = self.state
         members = state.maximal if self._safeguards.count_maximal_isr else state.committed
         self._counted = [
-            self.followers.get(member) or FollowerProgress(member, in_sync=False, leader_end=0, now=0)
+            self.followers.get(member)
+            or FollowerProgress(member, in_sync=False, leader_end=0, now=0)
             for member in members
             if member != self.broker_id
         ]

@@ -2,15 +2,16 @@
 
 Rules
 -----
-* A role changes only by an order of the controller with a higher leader epoch (Z4), and wholly or not at
-  all: what can fail (the epoch history) is done first, and a failure leaves the old epoch, so
-  that the controller's retry does it again (Z13).
+* A role changes only by an order of the controller with a higher leader epoch (Z4), and wholly or
+  not at all: what can fail (the epoch history) is done first, and a failure leaves the old epoch,
+  so that the controller's retry does it again (Z13).
 * A new leader writes (epoch, log end) into its epoch history before it serves (KAFKA-7415).
-* Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only where the
-  leader says that it diverges, never at the replica's own high watermark (K3, K6).
-* ``log start <= high watermark <= log end`` (I1). The high watermark only rises within a leader epoch.
-* Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or of the
-  end of the role in which they were parked.
+* Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only
+  where the leader says that it diverges, never at the replica's own high watermark (K3, K6).
+* ``log start <= high watermark <= log end`` (I1). The high watermark only rises within a leader
+  epoch.
+* Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
+  of the end of the role in which they were parked.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ class Partition:
         self.failed = False
         """Whether the replica is out of service: its directory failed, or it was stopped."""
         self.refetching = False
-        """A damaged log was dropped: it may not lead until it holds again what is committed (D2)."""
+        """A damaged log was dropped: it may not lead until it holds again what is committed
+        (D2)."""
         self._owner = owner
         self._safeguards = safeguards
         self._committed_waiters = OffsetWaiters()
@@ -153,7 +155,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             raise NotLeaderOrFollowerError(
-                f"{self.topic_partition}: led by broker {self.leader_id} in epoch {self.leader_epoch}"
+                f"{self.topic_partition}: led by {self.leader_id} in epoch {self.leader_epoch}"
             )
         return leader
 
@@ -268,7 +270,8 @@ class Partition:
         """Append one client batch.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
-        :raises NotEnoughReplicasError: ``acks`` is all and the ISR is too small; nothing was appended.
+        :raises NotEnoughReplicasError: ``acks`` is all and the ISR is too small; nothing was
+            appended.
         :raises ApiError: what the log refuses; StorageError when its directory fails.
         """
         leader = self.leader_role()
@@ -385,8 +388,8 @@ class Partition:
             return b""
         return log.read(offset, max_bytes, upto=log.log_end_offset)
 
-    def drop_lagging(self, now: float, lag_s_max: float) -> None:
-        """Propose to remove the followers that have not kept up."""
+    def check_isr(self, now: float, lag_s_max: float) -> None:
+        """Propose to remove followers that have not kept up, or else to add one that has."""
         leader = self.leader
         if leader is None:
             return
@@ -399,6 +402,8 @@ class Partition:
                 self.high_watermark,
                 self.log.log_end_offset,
             )
+            self._owner.isr_change_wanted(self)
+        elif leader.propose_any_join(self.high_watermark, now):
             self._owner.isr_change_wanted(self)
 
     def isr_item(self) -> AlterPartitionItem | None:
@@ -431,6 +436,7 @@ class Partition:
         self._advance_high_watermark()
         if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
             self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
+        leader.propose_any_join(self.high_watermark, now)
         return leader.state.proposal is not None
 
     def _on_synced(self, synced_offset: int) -> None:
@@ -534,8 +540,8 @@ class Partition:
     def truncate_to_divergence(self, diverging: EpochEnd) -> None:
         """The leader's log parts from ours: cut where the common part ends (KIP-279).
 
-        When we do not know the leader's epoch we cut to the end of our largest epoch below it; the next
-        fetch asks again.
+        When we do not know the leader's epoch we cut to the end of our largest epoch below it; the
+        next fetch asks again.
         """
         log = self.log
         end = min(diverging.end_offset, log.log_end_offset)
@@ -556,7 +562,8 @@ class Partition:
         )
 
     def restart_log_at(self, offset: int) -> None:
-        """Drop everything and begin again at ``offset``; the high watermark goes along (KAFKA-9491)."""
+        """Drop everything and begin again at ``offset``; the high watermark goes along
+        (KAFKA-9491)."""
         logger.warning(
             "%s: dropped [%d, %d) to begin again at %d",
             self.topic_partition,

@@ -1,7 +1,7 @@
 """What replication needs from outside, and its settings.
 
-The room knows neither the controller nor addresses: the application hands in an ``IsrPort`` (where ISR
-changes are asked for) and a ``LeaderConnector`` (how another broker is reached).
+The room knows neither the controller nor addresses: the application hands in an ``IsrPort`` (where
+ISR changes are asked for) and a ``LeaderConnector`` (how another broker is reached).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class IsrPort(Protocol):
 
 
 class ReplyLike(Protocol):
-    """What a channel hands to a callback: the decoded message and its payload, valid for the call."""
+    """What a channel hands to a callback: the decoded message and its payload, valid for the
+    call."""
 
     @property
     def message(self) -> Any:
@@ -93,5 +94,3 @@ class ReplicaConfig:
     """First delay before an unanswered ISR change is asked for again; doubles up to the maximum."""
     isr_change_backoff_max_ms: int = 1_000
     isr_change_timeout_ms: int = 10_000
-
-

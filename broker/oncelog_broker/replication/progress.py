@@ -1,16 +1,16 @@
 """One follower as the leader sees it, within one leader epoch. Pure.
 
-* ``durable_offset``: the follower holds, synced, everything below it. It is learnt only from fetches
-  made in this leader epoch (K5) and is ``UNKNOWN_OFFSET`` before the first.
-* ``caught_up_s``: the newest moment of which we know that the follower then held all that the leader
-  held at that moment. A follower lags by time, not by records: one that is always a little behind a
-  fast producer keeps up (KAFKA-2988).
+* ``durable_offset``: the follower holds, synced, everything below it. It is learnt only from
+  fetches made in this leader epoch (K5) and is ``UNKNOWN_OFFSET`` before the first.
+* ``caught_up_s``: the newest moment of which we know that the follower then held all that the
+  leader held at that moment. A follower lags by time, not by records: one that is always a little
+  behind a fast producer keeps up (KAFKA-2988).
 
 How the moment is found without work per record or per idle partition: while the follower is at the
-leader's end it is caught up as of the last sign of life of its session (``Contact``, one object for
-all partitions of a connection). When the leader's end moves on, or is found ahead, a *mark* (leader end,
-time) is set; once the follower reaches the mark's offset it was caught up at the mark's time, and the
-next mark is set.
+leader's end it is caught up as of the last sign of life of its session (``Contact``, one object
+for all partitions of a connection). When the leader's end moves on, or is found ahead, a *mark*
+(leader end, time) is set; once the follower reaches the mark's offset it was caught up at the
+mark's time, and the next mark is set.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class FollowerProgress:
         self.broker_epoch = -1
         self.durable_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
-        # A member of the ISR gets the whole lag time to find its new leader; others prove themselves.
+        # A member of the ISR gets the whole lag time to find its new leader; others prove
+        # themselves.
         self.caught_up_s = now if in_sync else NEVER_S
         self.mark_offset = leader_end
         self.mark_s = now

@@ -1,12 +1,15 @@
-"""All replicas of one broker: the table of partitions, who is fetched from, the controller's orders.
+"""All replicas of one broker: the table of partitions, who is fetched from, the controller's
+orders.
 
-* An order is applied per partition, wholly or not at all (Z13); repeating one is harmless (Z15). Whether
-  the sender is the controller, and means this life of the broker, was checked before (server).
-* Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none (I13).
-* The topic id decides whose data a directory holds (K25): one with another id is moved out of the way before
-  the partition begins anew.
-* When a directory fails its replicas stop at once and alone; produces and fetches for them are answered with
-  STORAGE_ERROR, and so are orders, which tells the controller.
+* An order is applied per partition, wholly or not at all (Z13); repeating one is harmless (Z15).
+  Whether the sender is the controller, and means this life of the broker, was checked before
+  (server).
+* Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none
+  (I13).
+* The topic id decides whose data a directory holds (K25): one with another id is moved out of the
+  way before the partition begins anew.
+* When a directory fails its replicas stop at once and alone; produces and fetches for them are
+  answered with STORAGE_ERROR, and so are orders, which tells the controller.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from collections.abc import Callable
 
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.isr_sender import IsrSender
@@ -54,7 +56,8 @@ TOPIC_DELETED = -2
 
 
 class ReplicaManager:
-    """The face of replication to the server. Made before the loop runs; ``start`` begins its work."""
+    """The face of replication to the server. Made before the loop runs; ``start`` begins its
+    work."""
 
     def __init__(
         self,
@@ -87,6 +90,8 @@ class ReplicaManager:
         self._followed_from: dict[TopicPartition, int] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
+        self._moving_aside: dict[TopicPartition, PartitionOrder] = {}
+        """Newest order of partitions whose place is still held by a former topic of the name."""
         self._tasks = Tasks("replication", on_failure)
 
     # ---- life
@@ -127,7 +132,8 @@ class ReplicaManager:
         return [self._partitions[key] for key in sorted(self._partitions)]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermark of every replica; of those that no order has named yet, as checkpointed."""
+        """High watermark of every replica; of those that no order has named yet, as
+        checkpointed."""
         known = {key: p.high_watermark for key, p in self._partitions.items()}
         return {**self._watermarks, **known}
 
@@ -150,32 +156,48 @@ class ReplicaManager:
 
     def _apply_order(self, order: PartitionOrder, now: float) -> int:
         topic_partition = TopicPartition(order.topic, order.partition)
+        if topic_partition in self._moving_aside:
+            self._moving_aside[topic_partition] = order
+            return InconsistentTopicIdError.code
         try:
             partition = self._replica_for(topic_partition, order)
         except (StorageError, OSError) as error:
             logger.error("%s: no log: %s", topic_partition, error)
             return StorageError.code
         except InconsistentTopicIdError as error:
-            logger.warning("%s: %s", topic_partition, error)
+            # The topic was deleted and made anew. Orders come in their order from one controller,
+            # so the order's id is the present one and ours is of the past.
+            logger.warning("%s: moving the old log aside: %s", topic_partition, error)
+            self._remove(topic_partition)
+            self._moving_aside[topic_partition] = order
+            self._tasks.spawn(f"move {topic_partition} aside", self._move_aside(topic_partition))
             return error.code
         code = partition.apply_order(order, now)
         if code == 0:
             self._follow_leader_of(partition)
         return code
 
+    async def _move_aside(self, topic_partition: TopicPartition) -> None:
+        """Clear the place, then apply the newest order that came for it meanwhile."""
+        try:
+            await self._logs.delete(topic_partition)
+        except (StorageError, OSError) as error:
+            logger.error("%s: could not be moved aside: %s", topic_partition, error)
+        finally:
+            order = self._moving_aside.pop(topic_partition)
+        self._apply_order(order, asyncio.get_running_loop().time())
+
     def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
         partition = self._partitions.get(topic_partition)
         if partition is not None and partition.topic_id == order.topic_id:
             return partition
-        log = self._logs.get(topic_partition)
-        if log is not None and log.topic_id != order.topic_id:
-            # The topic was deleted and made anew. Orders come in their order from one controller, so
-            # the order's id is the present one and ours is of the past.
-            self._remove(topic_partition)
-            self._logs.move_aside(topic_partition)
-            log = None
-        if log is None:
-            log = self._create_log(topic_partition, order)
+        if (
+            self._logs.get(topic_partition) is None
+            and not order.is_new
+            and not all(directory.online for directory in self._logs.dirs)
+        ):
+            raise StorageError("it may be in a directory that is offline")
+        log = self._logs.create(topic_partition, order.topic_id, self._topic_config(order.topic))
         partition = Partition(
             topic_partition,
             log,
@@ -184,14 +206,10 @@ class ReplicaManager:
             owner=self,
             safeguards=self._safeguards,
         )
+        if not log.log_dir.online:
+            partition.fail()
         self._partitions[topic_partition] = partition
         return partition
-
-    def _create_log(self, topic_partition: TopicPartition, order: PartitionOrder) -> PartitionLog:
-        if not order.is_new and not all(directory.online for directory in self._logs.dirs):
-            raise StorageError("it may be in a directory that is offline")
-        self._watermarks.pop(topic_partition, None)
-        return self._logs.create(topic_partition, order.topic_id, self._topic_config(order.topic))
 
     def _follow_leader_of(self, partition: Partition) -> None:
         topic_partition = partition.topic_partition
@@ -241,8 +259,8 @@ class ReplicaManager:
         self._watermarks.pop(topic_partition, None)
 
     def _note_strays(self, listed: set[TopicPartition]) -> None:
-        """Replicas that the controller does not count as ours serve nobody. Their data stays: a deleted
-        topic that comes back has another id, and then the directory is moved aside."""
+        """Replicas that the controller does not count as ours serve nobody. Their data stays:
+        a deleted topic that comes back has another id, and then the directory is moved aside."""
         for partition in self.partitions():
             if partition.topic_partition not in listed:
                 logger.warning("%s: not ours any more, stopped", partition.topic_partition)
@@ -262,8 +280,10 @@ class ReplicaManager:
         topic_partition = TopicPartition(stop.topic, stop.partition)
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)
-        if log is not None and log.topic_id != stop.topic_id:
-            return InconsistentTopicIdError.code
+        if log is not None and log.topic_id and log.topic_id != stop.topic_id:
+            # What is here belongs to a topic of the same name; the one meant is gone already.
+            logger.info("%s: no replica of topic id %s here", topic_partition, stop.topic_id)
+            return 0
         if (
             partition is not None
             and stop.leader_epoch != TOPIC_DELETED
@@ -291,7 +311,7 @@ class ReplicaManager:
                 log.reconfigure(config)
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        defaults = self._logs.config.topic_defaults
+        defaults = self._logs.topic_defaults
         overrides = self._overrides.get(topic, {})
         try:
             return parse_topic_config(overrides, defaults)
@@ -332,6 +352,6 @@ class ReplicaManager:
             await asyncio.sleep(lag_s_max / 2)
             for partition in self.partitions():
                 try:
-                    partition.drop_lagging(loop.time(), lag_s_max)
+                    partition.check_isr(loop.time(), lag_s_max)
                 except OncelogError:
                     logger.exception("%s: lag check failed", partition.topic_partition)

@@ -2,11 +2,11 @@
 
 Two structures, both cheap per request and exact in their order:
 
-* ``OffsetWaiters`` (pure): callbacks in the order of the offset they wait for. Reaching an offset costs
-  O(those it wakes). One for the high watermark, one for the leader's own synced offset.
-* ``Deadlines``: all deadlines of a broker in buckets of 10 ms with *one* timer of the event loop. Adding and
-  cancelling are dictionary operations: nearly every parked request is answered long before its
-  deadline, so a heap of timers would mostly hold dead entries for half a minute each.
+* ``OffsetWaiters`` (pure): callbacks in the order of the offset they wait for. Reaching an offset
+  costs O(those it wakes). One for the high watermark, one for the leader's own synced offset.
+* ``Deadlines``: all deadlines of a broker in buckets of 10 ms with *one* timer of the event loop.
+  Adding and cancelling are dictionary operations: nearly every parked request is answered long
+  before its deadline, so a heap of timers would mostly hold dead entries for half a minute each.
 
 Callbacks run synchronously, once, and must not raise; they may park and cancel others.
 """

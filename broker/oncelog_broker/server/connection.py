@@ -298,12 +298,12 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def _write_done(self) -> None:
         slots = self._slots
-        if not slots or not slots[0].done:
-            return
         out: list[Buffer] = []
         size = 0
         close = False
-        while slots and slots[0].done and not close:
+        while slots and not close:
+            if not slots[0].done:
+                break
             slot = slots.popleft()
             out.extend(slot.buffers)
             size += slot.size

@@ -113,7 +113,7 @@ class ControllerChannel:
         if controller_id == NO_BROKER:
             raise NotControllerError("no controller is known")
         if controller_id == self._broker_id:
-            return await self._local.handle(request)
+            return await self._local.handle(request, internal=True)
         channel = await self._open(controller_id)
         reply = await channel.call(request, timeout_s=ATTEMPT_S)
         return reply.message

@@ -26,6 +26,7 @@ CONTROLLER_APIS = (
 class ControllerPort(Protocol):
     """The controller of this process, active or not."""
 
-    async def handle(self, request: Request) -> Any:
-        """Serve one of :data:`CONTROLLER_APIS` and return its response message."""
+    async def handle(self, request: Request, *, internal: bool = False) -> Any:
+        """Serve one of :data:`CONTROLLER_APIS` and return its response message. ``internal``: it
+        came from a broker, which may touch internal topics."""
         ...

@@ -19,8 +19,22 @@ from pathlib import Path
 
 FLIGHT_COUNT = 336_776
 _NUMBERS = frozenset(
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight "
-    "air_time distance hour minute".split()
+    [
+        "year",
+        "month",
+        "day",
+        "dep_time",
+        "sched_dep_time",
+        "dep_delay",
+        "arr_time",
+        "sched_arr_time",
+        "arr_delay",
+        "flight",
+        "air_time",
+        "distance",
+        "hour",
+        "minute",
+    ]
 )
 
 

@@ -174,16 +174,20 @@ def broker_command(config: Path, ready_file: Path | None = None) -> list[str]:
     return command if ready_file is None else [*command, "--ready-file", str(ready_file)]
 
 
-def broker_environment() -> dict[str, str]:
+def broker_environment(*, keep_settings: bool = False) -> dict[str, str]:
     """The environment of a broker: ours, with our packages found, without our settings.
 
     The packages are found here through ``sys.path``, which a test runner or an editable install
     may have set; a child process is told by PYTHONPATH. ``ONCELOG_*`` variables would override
-    the files of all brokers alike.
+    the files of all brokers alike: they go, unless ``keep_settings``.
 
     :raises LocalClusterError: the broker is not installed.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ONCELOG_")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if keep_settings or not key.startswith("ONCELOG_")
+    }
     folders: list[str] = []
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)

@@ -118,8 +118,11 @@ class ManagedProcess:
         self.wait(10.0)
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still, its sockets stay open."""
+        """SIGSTOP, and wait until the process stands still. Its sockets stay open."""
         self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 5.0
+        while self.is_alive() and not self.is_paused() and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL_S)
 
     def resume(self) -> None:
         """SIGCONT after :meth:`pause`."""

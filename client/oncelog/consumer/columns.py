@@ -1,6 +1,7 @@
 """A batch as columns, and as Arrow: no object is made for a record.
 
-Rules: pyarrow is imported when ``to_arrow`` is first called, never before; the SDK does not need it.
+Rules: pyarrow is imported when ``to_arrow`` is first called, never before; the SDK does not need
+it.
 """
 
 from __future__ import annotations
@@ -142,5 +143,3 @@ def _headers(pa: Any, headers: Sequence[RecordHeaders] | None, count: int) -> An
     if headers is None:
         return pa.nulls(count, kind)
     return pa.array([[{"key": k, "value": v} for k, v in items] for items in headers], kind)
-
-

@@ -1,8 +1,8 @@
 """The batch that is being handed out, record by record.
 
-Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping. What
-was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause or
-a close empties the iterator under the loop, which then comes back here for more.
+Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping.
+What was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause
+or a close empties the iterator under the loop, which then comes back here for more.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from operator import length_hint
 from typing import Any, cast
 
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import Chunk, PartitionState
 
 
 class Cursor:
     """Records of one batch of one partition."""
 
-    __slots__ = ("_epoch", "_next_offset", "_records", "iterator", "state", "version")
+    __slots__ = ("_data", "_epoch", "_next_offset", "_records", "iterator", "state", "version")
 
     def __init__(
-        self, state: PartitionState, records: list[Record], next_offset: int, epoch: int
+        self,
+        state: PartitionState,
+        records: list[Record],
+        next_offset: int,
+        epoch: int,
+        data: memoryview,
     ) -> None:
         self.state = state
         self.version = state.version
@@ -29,6 +34,7 @@ class Cursor:
         self._records = records
         self._next_offset = next_offset
         self._epoch = epoch
+        self._data = data
 
     @property
     def left(self) -> int:
@@ -56,9 +62,13 @@ class Cursor:
         return taken
 
     def stop(self) -> None:
-        """Settle, then end the iteration where it is; what is left must be fetched from a position
-        again."""
+        """Settle, then end the iteration where it is. The rest goes back to the front of the
+        partition's chunks, to be decoded again when its turn comes."""
         self.settle()
+        state = self.state
+        if self.left and state.version == self.version:
+            state.chunks.appendleft(Chunk(self._data, 0, state.version))
+            state.buffered += len(self._data)
         self._move_to(len(self._records))
         self.version = -1
 

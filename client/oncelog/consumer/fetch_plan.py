@@ -4,8 +4,8 @@ Rules
 -----
 * A leader is asked for every partition that has a position, is not paused, and has less than
   ``partition_bytes`` fetched in advance, while all together hold less than ``buffer_bytes``.
-* A leader that also leads partitions which are left out *because they are full* is not asked to wait
-  long: they may be emptied any moment and must not sit behind a long poll.
+* A leader that also leads partitions which are left out *because they are full* is not asked to
+  wait long: they may be emptied any moment and must not sit behind a long poll.
 * Whatever was asked before a seek is ignored when it is answered.
 """
 
@@ -76,7 +76,7 @@ def plan_fetches(
     buffer_bytes: int,
     buffered: int,
 ) -> tuple[list[LeaderPlan], bool, float | None]:
-    """(plans for the leaders that are not ``busy``, whether metadata is needed, when to look again)."""
+    """(plans for leaders that are not ``busy``, whether metadata is needed, when to look)."""
     plans: dict[int, LeaderPlan] = {}
     full: dict[int, None] = {}
     needs_metadata = False
@@ -130,7 +130,6 @@ def make_request(
             )
         )
         asked.append(Asked(state, state.version, state.fetch_offset))
-    # Whoever was served first comes last next time: an answer that is full leaves out the last ones.
     request = FetchRequest(
         CONSUMER_REPLICA_ID,
         -1,

@@ -2,11 +2,11 @@
 
 Rules
 -----
-* Two positions a partition: ``position`` is what the application gets next, ``fetch_offset`` what is
-  asked of the leader next; between them lie the chunks that were fetched in advance. Only handing out
-  moves the first one.
-* ``version`` grows with every seek and every loss of position: what was asked under an older version
-  is thrown away when it arrives.
+* Two positions a partition: ``position`` is what the application gets next, ``fetch_offset`` what
+  is asked of the leader next; between them lie the chunks that were fetched in advance. Only
+  handing out moves the first one.
+* ``version`` grows with every seek and every loss of position: what was asked under an older
+  version is thrown away when it arrives.
 * A partition without a position has a ``reset`` that says how to find one.
 """
 

@@ -220,7 +220,7 @@ class Accumulator:
         self.buffer_memory = buffer_memory
         self.used = 0
         self.sticky: dict[str, Batch] = {}
-        """Topic to the open batch that takes records of bare values: the fast path's one look-up."""
+        """Topic to the open batch that takes bare values: the fast path's one look-up."""
         self.incomplete: dict[Batch, None] = {}
         """Every batch that is not done, oldest first."""
         self.sendable: dict[PartitionQueue, None] = {}

@@ -86,7 +86,9 @@ class ColumnSender:
         pending: list[tuple[Batch, Sequence[int]]] = []
         for target, rows in self._targets(topic, partition_count, columns, partition):
             whole = len(rows) == len(values)
-            await self._send_rows(topic, target, columns if whole else columns.at(rows), rows, pending)
+            await self._send_rows(
+                topic, target, columns if whole else columns.at(rows), rows, pending
+            )
         return await self._outcome(topic, pending)
 
     def _targets(

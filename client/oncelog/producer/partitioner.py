@@ -1,8 +1,8 @@
-"""Which partition a record goes to: by key hash, in turns, sticky, or as the application says. Pure.
+"""Which partition a record goes to: by key hash, in turns, sticky, or as one says. Pure.
 
 Rules: a key's partition depends on nothing but the key and the partition count; a record without
-a key may go anywhere, and *sticky* means that it goes where the open batch is (KIP-480, KIP-794), so
-that batches are large. A partitioner returns STICKY (-1) to say so.
+a key may go anywhere, and *sticky* means that it goes where the open batch is (KIP-480, KIP-794),
+so that batches are large. A partitioner returns STICKY (-1) to say so.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def make_partitioner(option: PartitionerOption) -> Partitioner:
             )
         return NAMED[option]()
     if isinstance(option, type) or not (hasattr(option, "partition") or callable(option)):
-        raise ConfigurationError(f"partitioner={option!r}: neither a name, a function nor an object")
+        raise ConfigurationError(
+            f"partitioner={option!r}: neither a name, a function nor an object"
+        )
     if hasattr(option, "partition"):
         return option
     return FunctionPartitioner(option)

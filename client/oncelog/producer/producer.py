@@ -25,6 +25,7 @@ from oncelog.config import (
     CompressionOption,
     ConnectionOptions,
     ProducerOptions,
+    take,
 )
 from oncelog.errors import (
     BufferExhaustedError,
@@ -74,7 +75,7 @@ class Producer:
     :param acks: "all" (every in-sync replica), 1 (the leader), 0 (nobody is asked).
     :param linger_ms: how long a batch waits for more records.
     :param batch_size: bytes of a batch; :param buffer_memory: bytes of all, unacknowledged.
-    :param delivery_timeout_ms: from a batch's first record to its acknowledgement, retries included.
+    :param delivery_timeout_ms: from a batch's first record to its acknowledgement, with retries.
     :param partitioner: "default" (xxh3 of the key; sticky without one), "murmur2" (as Kafka),
         "round_robin", "sticky", a function of (topic, key, partition_count), or an object.
     :param clock: stamps records; :param entropy: jitter and choices; :param history: a recorder of
@@ -110,27 +111,9 @@ class Producer:
         entropy: Entropy | None = None,
         history: History | None = None,
     ) -> None:
-        self._connection_options = ConnectionOptions(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            max_block_ms=max_block_ms,
-        )
-        self._options = ProducerOptions(
-            acks=acks,
-            compression_type=compression_type,
-            compression_level=compression_level,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            buffer_memory=buffer_memory,
-            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
-            max_request_size=max_request_size,
-            delivery_timeout_ms=delivery_timeout_ms,
-        )
+        parameters = locals()
+        self._options = take(ProducerOptions, parameters)
+        connection = take(ConnectionOptions, parameters)
         self._now_ms = (clock or SystemWallClock()).now_ms
         self._entropy = (entropy or SystemEntropy()).fork("producer")
         self._history = history
@@ -139,7 +122,7 @@ class Producer:
         """Whether the fast path may leave the partitioner out."""
         self._batch_size = batch_size
         self._max_block_s = max_block_ms / 1000
-        self._router = Router(self._connection_options, entropy=self._entropy.fork("router"))
+        self._router = Router(connection, entropy=self._entropy.fork("router"))
         self._router.auto_create = True
         self._accumulator = Accumulator(
             batch_size=batch_size,
@@ -188,8 +171,8 @@ class Producer:
         """Send what is left, then close; waits at most ``timeout_ms`` (default: the delivery
         time-out) for acknowledgements. Closing twice does nothing.
 
-        :raises UndeliveredRecordsError: records failed, or were not acknowledged in time, and nobody
-            had looked at their deliveries.
+        :raises UndeliveredRecordsError: records failed, or were not acknowledged in time, and
+            nobody had looked at their deliveries.
         """
         if self._closed:
             return
@@ -285,8 +268,8 @@ class Producer:
     ) -> Delivery:
         """Put one record in line, waiting only for room, and hand back its delivery.
 
-        Cancelling the call means that the record was not taken. Errors as of ``send``, but for those
-        of the delivery.
+        Cancelling the call means that the record was not taken. Errors as of ``send``, but for
+        those of the delivery.
         """
         if key is None and partition is None and type(value) is bytes and not headers:
             batch = self._sticky.get(topic)
@@ -394,6 +377,11 @@ class Producer:
                 definite=False,
             ) from None
         self._raise_unobserved()
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records taken and not acknowledged (nor failed) yet."""
+        return sum(batch.count or len(batch.values) for batch in self._accumulator.incomplete)
 
     async def partitions_for(self, topic: str) -> int:
         """The number of partitions of ``topic``, asking the cluster if need be.
@@ -577,4 +565,3 @@ def _check_record(
         name, data = header
         if type(name) is not str or (data is not None and type(data) is not bytes):
             raise TypeError("headers: pairs of str and bytes or None")
-

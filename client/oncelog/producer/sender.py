@@ -6,11 +6,11 @@ Rules
   ``max_request_size``; at most ``max_in_flight_requests_per_connection`` are unanswered on one
   connection. Answers come in order.
 * **Order.** A batch that failed and may be tried again mutes its partition until everything sent
-  behind it was answered; then all that failed go out again, in order, one at first. If a later batch
-  was acknowledged in the meantime, the failed one cannot be tried again without changing the
+  behind it was answered; then all that failed go out again, in order, one at first. If a later
+  batch was acknowledged in the meantime, the failed one cannot be tried again without changing the
   order, so it fails (ReorderError). A partition never has batches in flight to two leaders.
-* **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the log;
-  it is tried again all the same, and may then be there twice until sequence numbers land. Its
+* **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
+  log; it is tried again all the same, and may then be there twice until sequence numbers land. Its
   final error, if it comes to that, says so.
 * A broker that is silent for SILENCE_S is checked against fresh metadata; when somebody else leads
   by then, its connection is given up at once instead of at the request's time-out.
@@ -66,7 +66,7 @@ SILENCE_S = 1.0
 """An answer that takes longer is a reason to ask who leads."""
 
 ANSWER_SLACK_S = 1.0
-"""A broker answers REQUEST_TIMED_OUT by itself at ``request_timeout_ms``; only then do we give up."""
+"""A broker answers REQUEST_TIMED_OUT itself at ``request_timeout_ms``; we give up after that."""
 
 WATCH_S = 0.25
 """How often deadlines are looked at while anything is under way; they are that exact."""
@@ -144,7 +144,7 @@ class Sender:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """A failure in a callback would be the event loop's to log, and the caller's to wait for."""
+        """A failure in a callback would be the loop's to log, and the caller's to wait for."""
         try:
             step()
         except Exception as error:
@@ -287,9 +287,7 @@ class Sender:
             return False
         return True
 
-    def _send(
-        self, link: _Link, channel: RequestChannel, batches: list[Batch], now: float
-    ) -> None:
+    def _send(self, link: _Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
         topics: dict[str, list[Batch]] = {}
         for batch in batches:
             topics.setdefault(batch.queue.tp.topic, []).append(batch)
@@ -320,9 +318,7 @@ class Sender:
         sent = (now, batches)
         link.sent.append(sent)
         try:
-            channel.send(
-                request, payload, callback=partial(self._answered, link, channel, sent)
-            )
+            channel.send(request, payload, callback=partial(self._answered, link, channel, sent))
         except OncelogError as error:  # nothing left this side, and it never will
             link.sent.remove(sent)
             for batch in batches:
@@ -392,7 +388,7 @@ class Sender:
         reply: Any,
         error: BaseException | None,
     ) -> None:
-        """The channel's callback. Failures in here must not stay between the channel and the loop."""
+        """The channel's callback. Its failures must not stay between the channel and the loop."""
         try:
             if link.channel is channel and link.sent and link.sent[0] is sent:
                 link.sent.popleft()
@@ -574,4 +570,3 @@ def _produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:
             " or raise that)"
         )
     return type(error)(f"{batch.queue.tp}: {text}")
-

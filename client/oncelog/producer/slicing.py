@@ -16,7 +16,6 @@ ITEM_BYTES = 5
 """The most that msgpack adds to one value."""
 
 
-
 def sizes_of(column: Sequence[bytes | None]) -> list[int]:
     """The size of each item; 0 for None. Raises TypeError for what has no size."""
     try:

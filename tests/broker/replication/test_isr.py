@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oncelog_broker.replication.isr import IsrState, Proposal, isr_members
 from oncelog_protocol.messages.replication import IsrMember
 

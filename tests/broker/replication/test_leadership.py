@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oncelog_broker.replication.leadership import REJOIN_DELAY_S, LeaderRole
 from oncelog_broker.replication.progress import Contact
 from oncelog_broker.replication.safeguards import Safeguards
@@ -42,7 +43,13 @@ def role(
 
 
 def fetch(
-    leader: LeaderRole, replica: int, offset: int, *, end: int = 1000, now: float = 1.0, epoch: int = 20
+    leader: LeaderRole,
+    replica: int,
+    offset: int,
+    *,
+    end: int = 1000,
+    now: float = 1.0,
+    epoch: int = 20,
 ) -> None:
     leader.fetched(
         replica,
@@ -55,9 +62,9 @@ def fetch(
     )
 
 
-def result(code: int = 0, *, isr: tuple[int, ...] = (), epoch: int = EPOCH, version: int = 9) -> (
-    AlterPartitionResult
-):
+def result(
+    code: int = 0, *, isr: tuple[int, ...] = (), epoch: int = EPOCH, version: int = 9
+) -> AlterPartitionResult:
     return AlterPartitionResult("t", 0, code, 1, epoch, list(isr), version)
 
 

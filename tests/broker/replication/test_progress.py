@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oncelog_broker.replication.progress import (
     NEVER_S,
     UNKNOWN_OFFSET,
@@ -18,9 +19,7 @@ def progress(*, in_sync: bool = True, leader_end: int = 100, now: float = 0.0) -
     return FollowerProgress(2, in_sync=in_sync, leader_end=leader_end, now=now)
 
 
-def fetch(
-    follower: FollowerProgress, offset: int, *, end: int, now: float, epoch: int = 7
-) -> None:
+def fetch(follower: FollowerProgress, offset: int, *, end: int, now: float, epoch: int = 7) -> None:
     follower.fetched(
         offset,
         broker_epoch=epoch,
@@ -92,9 +91,7 @@ def test_falling_further_and_further_behind_is_lagging() -> None:
 
 @given(
     st.lists(
-        st.tuples(
-            st.floats(0.01, 3.0), st.integers(0, 50), st.integers(0, 60), st.booleans()
-        ),
+        st.tuples(st.floats(0.01, 3.0), st.integers(0, 50), st.integers(0, 60), st.booleans()),
         max_size=60,
     )
 )

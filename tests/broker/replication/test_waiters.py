@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oncelog_broker.replication.waiters import TICK_S, Deadline, Deadlines, OffsetWaiters
 from support.waiting import eventually
 

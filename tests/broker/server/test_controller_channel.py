@@ -34,7 +34,7 @@ class Controller:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def handle(self, request: Any) -> AlterPartitionResponse:
+    async def handle(self, request: Any, *, internal: bool = False) -> AlterPartitionResponse:
         self.requests.append(request)
         await self.gate.wait()
         if self.error_code:

@@ -42,7 +42,8 @@ class AlterConfigsHandler:
         code = 0
         if allowed:
             response: AlterConfigsResponse = await self._requests.controller.handle(
-                AlterConfigsRequest([request.resources[i] for i in allowed], request.validate_only)
+                AlterConfigsRequest([request.resources[i] for i in allowed], request.validate_only),
+                internal=context.internal,
             )
             code = response.error_code
             results.update(zip(allowed, response.resources, strict=False))

@@ -20,5 +20,5 @@ class AlterPartitionHandler:
         self, context: RequestContext, request: AlterPartitionRequest
     ) -> AlterPartitionResponse:
         """The controller's answer as it is."""
-        response: AlterPartitionResponse = await self._controller.handle(request)
+        response: AlterPartitionResponse = await self._controller.handle(request, internal=True)
         return response

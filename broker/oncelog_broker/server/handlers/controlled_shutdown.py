@@ -23,5 +23,5 @@ class ControlledShutdownHandler:
         self, context: RequestContext, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
         """The controller's answer as it is."""
-        response: ControlledShutdownResponse = await self._controller.handle(request)
+        response: ControlledShutdownResponse = await self._controller.handle(request, internal=True)
         return response

@@ -22,5 +22,7 @@ class ElectLeadersHandler:
     ) -> ElectLeadersResponse:
         """:raises ClusterAuthorizationFailedError: the principal may not alter the cluster."""
         self._requests.require_cluster(context, ALTER)
-        response: ElectLeadersResponse = await self._requests.controller.handle(request)
+        response: ElectLeadersResponse = await self._requests.controller.handle(
+            request, internal=context.internal
+        )
         return response

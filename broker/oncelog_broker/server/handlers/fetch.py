@@ -1,11 +1,13 @@
 """Fetch, v0: records for consumers (parked until there is enough) and for followers (sessions).
 
-Consumers read below the high watermark, see ``replication.consumer_fetch``; followers read to the log end
-over an incremental session that belongs to the connection, see ``replication.fetch_session``.
+Consumers read below the high watermark, see ``replication.consumer_fetch``; followers read to the
+log end over an incremental session that belongs to the connection, see
+``replication.fetch_session``.
 
-Whole-request errors: CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not internal, or our
-own: a consumer that poses as a replica could fake the ISR, CVE-2018-1288), STALE_BROKER_EPOCH, INVALID_REQUEST,
-INVALID_FETCH_SESSION_EPOCH. Per partition: those in ``messages.fetch``.
+Whole-request errors: CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not
+internal, or our own: a consumer that poses as a replica could fake the ISR, CVE-2018-1288),
+STALE_BROKER_EPOCH, INVALID_REQUEST, INVALID_FETCH_SESSION_EPOCH. Per partition: those in
+``messages.fetch``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ FULL_SESSION = 0
 
 
 class _ConsumerSlot:
-    """The fetch that a consumer's connection has parked, so that it goes when the connection does."""
+    """The fetch that a consumer's connection has parked, so that it goes when the connection
+    does."""
 
     __slots__ = ("fetch",)
 

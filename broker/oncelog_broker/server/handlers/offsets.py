@@ -1,9 +1,9 @@
 """ListOffsets and OffsetForLeaderEpoch, v0: questions about offsets, asked of partition leaders.
 
-Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log start, -1 the
-high watermark (at read_committed the last stable offset), else the first record at or after a
-timestamp, if it is below that. Per-partition errors: those in ``messages.offsets``; INVALID_REQUEST for a timestamp
-below -2.
+Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log
+start, -1 the high watermark (at read_committed the last stable offset), else the first record at
+or after a timestamp, if it is below that. Per-partition errors: those in ``messages.offsets``;
+INVALID_REQUEST for a timestamp below -2.
 """
 
 from __future__ import annotations

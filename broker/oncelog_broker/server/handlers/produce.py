@@ -1,12 +1,13 @@
 """Produce, v0: append one batch to each of several partitions, answer when it is held as asked.
 
-``acks`` 0: no answer. 1: when this broker holds it (with ``flush=commit``: synced). -1 (all): when the high
-watermark has passed it, that is when every in-sync replica holds it.
+``acks`` 0: no answer. 1: when this broker holds it (with ``flush=commit``: synced). -1 (all): when
+the high watermark has passed it, that is when every in-sync replica holds it.
 
 Whole-request errors: INVALID_REQUIRED_ACKS, INVALID_REQUEST (a partition twice). Per partition:
-TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic), whatever the partition and
-the log refuse, NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append,
-NOT_LEADER_OR_FOLLOWER when the leadership ends while the request is parked, REQUEST_TIMED_OUT.
+TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic), whatever the
+partition and the log refuse, NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after
+the append, NOT_LEADER_OR_FOLLOWER when the leadership ends while the request is parked,
+REQUEST_TIMED_OUT.
 
 Nothing here is done per record. The batch goes from the receive buffer to the log as a view; it is
 gone when ``handle`` returns.

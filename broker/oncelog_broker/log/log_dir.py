@@ -1,0 +1,463 @@
+"""One log directory: lock, identity, room, sync rounds, checkpoints.
+
+Owns the state that the logs of one disk share. Rules:
+
+- a directory belongs to one broker of one cluster (``meta.json``) and to one process at a time (an
+  flock, D13); a foreign or unknown one is refused before anything is written into it;
+- the clean-shutdown file is read and then deleted before anything else is done, so that a crash
+  while loading counts as unclean (KAFKA-10471); it carries the broker epoch;
+- an I/O error stops the directory for good: its logs refuse everything, the broker goes on (D6,
+  D9);
+- a full disk refuses writes and is asked again at each write; some room is kept back, half of it
+  for internal topics (D8);
+- checkpoints: recovery points are captured *first*, epochs written next, recovery points last:
+  neither ever runs ahead of what is durable. Nothing runs while nothing changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from oncelog_broker.log import checkpoint
+from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.flusher import Flusher
+from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.recovery import TRUNCATION_MARK
+from oncelog_protocol.errors import OncelogError, StorageError
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.files import FileLock, FileLockedError, Files
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+_META_VERSION = 1
+_CREDIT_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that may be appended between two looks at the free space."""
+_EPOCH_FILES_PER_CALL = 64
+_INDEX_ENTRIES_MIN = 256
+"""New index entries that make writing them worth while: about 1 MiB of log."""
+_IGNORED_NAMES = frozenset({LOCK_FILE, "lost+found"})
+
+
+class LogDirError(OncelogError):
+    """A log directory that this broker must not use; the message names it and a remedy."""
+
+
+class LogDir:
+    """One directory and the logs in it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: Files,
+        clock: WallClock,
+        flush_interval_ms: int = 1000,
+        checkpoint_interval_ms: int = 5000,
+        open_segments_max: int = 512,
+        headroom_bytes: int = 128 * 1024 * 1024,
+        on_offline: Callable[[LogDir], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.clock = clock
+        self.directory_id = ""
+        self.online = True
+        self.failure = ""
+        """Why the directory is offline."""
+        self.full = False
+        self.was_clean = False
+        """Whether the last stop of a broker here was a clean one."""
+        self.previous_broker_epoch = -1
+        """Broker epoch at that clean stop; -1 after any other."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.credit_bytes = 0
+        """Bytes that may be written before the free space is looked at again."""
+        self.pool = OpenSegments(files, open_segments_max)
+        self.flusher = Flusher(
+            self.pool, interval_ms=flush_interval_ms, on_failure=self._sync_failed
+        )
+        self.high_watermarks: Callable[[], dict[TopicPartition, int]] | None = None
+        self._headroom_bytes = headroom_bytes
+        self._checkpoint_interval_s = checkpoint_interval_ms / 1000
+        self._on_offline = on_offline
+        self._lock: FileLock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._checkpoint_needed = asyncio.Event()
+        self._checkpoint_lock = asyncio.Lock()
+        self._news: dict[PartitionLog, None] = {}
+        self._trash: dict[str, None] = {}
+        self._removals: list[asyncio.TimerHandle] = []
+
+    # ---- belonging
+
+    def acquire(self, cluster_id: str, broker_id: int, entropy: Entropy) -> None:
+        """Lock the directory, check whose it is, read and delete the clean-shutdown file.
+
+        A new or empty one is taken into use. Raises LogDirError, or OSError of a broken disk.
+        """
+        files, path = self.files, self.path
+        fresh = not files.exists(path)
+        if not fresh:
+            self._check_usable()
+        else:
+            self._make(path)
+        try:
+            self._lock = files.lock(f"{path}/{LOCK_FILE}")
+        except FileLockedError as error:
+            raise LogDirError(
+                f"log directory {path} is in use by another broker process; stop that one,"
+                " or give this one a directory of its own"
+            ) from error
+        try:
+            self._check_identity(cluster_id, broker_id, entropy)
+            self._take_clean_shutdown()
+        except BaseException:
+            self.release()
+            raise
+
+    def _make(self, path: str) -> None:
+        made = path
+        try:
+            while not self.files.exists(os.path.dirname(made) or "."):
+                made = os.path.dirname(made)
+            self.files.make_dirs(path)
+            # Each new name on the way must survive a power cut, or all that lies below is lost.
+            for name in (path, *_parents(path, made)):
+                self.files.sync_dir(os.path.dirname(name) or ".")
+        except OSError as error:
+            raise LogDirError(
+                f"log directory {path} cannot be made ({error.strerror});"
+                " make it, or change log_dirs"
+            ) from error
+
+    def _check_usable(self) -> None:
+        files, path = self.files, self.path
+        if not files.is_dir(path):
+            raise LogDirError(f"log directory {path} is not a directory; change log_dirs")
+        if not files.is_writable(path):
+            raise LogDirError(
+                f"log directory {path} is not writable; give the broker's user the right to write,"
+                " or change log_dirs"
+            )
+        names = [name for name in files.list_dir(path) if name not in _IGNORED_NAMES]
+        if names and checkpoint.META not in names and names != [checkpoint.META + ".tmp"]:
+            raise LogDirError(
+                f"log directory {path} holds {names[0]!r} and no {checkpoint.META}: it is not a"
+                " directory of Oncelog, or has lost that file; name an empty or new one in"
+                " log_dirs, or restore the file"
+            )
+
+    def _check_identity(self, cluster_id: str, broker_id: int, entropy: Entropy) -> None:
+        meta_path = f"{self.path}/{checkpoint.META}"
+        if not self.files.exists(meta_path):
+            self.directory_id = entropy.uuid()
+            document = {
+                "version": _META_VERSION,
+                "cluster_id": cluster_id,
+                "broker_id": broker_id,
+                "directory_id": self.directory_id,
+            }
+            self.files.write_atomic_now(meta_path, checkpoint.encode_document(document))
+            return
+        try:
+            meta = checkpoint.decode_document(checkpoint.META, self.files.read_bytes(meta_path))
+            found = meta["version"], meta["cluster_id"], meta["broker_id"]
+            self.directory_id = str(meta["directory_id"])
+        except (CheckpointError, KeyError) as error:
+            raise LogDirError(
+                f"{meta_path} is damaged ({error}); restore it, or empty the directory to have the"
+                " replicas fetched again"
+            ) from error
+        for name, here, there in zip(
+            ("version", "cluster_id", "broker_id"),
+            (_META_VERSION, cluster_id, broker_id),
+            found,
+            strict=True,
+        ):
+            if here != there:
+                raise LogDirError(
+                    f"{meta_path} says {name} {there!r}, this broker has {here!r}: the directory"
+                    " belongs to another broker; change log_dirs, or the broker's configuration"
+                )
+
+    def _take_clean_shutdown(self) -> None:
+        path = f"{self.path}/{checkpoint.CLEAN_SHUTDOWN}"
+        if not self.files.exists(path):
+            return
+        try:
+            document = checkpoint.decode_document(
+                checkpoint.CLEAN_SHUTDOWN, self.files.read_bytes(path)
+            )
+            self.previous_broker_epoch = int(document["broker_epoch"])
+            self.was_clean = True
+        except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            logger.warning("%s: %s; treating the last stop as unclean", path, error)
+        self.files.remove(path)
+        self.files.sync_dir(self.path)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """Read a checkpoint of offsets; None when it is absent or bad. Raises OSError."""
+        path = f"{self.path}/{name}"
+        if not self.files.exists(path):
+            return None
+        try:
+            return checkpoint.decode_offsets(name, self.files.read_bytes(path))
+        except CheckpointError as error:
+            logger.warning("%s is bad and will be made anew: %s", path, error)
+            return None
+
+    # ---- room
+
+    def take_space(self, size_bytes: int, *, internal: bool) -> None:
+        """The credit is used up: look at the disk. Raises StorageError when it is too full."""
+        try:
+            space = self.files.disk_space(self.path)
+        except OSError as error:
+            self.fail("free space", error)
+            raise StorageError(f"{self.path}: {error}") from error
+        headroom = min(self._headroom_bytes, space.total_bytes // 20)
+        room = space.free_bytes - (headroom // 2 if internal else headroom)
+        if size_bytes > room:
+            self.credit_bytes = 0
+            if not internal:
+                self.disk_is_full()
+            raise StorageError(f"{self.path} is full: {space.free_bytes} bytes are left")
+        if self.full and not internal:
+            self.full = False
+            logger.info("%s has room again", self.path)
+        self.credit_bytes = 0 if internal else min(_CREDIT_BYTES_MAX, room // 4)
+
+    def disk_is_full(self) -> None:
+        """Writes are refused until there is room; reads go on."""
+        self.credit_bytes = 0
+        if not self.full:
+            self.full = True
+            logger.error("%s is full: writes are refused until there is room", self.path)
+
+    # ---- failing
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """Stop the directory for good; the broker is told once."""
+        if not self.online:
+            return
+        self.online = False
+        self.failure = f"{what}: {error}"
+        logger.error("log directory %s stops: %s", self.path, self.failure)
+        self.flusher.stop()
+        if self._on_offline is not None:
+            if self._loop is not None:
+                # Not from inside an append: who is told may want to touch the log.
+                self._loop.call_soon(self._on_offline, self)
+            else:
+                self._on_offline(self)
+
+    def _sync_failed(self, error: OSError) -> None:
+        self.fail("sync", error)
+
+    # ---- news and trash
+
+    def tell_soon(self, log: PartitionLog) -> None:
+        """Have ``on_synced`` called in this loop iteration, once for all appends in it."""
+        if not self._news and self._loop is not None:
+            self._loop.call_soon(self._tell)
+        self._news[log] = None
+
+    def _tell(self) -> None:
+        news, self._news = self._news, {}
+        for log in news:
+            try:
+                log.tell()
+            except Exception:
+                logger.exception("a callback after an append failed")
+
+    def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Unlink renamed files, in an executor. What is not done by then is done at next start."""
+        paths = list(paths)
+        if not paths or self._loop is None:
+            return
+        if delay_ms > 0:
+            self._removals = [timer for timer in self._removals if timer.when() > self._loop.time()]
+            self._removals.append(self._loop.call_later(delay_ms / 1000, self._remove, paths))
+        else:
+            self._remove(paths)
+
+    def _remove(self, paths: list[str]) -> None:
+        if self._loop is not None:
+            self._loop.run_in_executor(None, _unlink, self.files, paths)
+
+    # ---- checkpoints
+
+    def start(self) -> None:
+        """Begin to sync on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self.flusher.start(self._loop)
+
+    def checkpoint_due(self) -> None:
+        """Something changed that a checkpoint holds."""
+        self._checkpoint_needed.set()
+
+    async def run_checkpoints(self) -> None:
+        """Write checkpoints some time after each change; sleeps while nothing changes."""
+        while self.online:
+            await self._checkpoint_needed.wait()
+            await asyncio.sleep(self._checkpoint_interval_s)
+            await self.write_checkpoints()
+
+    async def write_checkpoints(self) -> bool:
+        """Write what changed; return whether all of it is durable now."""
+        async with self._checkpoint_lock:
+            self._checkpoint_needed.clear()
+            try:
+                await self._write_checkpoints()
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    logger.warning("%s: checkpoints not written: %s", self.path, error)
+                    self._checkpoint_needed.set()
+                else:
+                    self.fail("checkpoint", error)
+                return False
+            return self.online
+
+    async def _write_checkpoints(self) -> None:
+        logs = [self.logs[tp] for tp in sorted(self.logs)]
+        points: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
+        marked: list[PartitionLog] = []
+        for log in logs:
+            tp = log.topic_partition
+            points[tp] = log.checkpointed_recovery_point = log.recovery_point
+            if log.log_start_offset > log.segments[0].base_offset:
+                starts[tp] = log.log_start_offset
+            if log.take_truncation_mark():
+                marked.append(log)
+        await self._write_epochs(logs)
+        for name, offsets in ((checkpoint.LOG_START, starts), (checkpoint.RECOVERY_POINT, points)):
+            await self._write_offsets(name, offsets)
+        if self.high_watermarks is not None:
+            known = self.high_watermarks()
+            offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
+            await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
+        for log in marked:
+            path = f"{log.directory}/{TRUNCATION_MARK}"
+            if self.files.exists(path):
+                self.files.remove(path)
+        for log in logs:
+            if log.persist_indexes(_INDEX_ENTRIES_MIN):
+                await asyncio.sleep(0)
+
+    async def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        path = f"{self.path}/{name}"
+        data = checkpoint.encode_offsets(name, offsets)
+        await self.files.write_atomic(path, data)
+
+    async def _write_epochs(self, logs: list[PartitionLog]) -> None:
+        """Small files, many of them after a failover: several to a trip to the executor."""
+        changed = [log for log in logs if log.epochs.revision != log.epochs_written]
+        loop = asyncio.get_running_loop()
+        for first in range(0, len(changed), _EPOCH_FILES_PER_CALL):
+            group = changed[first : first + _EPOCH_FILES_PER_CALL]
+            revisions = [log.epochs.revision for log in group]
+            contents = [
+                (
+                    f"{log.directory}/{checkpoint.LEADER_EPOCH}",
+                    checkpoint.encode_epochs(log.epochs.entries()),
+                )
+                for log in group
+            ]
+            await loop.run_in_executor(None, _write_all, self.files, contents)
+            for log, revision in zip(group, revisions, strict=True):
+                log.epochs_written = revision
+
+    def mark_truncation(self, log: PartitionLog, offset: int) -> None:
+        """Durably lower one log's recovery point, now. Raises OSError.
+
+        A file of its own, because the checkpoint of all logs may be under way.
+        """
+        document = checkpoint.encode_document({"version": 1, "offset": offset})
+        self.files.write_atomic_now(f"{log.directory}/{TRUNCATION_MARK}", document)
+
+    def detach(self, log: PartitionLog) -> None:
+        """The log is being deleted: no round and no checkpoint begins with it any more."""
+        self.logs.pop(log.topic_partition, None)
+        self.flusher.forget(log)
+        self._news.pop(log, None)
+
+    async def quiesce(self) -> None:
+        """Return when no round and no checkpoint that began before is under way."""
+        await self.flusher.idle()
+        async with self._checkpoint_lock:
+            pass
+
+    # ---- stopping
+
+    async def stop(self, *, clean: bool, broker_epoch: int) -> None:
+        """Sync, write indexes and checkpoints and the clean-shutdown file, close, unlock.
+
+        A failure skips what would build on it, never the rest (KAFKA-13315).
+        """
+        for timer in self._removals:
+            timer.cancel()
+        self._removals.clear()
+        if clean and self.online:
+            await self.flusher.drain()
+        if clean:
+            for tp in sorted(self.logs):
+                try:
+                    self.logs[tp].close()
+                except OSError as error:
+                    self.fail(f"close {tp}", error)
+        if clean and self.online and await self.write_checkpoints():
+            document = checkpoint.encode_document({"version": 1, "broker_epoch": broker_epoch})
+            try:
+                await self.files.write_atomic(f"{self.path}/{checkpoint.CLEAN_SHUTDOWN}", document)
+            except OSError as error:
+                self.fail("clean shutdown", error)
+        self.flusher.stop()
+        if not clean:
+            for tp in sorted(self.logs):
+                for segment in self.logs[tp].segments:
+                    segment.release()
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<LogDir {self.path} {'online' if self.online else 'offline'}>"
+
+
+def _parents(path: str, last: str) -> list[str]:
+    """The directories above ``path`` up to ``last``, nearest first."""
+    parents = []
+    while path != last:
+        path = os.path.dirname(path)
+        parents.append(path)
+    return parents
+
+
+def _unlink(files: Files, paths: list[str]) -> None:
+    for path in paths:
+        try:
+            files.remove(path)
+        except OSError as error:
+            # Not data any more; the next start tries again.
+            logger.debug("%s not removed: %s", path, error)
+
+
+def _write_all(files: Files, contents: list[tuple[str, bytes]]) -> None:
+    for path, data in contents:
+        files.write_atomic_now(path, data)

@@ -1,0 +1,410 @@
+"""All logs of one broker, over its log directories.
+
+Owns which partition lives where, starting and stopping, and the loops that serve all logs: one
+checkpointer a directory, one for retention. Rules:
+
+- a new partition goes to the online directory with the fewest;
+- a deleted one is renamed first, so that its name is free and a crash finishes the deletion;
+- a directory that fails takes only its own logs along; a directory that is someone else's stops the
+  start;
+- a partition found in two directories stops the start: neither copy is known to be the good one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oncelog_broker.log import checkpoint
+from oncelog_broker.log.log_dir import LogDir, LogDirError
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.recovery import LoadedLog, load_log
+from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
+from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.files import Files
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
+_DELETE_SUFFIX = "-delete"
+_NAME_CHARS_MAX = 255
+_LOGS_PER_CALL = 32
+"""Logs that one trip to the executor loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of a broker's logs. Names are Kafka's where Kafka has them."""
+
+    log_dirs: Sequence[str]
+    flush: str = "commit"
+    """Default of the topic setting of that name."""
+    flush_interval_ms: int = 1000
+    """With ``flush=interval``: the longest time between a write and its sync."""
+    retention_check_interval_ms: int = 300_000
+    checkpoint_interval_ms: int = 5_000
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    open_segments_max: int = 4096
+    """Segments whose files are kept open; fewer if the process may hold fewer."""
+    headroom_bytes: int = 128 * 1024 * 1024
+    """Free bytes of each disk, or 5 % of it if that is less, which only internal topics may use."""
+
+
+class LogManager:
+    """Every log of a broker."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        clock: WallClock,
+        entropy: Entropy,
+        config: LogConfig,
+        broker_id: int,
+        on_dir_offline: Callable[[LogDir], None] | None = None,
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._entropy = entropy
+        self._config = config
+        self._broker_id = broker_id
+        self._on_dir_offline = on_dir_offline
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._moving: list[asyncio.Task[None]] = []
+        self.default_config = parse_topic_config(
+            {}, {"flush": config.flush, **config.topic_defaults}
+        )
+        """What holds for a topic without settings of its own."""
+        self.was_clean = False
+        """Whether the broker's last stop was clean, in every directory."""
+        self.previous_broker_epoch = -1
+        """Broker epoch at that clean stop; -1 after any other."""
+        per_dir = max(16, config.open_segments_max // max(1, len(config.log_dirs)))
+        self.dirs = [
+            LogDir(
+                path.rstrip("/") or path,
+                files=files,
+                clock=clock,
+                flush_interval_ms=config.flush_interval_ms,
+                checkpoint_interval_ms=config.checkpoint_interval_ms,
+                open_segments_max=per_dir,
+                headroom_bytes=config.headroom_bytes,
+                on_offline=on_dir_offline,
+            )
+            for path in config.log_dirs
+        ]
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings that were given."""
+        return self._config
+
+    # ---- starting and stopping
+
+    async def start(self, cluster_id: str) -> None:
+        """Take the directories, load every log, begin to serve them.
+
+        Raises LogDirError when a directory is not this broker's or when none works.
+        """
+        paths = [log_dir.path for log_dir in self.dirs]
+        if not paths or len(set(paths)) != len(paths):
+            raise LogDirError(f"log_dirs must name at least one directory, and none twice: {paths}")
+        try:
+            for log_dir in self.dirs:
+                try:
+                    log_dir.acquire(cluster_id, self._broker_id, self._entropy)
+                except OSError as error:
+                    log_dir.fail("start", error)
+            if not any(log_dir.online for log_dir in self.dirs):
+                failures = "; ".join(f"{each.path}: {each.failure}" for each in self.dirs)
+                raise LogDirError(f"no log directory works: {failures}")
+            online = [log_dir for log_dir in self.dirs if log_dir.online]
+            await asyncio.gather(*[self._load(log_dir) for log_dir in online])
+        except BaseException:
+            for log_dir in self.dirs:
+                log_dir.release()
+            raise
+        self.was_clean = all(log_dir.was_clean for log_dir in self.dirs)
+        if self.was_clean:
+            self.previous_broker_epoch = min(each.previous_broker_epoch for each in self.dirs)
+        loop = asyncio.get_running_loop()
+        for log_dir in self.dirs:
+            log_dir.high_watermarks = self._current_high_watermarks
+            log_dir.start()
+            self._tasks.append(loop.create_task(log_dir.run_checkpoints()))
+        self._tasks.append(loop.create_task(self._run_retention()))
+
+    async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Stop the loops, then each directory. Unclean: close files and write nothing more."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        moving, self._moving = self._moving, []
+        await asyncio.gather(*moving, return_exceptions=True)
+        for log_dir in self.dirs:
+            try:
+                await log_dir.stop(clean=clean, broker_epoch=broker_epoch)
+            except Exception:
+                logger.exception("stopping %s failed", log_dir.path)
+
+    # ---- loading
+
+    async def _load(self, log_dir: LogDir) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            names, doomed = self._partition_names(log_dir)
+            for name in doomed:
+                await self._files.remove_tree(f"{log_dir.path}/{name}")
+            points = log_dir.read_offsets(checkpoint.RECOVERY_POINT)
+            starts = log_dir.read_offsets(checkpoint.LOG_START) or {}
+            marks = log_dir.read_offsets(checkpoint.HIGH_WATERMARK) or {}
+            clean = log_dir.was_clean and points is not None
+            # Without recovery points: what was committed was synced before.
+            plan = _Plan(clean, marks if points is None else points, starts)
+            partitions = sorted(names)
+            for first in range(0, len(partitions), _LOGS_PER_CALL):
+                group = partitions[first : first + _LOGS_PER_CALL]
+                loaded = await loop.run_in_executor(
+                    None, self._load_group, log_dir, plan, [(tp, names[tp]) for tp in group]
+                )
+                for tp, log in zip(group, loaded, strict=True):
+                    if log is None:
+                        await self._files.remove_tree(f"{log_dir.path}/{names[tp]}")
+                    else:
+                        self._adopt(log_dir, tp, log)
+                        self._high_watermarks[tp] = min(marks.get(tp, 0), log.log_end_offset)
+        except OSError as error:
+            log_dir.fail("load", error)
+
+    def _partition_names(self, log_dir: LogDir) -> tuple[dict[TopicPartition, str], list[str]]:
+        names: dict[TopicPartition, str] = {}
+        doomed: list[str] = []
+        for name in self._files.list_dir(log_dir.path):
+            if not self._files.is_dir(f"{log_dir.path}/{name}"):
+                continue
+            if name.endswith(_DELETE_SUFFIX):
+                doomed.append(name)
+            elif match := _PARTITION_DIR.fullmatch(name):
+                names[TopicPartition(match[1], int(match[2]))] = name
+        return names, doomed
+
+    def _load_group(
+        self, log_dir: LogDir, plan: _Plan, partitions: list[tuple[TopicPartition, str]]
+    ) -> list[LoadedLog | None]:
+        """Runs in an executor."""
+        return [
+            load_log(
+                log_dir.pool,
+                f"{log_dir.path}/{name}",
+                interval_bytes=self.default_config.index_interval_bytes,
+                recovery_point=plan.points.get(tp, 0),
+                log_start_offset=plan.starts.get(tp, 0),
+                clean=plan.clean and tp in plan.points,
+                now_ms=self._clock.now_ms(),
+            )
+            for tp, name in partitions
+        ]
+
+    def _adopt(self, log_dir: LogDir, tp: TopicPartition, loaded: LoadedLog) -> PartitionLog:
+        other = self._logs.get(tp)
+        if other is not None:
+            raise LogDirError(
+                f"{tp} is in {other.log_dir.path} and in {log_dir.path}; move one of the two away"
+            )
+        log = PartitionLog(log_dir, tp, self.default_config, loaded)
+        self._logs[tp] = log_dir.logs[tp] = log
+        return log
+
+    # ---- logs
+
+    @property
+    def topic_defaults(self) -> dict[str, str]:
+        """Topic settings of this broker: what a topic does not set itself."""
+        return {"flush": self._config.flush, **self._config.topic_defaults}
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, also while its directory is offline."""
+        return self._logs.get(topic_partition)
+
+    def all(self) -> list[PartitionLog]:
+        """Every log, sorted by partition."""
+        return [self._logs[tp] for tp in sorted(self._logs)]
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: str, config: TopicConfig
+    ) -> PartitionLog:
+        """Make a partition's log, or return the one that is there.
+
+        Its files are synced before its first offset counts. Raises InconsistentTopicIdError when
+        the one that is there belongs to another topic of that name, StorageError.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            if log.topic_id and log.topic_id != topic_id:
+                raise InconsistentTopicIdError(
+                    f"{topic_partition} is of topic {log.topic_id}, not {topic_id}"
+                )
+            log.reconfigure(config)
+            if not log.topic_id:
+                log.topic_id = topic_id
+                self._write_meta(log)
+            return log
+        online = [log_dir for log_dir in self.dirs if log_dir.online]
+        if not online:
+            raise StorageError("no log directory is online")
+        log_dir = min(online, key=lambda each: len(each.logs))
+        directory = f"{log_dir.path}/{topic_partition}"
+        try:
+            if self._files.exists(directory):
+                raise StorageError(f"{directory} exists and is not a known log")
+            self._files.make_dirs(directory)
+        except OSError as error:
+            log_dir.fail(f"create {topic_partition}", error)
+            raise StorageError(f"{directory}: {error}") from error
+        loaded = LoadedLog.empty(log_dir.pool, directory, topic_id, config.index_interval_bytes)
+        log = self._adopt(log_dir, topic_partition, loaded)
+        log.config = config
+        self._write_meta(log)
+        log_dir.checkpoint_due()
+        return log
+
+    def _write_meta(self, log: PartitionLog) -> None:
+        tp = log.topic_partition
+        document = {
+            "version": 1,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "topic_id": log.topic_id,
+        }
+        try:
+            meta = self._files.open(f"{log.directory}/{checkpoint.PARTITION_META}", create=True)
+            if meta.size():
+                meta.truncate(0)
+            meta.append([checkpoint.encode_document(document)])
+        except OSError as error:
+            log.log_dir.detach(log)
+            del self._logs[tp]
+            log.log_dir.fail(f"create {tp}", error)
+            raise StorageError(f"{log.directory}: {error}") from error
+        log.created(meta)
+
+    async def delete(self, topic_partition: TopicPartition) -> None:
+        """Delete a partition's log; nothing happens when there is none.
+
+        The log is gone from here at once. Raises StorageError.
+        """
+        log = self._detach(topic_partition)
+        if log is None:
+            return
+        target = self._doomed_name(log)
+        await self._let_go(log)
+        try:
+            self._files.rename(log.directory, target)
+            await asyncio.get_running_loop().run_in_executor(
+                None, self._files.sync_dir, log.log_dir.path
+            )
+            await self._files.remove_tree(target)
+        except OSError as error:
+            log.log_dir.fail(f"delete {topic_partition}", error)
+            raise StorageError(f"{log.directory}: {error}") from error
+
+    def move_aside(self, topic_partition: TopicPartition) -> None:
+        """Free a partition's name at once: its log is of a topic that is no more (K25).
+
+        Like ``delete``, but the files go in the background. Raises StorageError.
+        """
+        log = self._detach(topic_partition)
+        if log is None:
+            return
+        target = self._doomed_name(log)
+        try:
+            self._files.rename(log.directory, target)
+        except OSError as error:
+            log.log_dir.fail(f"move {topic_partition} aside", error)
+            raise StorageError(f"{log.directory}: {error}") from error
+        self._moving = [task for task in self._moving if not task.done()]
+        self._moving.append(asyncio.get_running_loop().create_task(self._remove(log, target)))
+
+    async def _remove(self, log: PartitionLog, target: str) -> None:
+        """Finish what ``move_aside`` began; the next start does it if this does not."""
+        await self._let_go(log)
+        try:
+            await self._files.remove_tree(target)
+        except OSError as error:
+            logger.warning("%s could not be removed: %s", target, error)
+
+    def _detach(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            self._high_watermarks.pop(topic_partition, None)
+            log.log_dir.detach(log)
+            log.on_synced = None
+        return log
+
+    async def _let_go(self, log: PartitionLog) -> None:
+        """Give up the descriptors of a detached log."""
+        await log.log_dir.quiesce()
+        for segment in log.segments:
+            segment.release()
+        log.close()
+
+    def _doomed_name(self, log: PartitionLog) -> str:
+        """A name that the next start removes."""
+        suffix = f".{self._entropy.uuid().replace('-', '')}{_DELETE_SUFFIX}"
+        name = str(log.topic_partition)[: _NAME_CHARS_MAX - len(suffix)]
+        return f"{log.log_dir.path}/{name}{suffix}"
+
+    # ---- high watermarks and retention
+
+    def high_watermark_checkpoint(self) -> dict[TopicPartition, int]:
+        """The high watermarks as loaded at start."""
+        return dict(self._high_watermarks)
+
+    def set_high_watermark_source(self, source: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Take high watermarks from ``source`` from now on, for checkpoints and retention."""
+        self._high_watermark_source = source
+
+    def _current_high_watermarks(self) -> dict[TopicPartition, int]:
+        if self._high_watermark_source is None:
+            return self._high_watermarks
+        return {**self._high_watermarks, **self._high_watermark_source()}
+
+    def apply_retention(self) -> int:
+        """Let every log delete what may go; return the bytes freed."""
+        freed = 0
+        high_watermarks = self._current_high_watermarks()
+        now_ms = self._clock.now_ms()
+        for log in self.all():
+            try:
+                mark = high_watermarks.get(log.topic_partition, 0)
+                freed += log.apply_retention(now_ms, mark)
+            except StorageError as error:
+                logger.warning("retention: %s", error)
+        return freed
+
+    async def _run_retention(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
+            try:
+                self.apply_retention()
+            except Exception:
+                logger.exception("retention failed; it runs again at the next interval")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the checkpoints of one directory say."""
+
+    clean: bool
+    points: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]

@@ -1,0 +1,226 @@
+"""Print what the files of a log hold: segments, indexes, checkpoints, meta files.
+
+``python -m oncelog_broker.tools.dump_log FILE... [--records] [--json]``
+
+Owns a reader that shares formats with the log and changes nothing; it may look at files of a
+running broker. Rules: every file gets a line that says whether it holds; damage is reported and
+makes the exit code 1, arguments that make no sense 2; ``--json`` prints one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from oncelog_broker.log import checkpoint, offset_index, time_index
+from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.index_file import (
+    OFFSET_INDEX_MAGIC,
+    TIME_INDEX_MAGIC,
+    column_from,
+    decode_blocks,
+)
+from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
+from oncelog_broker.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.records.compression import CodecUnavailableError
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_runtime.files import File, Files, SystemFiles
+
+Line = dict[str, Any]
+"""One line of output; "kind" says what it is about."""
+
+_OFFSET_CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.HIGH_WATERMARK, checkpoint.LOG_START)
+
+
+def dump_file(files: Files, path: str, *, records: bool = False) -> Iterator[Line]:
+    """Yield what one file holds, then a line of kind "file" with its verdict."""
+    name = os.path.basename(path).removesuffix(DELETED_SUFFIX)
+    if name.endswith(LOG_SUFFIX):
+        yield from _dump_segment(files, path, records)
+    elif name.endswith(INDEX_SUFFIX):
+        yield from _dump_offset_index(path, files.read_bytes(path), _base_offset(name))
+    elif name.endswith(TIME_INDEX_SUFFIX):
+        yield from _dump_time_index(path, files.read_bytes(path))
+    else:
+        yield from _dump_small(path, name, files.read_bytes(path))
+
+
+def _base_offset(name: str) -> int:
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isascii() and stem.isdigit() else 0
+
+
+def _verdict(path: str, damage: str, **facts: object) -> Line:
+    return {"kind": "file", "path": path, **facts, "damage": damage or None}
+
+
+def _dump_segment(files: Files, path: str, records: bool) -> Iterator[Line]:
+    file = files.open(path)
+    count = batches = 0
+    damage = ""
+    try:
+        scan = Scan(file, 0, file.size(), verify=True, chunk_bytes=SCAN_CHUNK_BYTES)
+        try:
+            for position, header in scan:
+                batches += 1
+                count += header.record_count
+                yield _batch_line(position, header)
+                if records:
+                    yield from _record_lines(file, position, header)
+        except CorruptBatchError as error:
+            damage = f"byte {scan.position}: {error}"
+        yield _verdict(path, damage, size_bytes=file.size(), batches=batches, records=count)
+    finally:
+        file.close()
+
+
+def _batch_line(position: int, header: BatchHeader) -> Line:
+    try:
+        codec = header.codec.name.lower()
+    except CorruptBatchError:
+        codec = f"unknown ({header.codec_id})"
+    return {
+        "kind": "batch",
+        "position": position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "size_bytes": header.size_bytes,
+        "leader_epoch": header.leader_epoch,
+        "codec": codec,
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": f"{header.crc:08x}",
+    }
+
+
+def _record_lines(file: File, position: int, header: BatchHeader) -> Iterator[Line]:
+    try:
+        columns = decode_batch(file.read_at(position, header.size_bytes), verify=False)
+    except (CorruptBatchError, CodecUnavailableError) as error:
+        yield {"kind": "undecodable", "base_offset": header.base_offset, "reason": str(error)}
+        return
+    keys = columns.keys or [None] * len(columns)
+    headers = columns.headers or [()] * len(columns)
+    for offset, stamp_ms, key, value, pairs in zip(
+        columns.offsets(), columns.timestamp_list(), keys, columns.values, headers, strict=True
+    ):
+        yield {
+            "kind": "record",
+            "offset": offset,
+            "timestamp": stamp_ms,
+            "key": _text(key),
+            "value": _text(value),
+            "headers": [[name, _text(content)] for name, content in pairs],
+        }
+
+
+def _text(data: bytes | None) -> str | None:
+    """UTF-8 as it is, anything else as base64 with a prefix that says so."""
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode("ascii")
+
+
+def _dump_offset_index(path: str, data: bytes, base_offset: int) -> Iterator[Line]:
+    blocks, whole = decode_blocks(OFFSET_INDEX_MAGIC, data, offset_index.ENTRY_BYTES)
+    entries = 0
+    for block in blocks:
+        offsets = column_from("I", block.payload[: block.entries * 4])
+        positions = column_from("I", block.payload[block.entries * 4 :])
+        for relative, position in zip(offsets, positions, strict=True):
+            yield {"kind": "entry", "offset": base_offset + relative, "position": position}
+        entries += block.entries
+    if blocks:
+        yield {"kind": "summary", **blocks[-1].summary._asdict()}
+    yield _verdict(path, "" if whole else "a block does not hold", entries=entries)
+
+
+def _dump_time_index(path: str, data: bytes) -> Iterator[Line]:
+    blocks, whole = decode_blocks(TIME_INDEX_MAGIC, data, time_index.ENTRY_BYTES)
+    entries = 0
+    for block in blocks:
+        for number, stamp_ms in enumerate(column_from("q", block.payload)):
+            yield {
+                "kind": "entry",
+                "index_entry": block.first + number,
+                "max_timestamp_before": stamp_ms,
+            }
+        entries += block.entries
+    yield _verdict(path, "" if whole else "a block does not hold", entries=entries)
+
+
+def _dump_small(path: str, name: str, data: bytes) -> Iterator[Line]:
+    damage = ""
+    try:
+        if name in _OFFSET_CHECKPOINTS:
+            for tp, offset in checkpoint.decode_offsets(name, data).items():
+                yield {"kind": "offset", "partition": str(tp), "offset": offset}
+        elif name == checkpoint.LEADER_EPOCH:
+            for epoch, start in checkpoint.decode_epochs(data):
+                yield {"kind": "epoch", "epoch": epoch, "start_offset": start}
+        elif name.endswith(".json"):
+            yield {"kind": "document", **checkpoint.decode_document(name, data)}
+        else:
+            damage = "not a file of a log"
+    except CheckpointError as error:
+        damage = str(error)
+    yield _verdict(path, damage, size_bytes=len(data))
+
+
+def _plain(line: Line) -> str:
+    facts = " ".join(
+        f"{name}={value}" for name, value in line.items() if name != "kind" and value is not None
+    )
+    return f"{line['kind']}: {facts}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oncelog_broker.tools.dump_log",
+        description="Print what files of a log directory hold, and whether they hold.",
+    )
+    parser.add_argument(
+        "file", nargs="+", help="a .log, .index or .timeindex file, or a checkpoint"
+    )
+    parser.add_argument("--records", action="store_true", help="print the records of segments too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    options = parser.parse_args(arguments)
+    files = SystemFiles()
+    damaged = False
+    for path in options.file:
+        if not os.path.isfile(path):
+            print(
+                f"{path}: no such file; name the files of a partition's directory", file=sys.stderr
+            )
+            return 2
+    for path in options.file:
+        for line in dump_file(files, path, records=options.records):
+            damaged = damaged or bool(line.get("damage"))
+            print(json.dumps(line) if options.json else _plain(line))
+    return 1 if damaged else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

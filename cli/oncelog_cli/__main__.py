@@ -1,0 +1,7 @@
+"""``python -m oncelog_cli``: the same as the ``oncelog`` command."""
+
+from __future__ import annotations
+
+from oncelog_cli.main import main
+
+main()

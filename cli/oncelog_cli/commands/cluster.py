@@ -1,0 +1,171 @@
+"""``oncelog cluster`` and ``log-dirs``: who is in the cluster, and what lies on its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+)
+from oncelog_cli.render import Column, Output, human_bytes
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog.admin_results import ClusterDescription, LogDirDescription
+
+
+def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
+    return "  ".join(
+        f"{name}={_address(item['host'], item['port'])}" for name, item in listeners.items()
+    )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+BROKER_COLUMNS = (
+    Column("BROKER", "broker_id", right=True),
+    Column("RACK", "rack"),
+    Column("CONTROLLER", "is_controller"),
+    Column("LISTENERS", "listeners", show=_show_listeners),
+    Column("EPOCH", "broker_epoch", wide=True, right=True),
+)
+DIRECTORY_COLUMNS = (
+    Column("BROKER", "broker_id", right=True),
+    Column("DIRECTORY", "path"),
+    Column("REPLICAS", "replica_count", right=True),
+    Column("SIZE", "size_bytes", right=True, show=human_bytes),
+    Column("FREE", "free_bytes", right=True, show=human_bytes),
+    Column("TOTAL", "total_bytes", right=True, show=human_bytes),
+)
+REPLICA_COLUMNS = (
+    Column("BROKER", "broker_id", right=True),
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("SIZE", "size_bytes", right=True, show=human_bytes),
+    Column("START", "log_start_offset", right=True),
+    Column("END", "log_end_offset", right=True),
+    Column("HIGH WATERMARK", "high_watermark", right=True),
+    Column("DIRECTORY", "path", wide=True),
+)
+
+
+def cluster(
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the cluster's brokers with racks and listeners, and who is controller."""
+    output = Output("cluster", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> ClusterDescription:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            return await admin.describe_cluster()
+
+    found = run(work())
+    rows = [
+        {
+            "broker_id": broker.broker_id,
+            "broker_epoch": broker.broker_epoch,
+            "rack": broker.rack,
+            "is_controller": broker.broker_id == found.controller_id,
+            "listeners": {
+                name: {"host": host, "port": port}
+                for name, (host, port) in sorted(broker.listeners.items())
+            },
+        }
+        for broker in found.brokers
+    ]
+    output.line(f"cluster     {found.cluster_id}")
+    leader = found.controller_id if found.controller_id >= 0 else "none"
+    output.line(f"controller  {leader}, epoch {found.controller_epoch}")
+    output.line()
+    output.table(BROKER_COLUMNS, rows)
+    output.finish(
+        {
+            "cluster_id": found.cluster_id,
+            "controller_id": found.controller_id,
+            "controller_epoch": found.controller_epoch,
+            "brokers": rows,
+        }
+    )
+
+
+def log_dirs(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+    ] = None,
+    broker: Annotated[
+        list[int] | None,
+        typer.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
+    ] = None,
+    replicas: Annotated[
+        bool, typer.Option("--replicas", help="Every replica, not only sums.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show log directories, how full they are, and what replicas take."""
+    output = Output("log-dirs", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> Sequence[LogDirDescription]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            return await admin.describe_log_dirs(broker or None, topics=topics or None)
+
+    directories = []
+    for item in run(work()):
+        if item.error is not None:
+            output.fail(f"broker {item.broker_id} {item.path}".rstrip(), item.error)
+        else:
+            directories.append(_directory(item))
+    if replicas:
+        rows = [
+            {"broker_id": row["broker_id"], "path": row["path"], **replica}
+            for row in directories
+            for replica in row["replicas"]
+        ]
+        output.table(REPLICA_COLUMNS, rows)
+    else:
+        output.table(DIRECTORY_COLUMNS, directories)
+    output.finish({"log_dirs": directories})
+
+
+def _directory(item: LogDirDescription) -> dict[str, Any]:
+    held = sorted(item.replicas, key=lambda replica: replica.partition)
+    return {
+        "broker_id": item.broker_id,
+        "path": item.path,
+        "total_bytes": item.total_bytes,
+        "free_bytes": item.free_bytes,
+        "size_bytes": sum(replica.size_bytes for replica in held),
+        "replica_count": len(held),
+        "replicas": [
+            {
+                "topic": replica.partition.topic,
+                "partition": replica.partition.partition,
+                "size_bytes": replica.size_bytes,
+                "log_start_offset": replica.log_start_offset,
+                "log_end_offset": replica.log_end_offset,
+                "high_watermark": replica.high_watermark,
+            }
+            for replica in held
+        ],
+    }

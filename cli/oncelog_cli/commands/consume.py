@@ -1,0 +1,285 @@
+"""``oncelog consume``: records as lines, from where and to where one likes.
+
+Rules
+-----
+* Nothing but records is on standard output; each answer of the cluster is written at once.
+* Without a range everything that is written from now on is printed, until Ctrl+C (exit code 130).
+* A range has an end: the command stops when every partition has reached it. What the end is, is
+  decided when the command begins.
+* Offsets without a record (a compacted one, a marker of a transaction) count as reached.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from oncelog_cli.offset_range import (
+    FROM_BEGINNING,
+    FROM_END,
+    Base,
+    Held,
+    OffsetRange,
+    Point,
+    parse_range,
+    resolve_end,
+    resolve_start,
+)
+from oncelog_cli.options import (
+    BootstrapOption,
+    UsageError,
+    bootstrap_servers,
+    complete_topics,
+)
+from oncelog_cli.record_text import (
+    FORMAT_HELP,
+    RecordFormat,
+    compile_format,
+    json_line,
+    value_line,
+)
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Consumer, Record, TopicPartition
+
+RECORDS_AT_ONCE = 5000
+WAIT_MS = 500
+"""How often the ends are looked at while nothing comes."""
+
+
+class Sink(Protocol):
+    """Where the bytes go."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take them."""
+        ...
+
+    def flush(self) -> object:
+        """Hand them on."""
+        ...
+
+
+def consume(
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=complete_topics),
+    ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="RANGE",
+            help="START, START:END or :END; each an offset, start, end, +N, -N, @TIME or"
+            " @-DURATION: '100:200', '-10:end', '@-1h:', '@2026-01-31:+50'. Default: end.",
+        ),
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="The same as --offset start.")
+    ] = False,
+    until_end: Annotated[
+        bool,
+        typer.Option("--until-end", "-e", help="Stop at what is the end now."),
+    ] = False,
+    number: Annotated[
+        int | None, typer.Option("--number", "-n", min=1, help="Stop after so many records.")
+    ] = None,
+    record_format: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", metavar="value|json|FORMAT", help=f"A FORMAT has {FORMAT_HELP}."
+        ),
+    ] = "value",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="The same as --format json: one object a line."),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Print records: those written from now on, or a range of offsets or of time.
+
+    JSON lines can be written again with 'produce --json-lines'.
+    """
+    wanted = _chosen_range(offset, from_beginning, until_end)
+    write = chosen_record_format("json" if as_json else record_format)
+    servers = bootstrap_servers(bootstrap)
+    printer = Printer(write, sys.stdout.buffer, left=number)
+    run(_consume(list(dict.fromkeys(topics)), partition or [], wanted, until_end, printer, servers))
+
+
+def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> OffsetRange:
+    if text is not None and from_beginning:
+        raise UsageError("--from-beginning and --offset say the same thing: give one of them")
+    if text is None:
+        # "Until the end" alone: all there is. From the end to the end would be nothing.
+        return FROM_BEGINNING if from_beginning or until_end else FROM_END
+    try:
+        return parse_range(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise UsageError(f"--offset {error}") from None
+
+
+def chosen_record_format(text: str) -> RecordFormat:
+    """The function that writes a record.
+
+    :raises UsageError: the format means nothing.
+    """
+    if text == "value":
+        return value_line
+    if text == "json":
+        return json_line
+    if "%" not in text:
+        raise UsageError(f"--format {text!r}: value, json, or a text with {FORMAT_HELP}")
+    try:
+        return compile_format(text)
+    except ValueError as error:
+        raise UsageError(f"--format: {error}") from None
+
+
+@dataclass(slots=True)
+class Span:
+    """What to print of one partition; ``end`` None: for ever."""
+
+    start: int
+    end: int | None
+    position: int
+    """Where to begin to read: below a start that is not written yet and is waited for."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to print."""
+        return self.end is not None and self.start >= self.end
+
+
+@dataclass(slots=True)
+class Printer:
+    """Writes records until it has had its number of them."""
+
+    write: RecordFormat
+    sink: Sink
+    left: int | None = None
+    spans: dict[TopicPartition, Span] = field(default_factory=dict)
+
+    def print(self, tp: TopicPartition, records: Sequence[Record]) -> None:
+        """Print those of the records that are asked for."""
+        span = self.spans.get(tp)
+        if span is not None and records:
+            if records[0].offset < span.start:
+                records = [record for record in records if record.offset >= span.start]
+            end = span.end
+            if end is not None and records and records[-1].offset >= end:
+                records = [record for record in records if record.offset < end]
+        if self.left is not None:
+            records = records[: self.left]
+            self.left -= len(records)
+        self.sink.write(b"".join(map(self.write, records)))
+
+    @property
+    def done(self) -> bool:
+        """Whether no more are wanted."""
+        return self.left == 0
+
+
+async def _consume(
+    topics: list[str],
+    numbers: list[int],
+    wanted: OffsetRange,
+    until_end: bool,
+    printer: Printer,
+    servers: str,
+) -> None:
+    from oncelog import Consumer
+
+    async with Consumer(
+        *(() if numbers else topics),
+        bootstrap_servers=servers,
+        client_id="oncelog-cli",
+        # For positions that get lost on the way: what retention took away is skipped.
+        auto_offset_reset="earliest",
+        max_poll_records=RECORDS_AT_ONCE,
+    ) as consumer:
+        if numbers:
+            consumer.assign(await _named_partitions(consumer, topics, numbers))
+        partitions = consumer.assignment()
+        spans = printer.spans = await _resolve(consumer, partitions, wanted, until_end)
+        for tp, span in spans.items():
+            consumer.seek(tp, span.position)
+        await _print_all(consumer, printer)
+
+
+async def _named_partitions(
+    consumer: Consumer, topics: list[str], numbers: list[int]
+) -> list[TopicPartition]:
+    from oncelog import TopicPartition
+
+    chosen = []
+    for topic in topics:
+        known = await consumer.partitions_for(topic)
+        for number in dict.fromkeys(numbers):
+            if number >= len(known):
+                raise CommandError(f"{topic} has {len(known)} partitions, there is no {number}")
+            chosen.append(TopicPartition(topic, number))
+    return chosen
+
+
+async def _resolve(
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    wanted: OffsetRange,
+    until_end: bool,
+) -> dict[TopicPartition, Span]:
+    """Offsets instead of words, for every partition."""
+    starts = await consumer.beginning_offsets(partitions)
+    ends = await consumer.end_offsets(partitions)
+    found_starts = await _at_time(consumer, partitions, wanted.start)
+    found_ends = await _at_time(consumer, partitions, wanted.end)
+    spans: dict[TopicPartition, Span] = {}
+    for tp in partitions:
+        held = Held(starts[tp], ends[tp])
+        start = resolve_start(wanted.start, held, found_starts.get(tp))
+        end = None
+        if wanted.end is not None:
+            end = resolve_end(wanted.end, start, held, found_ends.get(tp))
+        if until_end:
+            end = held.end if end is None else min(end, held.end)
+        spans[tp] = Span(start, end, min(start, held.end))
+    return spans
+
+
+async def _at_time(
+    consumer: Consumer, partitions: Sequence[TopicPartition], point: Point | None
+) -> dict[TopicPartition, int]:
+    """The offset of each partition at a time; nothing for one without a record that new."""
+    if point is None or point.base is not Base.TIME:
+        return {}
+    found = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
+    return {tp: answer.offset for tp, answer in found.items() if answer is not None}
+
+
+async def _print_all(consumer: Consumer, printer: Printer) -> None:
+    """Until every span is done, or the number of records, or for ever."""
+    spans = printer.spans
+    bounded = {tp: span.end for tp, span in spans.items() if span.end is not None}
+    endless = len(bounded) < len(spans)
+    for tp in [tp for tp in bounded if spans[tp].is_empty]:
+        del bounded[tp]
+        consumer.pause(tp)
+    while (bounded or endless) and not printer.done:
+        answer = await consumer.getmany(max_records=RECORDS_AT_ONCE, timeout_ms=WAIT_MS)
+        for tp, records in answer.items():
+            printer.print(tp, records)
+        printer.sink.flush()
+        for tp, end in list(bounded.items()):
+            if await consumer.position(tp) >= end:
+                del bounded[tp]
+                consumer.pause(tp)

@@ -1,0 +1,169 @@
+"""``oncelog up``, ``down``, ``status``: a cluster on this machine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from oncelog_cli.local.cluster import BROKERS_DEFAULT, LocalCluster
+from oncelog_cli.local.process import LocalClusterError
+from oncelog_cli.options import (
+    DirectoryOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    YesOption,
+    chosen_format,
+    confirm,
+    local_directory,
+    typed_values,
+)
+from oncelog_cli.render import Column, Output
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("STATE", "state"),
+    Column("PID", "pid", right=True),
+    Column("ADDRESS", "address"),
+    Column("LOG", "log", wide=True),
+    Column("DATA", "data", wide=True),
+)
+
+FOREGROUND_CHECK_S = 0.5
+
+
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
+    ] = None,
+    directory: DirectoryOption = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOST:PORT",
+            help="Use a ZooKeeper that runs already. Default: start one.",
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", "-p", min=0, max=65000, help="First broker's port; 0 takes free ones."
+        ),
+    ] = 0,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every broker; repeatable."),
+    ] = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
+    ] = False,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Start ZooKeeper and brokers on this machine, and return when they serve.
+
+    Everything, data and logs, is under one directory. What a stopped cluster left there is used
+    again: brokers keep their ports, settings and data.
+    """
+    output = Output("up", chosen_format(output_format, as_json))
+    place = local_directory(directory)
+    settings = typed_values("--set", setting or [])
+    if (place / "cluster.json").exists():
+        cluster = LocalCluster.load(place)
+        if zookeeper is not None and zookeeper != cluster.external_zookeeper:
+            raise UsageError(
+                f"the cluster in {place} uses another ZooKeeper. Remedy: 'oncelog down --delete' "
+                "first, or another --dir"
+            )
+        if port and port != next(iter(cluster.brokers.values())).port:
+            raise UsageError(
+                f"the cluster in {place} has ports already. Remedy: 'oncelog down --delete' "
+                "first, or another --dir"
+            )
+        cluster.grow(brokers or len(cluster.brokers))
+        cluster.settings.update(settings)
+    else:
+        cluster = LocalCluster(
+            place,
+            brokers=brokers or BROKERS_DEFAULT,
+            zookeeper=zookeeper,
+            base_port=port,
+            settings=settings,
+        )
+    cluster.start(progress=output.note)
+    _show(cluster, output, finish=not foreground)
+    if foreground:
+        _stay(cluster, output)
+
+
+def down(
+    directory: DirectoryOption = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove its data and logs as well.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Then brokers are killed.")
+    ] = 30.0,
+    yes: YesOption = False,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop the brokers cleanly, then ZooKeeper."""
+    output = Output("down", chosen_format(output_format, as_json))
+    cluster = LocalCluster.load(local_directory(directory))
+    if delete:
+        confirm(f"Remove all data in {cluster.directory}?", yes)
+    clean = cluster.stop(deadline_s=timeout, progress=output.note)
+    if not clean:
+        output.fail("", "not every broker stopped in time; those were killed")
+    status = cluster.status()
+    if delete:
+        cluster.delete()
+    output.finish({**status, "clean": clean, "deleted": delete})
+
+
+def status(
+    directory: DirectoryOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the processes of the cluster on this machine."""
+    output = Output("status", chosen_format(output_format, as_json))
+    _show(LocalCluster.load(local_directory(directory)), output, finish=True)
+
+
+def _show(cluster: LocalCluster, output: Output, *, finish: bool) -> None:
+    status = cluster.status()
+    output.table(COLUMNS, status["processes"])
+    output.line()
+    output.line(f"bootstrap  {status['bootstrap']}")
+    output.line(f"directory  {status['directory']}")
+    if finish or output.is_json:
+        output.finish(status)
+
+
+def _stay(cluster: LocalCluster, output: Output) -> None:
+    """Until a signal comes; a process that dies meanwhile is reported."""
+    leave = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        leave.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    output.note("running; Ctrl+C stops the cluster")
+    dead: set[str] = set()
+    while not leave.wait(FOREGROUND_CHECK_S):
+        for row in cluster.status()["processes"]:
+            if row["state"] == "stopped" and row["name"] not in dead:
+                dead.add(row["name"])
+                output.note(f"{row['name']} has ended; its log: {row['log']}")
+    if not cluster.stop(progress=output.note):
+        raise LocalClusterError("not every broker stopped in time; those were killed")

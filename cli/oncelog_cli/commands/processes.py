@@ -1,0 +1,60 @@
+"""``oncelog broker``, ``dump-log`` and ``bench``: programs of other rooms, run as processes.
+
+The command line never imports the broker: it starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oncelog_cli.local.broker import broker_command, broker_environment
+
+
+def broker(
+    config: Annotated[Path, typer.Option("--config", "-c", help="Its settings, a TOML file.")],
+    ready_file: Annotated[
+        Path | None, typer.Option("--ready-file", help="Written when the broker serves.")
+    ] = None,
+) -> None:
+    """Run one broker in the foreground until SIGTERM or Ctrl+C, which stop it cleanly.
+
+    Variables ONCELOG_<SETTING> go over the file.
+    """
+    environment = broker_environment(keep_settings=True)
+    command = broker_command(config, ready_file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # In place of this process: signals, and the exit code, are the broker's own.
+    os.execve(command[0], command, environment)
+
+
+def dump_log(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help=".log, .index, .timeindex and others.")
+    ],
+    records: Annotated[
+        bool, typer.Option("--records", help="Show the records of each batch as well.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
+) -> None:
+    """Show what segment, index and checkpoint files hold; the broker need not run."""
+    command = [sys.executable, "-m", "oncelog_broker.tools.dump_log", *map(str, files)]
+    command += ["--records"] * records + ["--json"] * as_json
+    sys.stdout.flush()
+    done = subprocess.run(command, env=broker_environment(), check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode if done.returncode > 0 else 1)
+
+
+def bench(context: typer.Context) -> None:
+    """Measure speed on this machine; every argument goes to ``python -m oncelog_bench``."""
+    command = [sys.executable, "-m", "oncelog_bench", *context.args]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, broker_environment(keep_settings=True))

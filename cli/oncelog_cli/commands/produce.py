@@ -1,0 +1,346 @@
+"""``oncelog produce``: lines, or JSON lines, become records.
+
+Rules: order is kept; the first record that fails stops the reading, what is under way is waited
+for, and the count of what was acknowledged is exact. A progress bar shows only to a person who is
+not the one who types the lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.line_source import LineSource, LineTooLongError
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+)
+from oncelog_cli.progress import ProgressBar
+from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog import Delivery, Producer
+
+LINES_AT_ONCE = 1000
+"""After so many lines the loop looks for acknowledgements."""
+
+COLUMNS = (
+    Column("PARTITION", "partition", right=True),
+    Column("RECORDS", "records", right=True),
+    Column("FIRST", "first_offset", right=True),
+    Column("LAST", "last_offset", right=True),
+)
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts."""
+
+    ALL = "all"
+    LEADER = "1"
+    NOBODY = "0"
+
+
+class Compression(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class LineRules:
+    """How a line becomes a record."""
+
+    json_lines: bool = False
+    key_separator: bytes | None = None
+    key: bytes | None = None
+    tombstones: bool = False
+    headers: Headers = ()
+    partition: int | None = None
+    repartition: bool = False
+
+    def parse(self, line: bytes) -> InputRecord:
+        """The record of one line.
+
+        :raises ValueError: the line is none; the text says why.
+        """
+        if self.json_lines:
+            record = parse_json_line(line)
+        else:
+            record = InputRecord(*self._split(line))
+        value = record.value
+        if self.tombstones and value == b"":
+            value = None
+        partition = None if self.repartition else record.partition
+        return InputRecord(
+            value,
+            self.key if record.key is None else record.key,
+            self.headers + record.headers,
+            partition if self.partition is None else self.partition,
+            record.timestamp_ms,
+        )
+
+    def _split(self, line: bytes) -> tuple[bytes, bytes | None]:
+        if self.key_separator is None:
+            return line, None
+        key, separator, value = line.partition(self.key_separator)
+        if not separator:
+            raise ValueError(f"there is no key separator {self.key_separator.decode()!r}")
+        return value, key
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records."""
+
+    records: int = 0
+    failed: int = 0
+    failure: BaseException | None = None
+    partitions: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def settle(self, delivery: Delivery) -> None:
+        """Count a delivery that is done."""
+        error = delivery.exception()
+        if error is not None:
+            self.failed += 1
+            self.failure = self.failure or error
+            return
+        meta = delivery.result()
+        self.records += 1
+        row = self.partitions.get(meta.partition)
+        if row is None:
+            row = {"partition": meta.partition, "records": 0, "first_offset": meta.offset}
+            self.partitions[meta.partition] = row
+        row["records"] += 1
+        row["last_offset"] = meta.offset
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a partition, sorted; no offsets when nobody was asked for any (acks=0)."""
+        rows = [self.partitions[number] for number in sorted(self.partitions)]
+        for row in rows:
+            if row["first_offset"] < 0:
+                row["first_offset"] = row["last_offset"] = None
+        return rows
+
+
+def produce(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topics)
+    ],
+    file: Annotated[
+        Path | None, typer.Option("--file", "-i", help="Read this file. Default: standard input.")
+    ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            "--json-lines",
+            "-j",
+            help="Each line is an object with value, key, headers, partition, timestamp, as"
+            " 'consume --format json' prints them.",
+        ),
+    ] = False,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="What is before it is the key.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Key of every record that has none.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="KEY=VALUE", help="For every record; repeatable."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Everything goes there.")
+    ] = None,
+    repartition: Annotated[
+        bool,
+        typer.Option("--repartition", help="Do not look at the partition of JSON lines."),
+    ] = False,
+    tombstones: Annotated[
+        bool, typer.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
+    ] = False,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Who must have a record before it counts.")
+    ] = Acks.ALL,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="Of batches.")
+    ] = Compression.NONE,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Send one record a line, from standard input or a file, and say where they went.
+
+    Stops at the first record that fails, with exit code 1.
+    """
+    output = Output("produce", chosen_format(output_format, as_json))
+    if json_lines and key_separator is not None:
+        raise UsageError("--key-separator is for plain lines, not for --json-lines")
+    if key_separator == "":
+        raise UsageError("--key-separator must not be empty")
+    rules = LineRules(
+        json_lines=json_lines,
+        key_separator=None if key_separator is None else os.fsencode(key_separator),
+        key=None if key is None else os.fsencode(key),
+        tombstones=tombstones,
+        headers=parse_headers(header or ()),
+        partition=partition,
+        repartition=repartition,
+    )
+    servers = bootstrap_servers(bootstrap)
+    with opened(file) as source:
+        tally = run(_produce(topic, source, rules, output, servers, acks, compression))
+    if tally.failure is not None:
+        fate = "not written" if getattr(tally.failure, "definite", False) else "perhaps written"
+        output.fail("", f"{tally.failed} records not acknowledged, {fate}: {tally.failure}")
+    rows = tally.rows()
+    if source.is_terminal or tally.records:
+        output.table(COLUMNS, rows)
+    output.note(f"{tally.records:,} records in {topic}")
+    output.finish(
+        {"topic": topic, "records": tally.records, "failed": tally.failed, "partitions": rows}
+    )
+
+
+def parse_headers(items: Any) -> Headers:
+    """``["a=1"]`` as headers; names may repeat.
+
+    :raises UsageError: an item without '='.
+    """
+    headers = []
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--header {item!r}: expected KEY=VALUE")
+        headers.append((name, os.fsencode(value)))
+    return tuple(headers)
+
+
+@contextmanager
+def opened(file: Path | None) -> Iterator[LineSource]:
+    """Where the lines come from.
+
+    :raises OSError: the file cannot be read.
+    """
+    if file is None or str(file) == "-":
+        yield LineSource(sys.stdin.fileno())
+        return
+    with file.open("rb", buffering=0) as stream:
+        yield LineSource(stream.fileno())
+
+
+async def _produce(
+    topic: str,
+    source: LineSource,
+    rules: LineRules,
+    output: Output,
+    servers: str,
+    acks: Acks,
+    compression: Compression,
+) -> Tally:
+    from oncelog import Producer
+
+    tally = Tally()
+    pending: deque[Delivery] = deque()
+    title = f"to {topic}"
+    async with Producer(
+        servers,
+        client_id="oncelog-cli",
+        acks=acks.value,
+        compression_type=compression.value,
+    ) as producer:
+        await producer.partitions_for(topic)  # a topic that does not exist is told at once
+        with ProgressBar(title, source.size_bytes, wanted=not source.is_terminal) as bar:
+            sender = _Sender(producer, topic, rules, pending, tally)
+            await sender.send_all(source, output, bar)
+            await sender.settle_all()
+    return tally
+
+
+@dataclass(slots=True)
+class _Sender:
+    """Puts lines in line, and looks at what became of them."""
+
+    producer: Producer
+    topic: str
+    rules: LineRules
+    pending: deque[Delivery]
+    tally: Tally
+    line_number: int = 0
+
+    async def send_all(self, source: LineSource, output: Output, bar: ProgressBar) -> None:
+        """Until the source ends, or something fails."""
+        try:
+            async for lines in source.chunks():
+                for start in range(0, len(lines), LINES_AT_ONCE):
+                    if not await self._send(lines[start : start + LINES_AT_ONCE], output.fail):
+                        return
+                    self._settle()
+                    if self.tally.failure is not None:
+                        return
+                    bar.show(source.read_bytes, f"{self.tally.records:,} records")
+                if source.is_terminal:
+                    await self.settle_all()
+        except LineTooLongError as error:
+            output.fail(f"line {self.line_number + 1}", error)
+
+    async def _send(self, lines: list[bytes], fail: Callable[[str, Exception], None]) -> bool:
+        from oncelog import OncelogError
+
+        producer, topic, rules, pending = self.producer, self.topic, self.rules, self.pending
+        for line in lines:
+            self.line_number += 1
+            if rules.json_lines and not line.strip():
+                continue
+            try:
+                value, key, headers, partition, timestamp_ms = rules.parse(line)
+                delivery = await producer.enqueue(
+                    topic,
+                    value,
+                    key=key,
+                    headers=headers,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                )
+            except (ValueError, OncelogError) as error:
+                fail(f"line {self.line_number}", error)
+                return False
+            pending.append(delivery)
+        return True
+
+    def _settle(self) -> None:
+        """Count what is done, from the oldest on."""
+        pending, settle = self.pending, self.tally.settle
+        while pending and pending[0].done():
+            settle(pending.popleft())
+
+    async def settle_all(self) -> None:
+        """Wait for everything that is under way, and count it."""
+        from oncelog import OncelogError
+
+        while self.pending:
+            delivery = self.pending.popleft()
+            try:
+                await delivery
+            except (OncelogError, OSError):
+                pass  # counted right below, with the others of its batch
+            self.tally.settle(delivery)

@@ -1,0 +1,487 @@
+"""``oncelog topics``: create, list, describe, alter, delete.
+
+Rules: a topic that fails does not stop the others; each failure is a line on stderr, and the exit
+code is then 1. What destroys asks first; ``--dry-run`` shows what would be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    RegexOption,
+    UsageError,
+    YesOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    confirm,
+    key_values,
+    matching,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog import Admin
+    from oncelog.admin_results import ConfigSetting, TopicDescription
+
+OFFSETS_DEADLINE_MS = 5_000
+"""A leader that does not answer must not hold up the rest of a description."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Create, list, describe, alter and delete topics.",
+)
+
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=complete_topics),
+]
+NewTopics = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; repeatable."),
+]
+
+LIST_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITIONS", "partition_count", right=True),
+    Column("REPLICAS", "replication_factor", right=True),
+    Column("UNDER-REPLICATED", "under_replicated", right=True),
+    Column("LEADERLESS", "leaderless", right=True),
+    Column("ID", "topic_id", wide=True),
+    Column("INTERNAL", "internal", wide=True),
+)
+PARTITION_COLUMNS = (
+    Column("PARTITION", "partition", right=True),
+    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
+    Column("EPOCH", "leader_epoch", right=True),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("OFFLINE", "offline_replicas", wide=True),
+    Column("START", "start_offset", right=True),
+    Column("END", "end_offset", right=True),
+)
+CONFIG_COLUMNS = (
+    Column("SETTING", "key"),
+    Column("VALUE", "value"),
+    Column("SOURCE", "source"),
+    Column("MEANING", "documentation", wide=True),
+)
+
+
+# ------------------------------------------------------------------------------ create
+
+
+@app.command()
+def create(
+    topics: NewTopics,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=-1, help="-1: the broker's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", min=-1, help="-1: the broker's default.")
+    ] = -1,
+    config: Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that exists is no failure.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Create topics; returns when their partitions have leaders."""
+    output = Output("topics create", chosen_format(output_format, as_json))
+    if 0 in (partitions, replication_factor):
+        raise UsageError("--partitions and --replication-factor are at least 1, or -1")
+    configs = key_values("--config", config or ())
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[dict[str, Any]]:
+        from oncelog import Admin, NewTopic
+
+        new = [
+            NewTopic(topic, partitions, replication_factor, configs)
+            for topic in dict.fromkeys(topics)
+        ]
+        async with Admin(servers) as admin:
+            outcomes = await admin.create_topics(new, validate_only=dry_run)
+        return [_created(outcome, output, if_not_exists, dry_run) for outcome in outcomes]
+
+    output.finish({"dry_run": dry_run, "topics": run(work())})
+
+
+def _created(outcome: Any, output: Output, if_not_exists: bool, dry_run: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"topic": outcome.topic, "created": False}
+    error = outcome.error
+    if error is not None and if_not_exists and error.name == "TOPIC_ALREADY_EXISTS":
+        output.line(f"{outcome.topic} exists")
+        return row
+    if error is not None:
+        output.fail(outcome.topic, error)
+        return {**row, "error": error.name}
+    output.line(
+        f"{'would create' if dry_run else 'created'} {outcome.topic}"
+        + _counted(outcome.partition_count, outcome.replication_factor)
+    )
+    return {
+        **row,
+        "created": not dry_run,
+        "topic_id": outcome.topic_id,
+        "partition_count": outcome.partition_count,
+        "replication_factor": outcome.replication_factor,
+    }
+
+
+def _counted(partitions: int, replicas: int) -> str:
+    if partitions < 0 or replicas < 0:
+        return ""
+    return f": {partitions} partition{'s' * (partitions != 1)}, replication factor {replicas}"
+
+
+# ------------------------------------------------------------------------------ list
+
+
+@app.command("list")
+def list_topics(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+    ] = None,
+    regex: RegexOption = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="The cluster's own topics as well.")
+    ] = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only with replicas out of the ISR.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only with partitions that nobody leads.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """List topics, with the health of their replicas."""
+    output = Output("topics list", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> Sequence[TopicDescription]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            if not patterns:
+                return await admin.describe_topics()
+            names = await _names(admin, patterns, regex)
+            return await admin.describe_topics(names)
+
+    rows = []
+    for topic in run(work()):
+        if topic.error is not None:
+            output.fail(topic.topic, topic.error)
+        elif internal or not topic.internal or patterns:
+            rows.append(_summary(topic))
+    rows = [
+        row
+        for row in rows
+        if (not under_replicated or row["under_replicated"])
+        and (not unavailable or row["leaderless"])
+    ]
+    output.table(LIST_COLUMNS, rows)
+    output.finish({"topics": rows})
+
+
+def _summary(topic: TopicDescription) -> dict[str, Any]:
+    partitions = topic.partitions
+    return {
+        "topic": topic.topic,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "partition_count": len(partitions),
+        "replication_factor": max((len(p.replicas) for p in partitions), default=0),
+        "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
+        "leaderless": sum(p.leader < 0 for p in partitions),
+    }
+
+
+async def _names(admin: Admin, patterns: Iterable[str], regex: bool) -> list[str]:
+    """The topics that are meant.
+
+    :raises CommandError: none is.
+    """
+    from oncelog_cli.runner import CommandError
+
+    known = await admin.list_topics(include_internal=True) if regex else []
+    found = matching(known, patterns, regex=regex)
+    if not found:
+        raise CommandError(f"no topic matches {' or '.join(patterns)}")
+    return found
+
+
+# ------------------------------------------------------------------------------ describe
+
+
+@app.command()
+def describe(
+    topics: Topics,
+    regex: RegexOption = False,
+    configs: Annotated[
+        bool, typer.Option("--configs", help="Every setting in force, not only the topic's own.")
+    ] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets/--no-offsets", help="Ask the leaders for offsets.")
+    ] = True,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show partitions, leaders, replicas, offsets and settings of topics."""
+    output = Output("topics describe", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[dict[str, Any]]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, topics, regex)
+            described = await admin.describe_topics(names)
+            settings = await admin.describe_configs(topics=names)
+        found = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
+        sound = [topic for topic in described if topic.error is None]
+        held = await _offsets(servers, sound, output) if offsets else {}
+        for topic in described:
+            if topic.error is not None:
+                output.fail(topic.topic, topic.error)
+        return [
+            _described(topic, found.get(topic.topic, {}), held, every=configs) for topic in sound
+        ]
+
+    documents = run(work())
+    for number, document in enumerate(documents):
+        if number:
+            output.line()
+        _show(document, output)
+    output.finish({"topics": documents})
+
+
+def _described(
+    topic: TopicDescription,
+    settings: Mapping[str, ConfigSetting],
+    held: Mapping[tuple[str, int], tuple[int, int]],
+    *,
+    every: bool,
+) -> dict[str, Any]:
+    partitions = []
+    for item in topic.partitions:
+        start, end = held.get((topic.topic, item.partition), (None, None))
+        partitions.append(
+            {
+                "partition": item.partition,
+                "leader": item.leader,
+                "leader_epoch": item.leader_epoch,
+                "replicas": list(item.replicas),
+                "isr": list(item.isr),
+                "offline_replicas": list(item.offline_replicas),
+                "start_offset": start,
+                "end_offset": end,
+            }
+        )
+    chosen = [setting for setting in settings.values() if every or setting.source == "topic"]
+    return {
+        **_summary(topic),
+        "partitions": partitions,
+        "configs": [
+            {
+                "key": setting.key,
+                "value": setting.value,
+                "source": setting.source,
+                "documentation": setting.documentation,
+            }
+            for setting in sorted(chosen, key=lambda setting: setting.key)
+        ],
+    }
+
+
+def _show(document: Mapping[str, Any], output: Output) -> None:
+    counted = _counted(document["partition_count"], document["replication_factor"])
+    output.line(f"{document['topic']}{counted}, id {document['topic_id']}")
+    output.line()
+    output.table(PARTITION_COLUMNS, document["partitions"])
+    if document["configs"]:
+        output.line()
+        output.table(CONFIG_COLUMNS, document["configs"])
+
+
+async def _offsets(
+    servers: str, topics: Sequence[TopicDescription], output: Output
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """First offset and end of every partition that has a leader, as far as the leaders answer."""
+    from oncelog import Consumer, OncelogError, TopicPartition
+
+    wanted = [
+        TopicPartition(topic.topic, item.partition)
+        for topic in topics
+        for item in topic.partitions
+        if item.leader >= 0
+    ]
+    if not wanted:
+        return {}
+    try:
+        async with Consumer(
+            bootstrap_servers=servers, client_id="oncelog-cli", max_block_ms=OFFSETS_DEADLINE_MS
+        ) as consumer:
+            starts = await consumer.beginning_offsets(wanted)
+            ends = await consumer.end_offsets(wanted)
+    except OncelogError as error:
+        output.note(f"offsets are not known: {error}")
+        return {}
+    return {(tp.topic, tp.partition): (starts[tp], ends[tp]) for tp in wanted}
+
+
+# ------------------------------------------------------------------------------ alter
+
+
+@app.command()
+def alter(
+    topics: Topics,
+    regex: RegexOption = False,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Grow to so many.")
+    ] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Add partitions to topics, or change their settings; what is not named stays.
+
+    With more partitions a key may belong to another one than before.
+    """
+    output = Output("topics alter", chosen_format(output_format, as_json))
+    entries: dict[str, str | None] = {**key_values("--config", config or ())}
+    for key in delete_config or ():
+        if key in entries:
+            raise UsageError(f"{key!r} is set and deleted at once")
+        entries[key] = None
+    if partitions is None and not entries:
+        raise UsageError("say what to change: --partitions, --config or --delete-config")
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[dict[str, Any]]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, topics, regex)
+            failed: dict[str, str] = {}
+            if entries:
+                changes = dict.fromkeys(names, entries)
+                for changed in await admin.alter_configs(changes, validate_only=dry_run):
+                    if changed.error is not None:
+                        output.fail(changed.name, changed.error)
+                        failed[changed.name] = changed.error.name
+            # Settings are checked first: a topic whose settings were refused is not grown.
+            left = [name for name in names if name not in failed]
+            if partitions is not None and left:
+                counts = dict.fromkeys(left, partitions)
+                for grown in await admin.create_partitions(counts, validate_only=dry_run):
+                    if grown.error is not None:
+                        output.fail(grown.topic, grown.error)
+                        failed[grown.topic] = grown.error.name
+        return [_altered(name, failed, dry_run, output) for name in names]
+
+    output.finish({"dry_run": dry_run, "topics": run(work())})
+
+
+def _altered(name: str, failed: Mapping[str, str], dry_run: bool, output: Output) -> dict[str, Any]:
+    if name in failed:
+        return {"topic": name, "altered": False, "error": failed[name]}
+    output.line(f"{'would alter' if dry_run else 'altered'} {name}")
+    return {"topic": name, "altered": not dry_run}
+
+
+# ------------------------------------------------------------------------------ delete
+
+
+@app.command()
+def delete(
+    topics: Topics,
+    regex: RegexOption = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that does not exist is no failure.")
+    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete topics with all their records."""
+    output = Output("topics delete", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def find() -> list[dict[str, Any]]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, topics, regex)
+            return [
+                {"topic": topic.topic, "error": topic.error}
+                for topic in await admin.describe_topics(names)
+            ]
+
+    found = run(find())
+    names = [row["topic"] for row in found if row["error"] is None]
+    for row in found:
+        if row["error"] is None:
+            continue
+        if if_exists and row["error"].name == "UNKNOWN_TOPIC_OR_PARTITION":
+            output.line(f"{row['topic']} does not exist")
+        else:
+            output.fail(row["topic"], row["error"])
+    if dry_run:
+        for name in names:
+            output.line(f"would delete {name}")
+        output.finish({"dry_run": True, "topics": [{"topic": n, "deleted": False} for n in names]})
+        return
+    if names:
+        confirm(f"Delete {', '.join(names)} with all records?", yes)
+    rows = run(_delete(servers, names, if_exists, output)) if names else []
+    output.finish({"dry_run": False, "topics": rows})
+
+
+async def _delete(
+    servers: str, names: Sequence[str], if_exists: bool, output: Output
+) -> list[dict[str, Any]]:
+    from oncelog import Admin
+
+    rows: list[dict[str, Any]] = []
+    async with Admin(servers) as admin:
+        for outcome in await admin.delete_topics(names):
+            error = outcome.error
+            if error is None:
+                output.line(f"deleted {outcome.topic}")
+                rows.append({"topic": outcome.topic, "deleted": True})
+            elif if_exists and error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+                rows.append({"topic": outcome.topic, "deleted": False})
+            else:
+                output.fail(outcome.topic, error)
+                rows.append({"topic": outcome.topic, "deleted": False, "error": error.name})
+    return rows

@@ -1,0 +1,86 @@
+"""``oncelog demo``: three brokers, 336,776 flights, a leader killed half-way, a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_path
+from oncelog_cli.demo.job import Job
+from oncelog_cli.demo.verdict import Verdict
+from oncelog_cli.demo.view import PlainView, View, make_view
+from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.local.process import LocalClusterError
+
+EXIT_LOST = 1
+EXIT_CANNOT = 2
+
+
+def demo(
+    rate: Annotated[
+        int, typer.Option(min=100, help="Records a second, so that there is something to see.")
+    ] = 12_000,
+    limit: Annotated[
+        int, typer.Option(min=100, max=FLIGHT_COUNT, help="How many flights.")
+    ] = FLIGHT_COUNT,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Keep the cluster's files here afterwards.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one line of JSON on stdout.")
+    ] = False,
+) -> None:
+    """Run the main job on real data, and judge it.
+
+    Starts three brokers and a ZooKeeper, takes in the flights that left New York in 2013, kills
+    the leader of a partition with SIGKILL half-way, brings it back, and reads everything again.
+    Exits non-zero when anything acknowledged was lost or misordered.
+    """
+    view: View = PlainView(sys.stderr) if as_json else make_view(sys.stderr)
+    home = directory or Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
+    try:
+        path = flights_path()
+        verdict = _run(home, Job(path, limit=limit, rate=rate), view)
+    except (FlightsMissingError, LocalClusterError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(EXIT_CANNOT) from None
+    finally:
+        view.close()
+        if directory is None:
+            shutil.rmtree(home, ignore_errors=True)
+    _print(verdict, as_json)
+    if not verdict.ok:
+        raise typer.Exit(EXIT_LOST)
+
+
+def _run(home: Path, job: Job, view: View) -> Verdict:
+    cluster = LocalCluster(home / "cluster", brokers=3)
+    view.say("Starting a ZooKeeper and three brokers ...")
+    cluster.start()
+    try:
+        view.say(f"They serve at {cluster.bootstrap}.")
+        return asyncio.run(job.run(cluster, view))
+    finally:
+        cluster.stop()
+
+
+def _print(verdict: Verdict, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(verdict.as_dict()))
+        return
+    print()
+    for name, value in verdict.as_dict().items():
+        shown = f"{value:,}" if type(value) is int else value
+        print(f"  {name:<18} {shown}")
+    print()
+    if verdict.ok:
+        print("Every acknowledged record came back, in order.")
+    else:
+        print("FAILED: acknowledged records were lost or misordered.")

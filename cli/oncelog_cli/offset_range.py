@@ -1,0 +1,154 @@
+"""Which offsets of each partition ``consume`` prints: the grammar of ``--offset``. Pure.
+
+A range is ``START``, ``START:END``, ``:END`` or ``START:``; a missing start is ``start``, a missing
+end means to go on for ever. The record at the end is not part of the range.
+
+=================  =============================================================================
+``start``, ``end`` the first record there is; behind the last one, as it is now
+``35``             offset 35
+``+10``            as a start: ten offsets after the first; as an end: so many from the start on
+``-10``            ten offsets before the end
+``@1770000000000`` the first record at or after that time (10 digits: seconds, 13: milliseconds)
+``@2026-01-31T09`` the same; without a zone the time is UTC
+``@-1h30m``        an hour and a half ago: days ``d``, ``h``, ``m``, ``s``, ``ms``; the sign may go
+=================  =============================================================================
+
+``earliest`` and ``latest`` mean ``start`` and ``end``. Rules: offsets count from what the log holds
+when the command begins; a start below it is moved up to it; one beyond its end is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+_DURATION = re.compile(r"-?(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
+_SECONDS_DIGITS = 10
+_MILLISECONDS_DIGITS = 13
+OFFSET_MAX = 2**63 - 1
+
+
+class Base(Enum):
+    """What the number of a point counts from."""
+
+    ZERO = "the beginning of the partition's history"
+    START = "the first offset there is"
+    END = "the end"
+    TIME = "1970, in milliseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in a partition, before it is known what the partition holds."""
+
+    base: Base
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """``end`` None: for ever. A START-based end counts from the start of the range."""
+
+    start: Point
+    end: Point | None = None
+
+
+FROM_BEGINNING = OffsetRange(Point(Base.START))
+FROM_END = OffsetRange(Point(Base.END))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a partition holds: offsets from ``start`` up to, but without, ``end``."""
+
+    start: int
+    end: int
+
+
+def parse_range(text: str, now_ms: int) -> OffsetRange:
+    """The range that a person wrote; durations count back from ``now_ms``.
+
+    :raises ValueError: it is none; the text says what is allowed.
+    """
+    whole = _parse_point(text, now_ms)
+    if whole is not None:
+        return OffsetRange(whole)
+    # A time may hold colons itself: the range is cut where both sides make sense.
+    for match in re.finditer(":", text):
+        left, right = text[: match.start()], text[match.end() :]
+        start = Point(Base.START) if not left else _parse_point(left, now_ms)
+        end = None if not right else _parse_point(right, now_ms)
+        if start is None or (right and end is None):
+            continue
+        comparable = end is not None and start.base is end.base is not Base.START
+        if comparable and end is not None and end.number < start.number:
+            raise ValueError(f"{text!r}: the end is before the start")
+        return OffsetRange(start, end)
+    raise ValueError(
+        f"{text!r} is not a range of offsets: START, START:END, START: or :END, where both are an "
+        "offset, start, end, +N, -N, @TIME or @-DURATION (as in @-1h:end)"
+    )
+
+
+def _parse_point(text: str, now_ms: int) -> Point | None:
+    if text in ("start", "earliest"):
+        return Point(Base.START)
+    if text in ("end", "latest"):
+        return Point(Base.END)
+    if text.startswith("@"):
+        timestamp = _parse_time(text[1:], now_ms)
+        return None if timestamp is None else Point(Base.TIME, timestamp)
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if not digits.isascii() or not digits.isdecimal() or int(digits) > OFFSET_MAX:
+        return None
+    number = int(digits)
+    if sign == "+":
+        return Point(Base.START, number)
+    return Point(Base.END, -number) if sign else Point(Base.ZERO, number)
+
+
+def _parse_time(text: str, now_ms: int) -> int | None:
+    if text.isascii() and text.isdecimal():
+        if len(text) <= _SECONDS_DIGITS:
+            return int(text) * 1000
+        return int(text) if len(text) <= _MILLISECONDS_DIGITS else None
+    duration = _DURATION.fullmatch(text)
+    if duration is not None:
+        parts = zip(duration.groups(), _UNITS_MS, strict=True)
+        return max(now_ms - sum(int(count) * unit for count, unit in parts if count), 0)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(int(moment.timestamp() * 1000), 0)
+
+
+def resolve_start(point: Point, held: Held, found: int | None) -> int:
+    """The first offset to print; ``found`` is what was found for a time, None: nothing that new."""
+    match point.base:
+        case Base.ZERO:
+            return max(point.number, held.start)
+        case Base.START:
+            return min(held.start + point.number, OFFSET_MAX)
+        case Base.END:
+            return max(held.end + point.number, held.start)
+        case Base.TIME:
+            return held.end if found is None else found
+
+
+def resolve_end(point: Point, start: int, held: Held, found: int | None) -> int:
+    """The offset to stop before, for a range that begins at ``start``."""
+    match point.base:
+        case Base.ZERO:
+            return point.number
+        case Base.START:
+            return min(start + point.number, OFFSET_MAX)
+        case Base.END:
+            return held.end + point.number
+        case Base.TIME:
+            return held.end if found is None else found

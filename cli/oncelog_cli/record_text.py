@@ -1,0 +1,216 @@
+"""Records as text: JSON lines that can be produced again, and format strings. Pure.
+
+A JSON line is one object: ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds since
+1970), ``key``, ``value``, ``headers`` (a list of ``{"key", "value"}``, in order, names may repeat).
+Bytes that are UTF-8 are a string, other bytes ``{"base64": "..."}``, none at all ``null``: the
+three cannot be mistaken for each other, so that reading and writing is exact.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from oncelog import Record
+
+BASE64 = "base64"
+"""The one key of an object that stands for bytes that are not text."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+RecordFormat = Callable[["Record"], bytes]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+FORMAT_HELP = (
+    "%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %v value, %h headers, "
+    "%n newline, %% a percent sign; \\n, \\t, \\0 and \\xHH as in C"
+)
+_PIECES = re.compile(r"%(?P<verb>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.))", re.DOTALL)
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+class InputRecord(NamedTuple):
+    """What is to be sent; None: chosen by the producer, or not there."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+# ------------------------------------------------------------------------------ JSON
+
+
+def to_json_value(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as a JSON value."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {BASE64: base64.b64encode(data).decode()}
+
+
+def from_json_value(value: Any, name: str) -> bytes | None:
+    """The bytes that a JSON value stands for.
+
+    :raises ValueError: it stands for none; the text names ``name`` and what is allowed.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} holds half of a surrogate pair: not Unicode text") from None
+    if isinstance(value, Mapping) and list(value) == [BASE64] and isinstance(value[BASE64], str):
+        try:
+            return base64.b64decode(value[BASE64], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ValueError(f"{name} is not base64: {error}") from None
+    raise ValueError(f'{name} must be text, null or {{"base64": "..."}}; write other JSON as text')
+
+
+def json_line(record: Record) -> bytes:
+    """One record as a line of JSON."""
+    document = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": to_json_value(record.key),
+        "value": to_json_value(record.value),
+        "headers": [{"key": name, "value": to_json_value(value)} for name, value in record.headers],
+    }
+    return _encode(document).encode() + b"\n"
+
+
+def parse_json_line(line: bytes) -> InputRecord:
+    """The record of one JSON line. ``topic`` and ``offset`` are not looked at: where a record goes
+    is said elsewhere, so that what was read from one topic can be written to another.
+
+    :raises ValueError: it is none; the text says why.
+    """
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError('not a JSON object such as {"key": "k", "value": "v"}')
+    unknown = sorted(document.keys() - _FIELDS)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+    if "value" not in document:
+        raise ValueError('there is no "value"; a tombstone has "value": null')
+    return InputRecord(
+        from_json_value(document["value"], "value"),
+        from_json_value(document.get("key"), "key"),
+        _parse_headers(document.get("headers")),
+        _parse_count(document.get("partition"), "partition", 2**31 - 1),
+        _parse_count(document.get("timestamp"), "timestamp", 2**63 - 1),
+    )
+
+
+_FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
+
+
+def _parse_headers(value: Any) -> Headers:
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list) and all(
+        isinstance(item, dict) and {"key"} <= item.keys() <= {"key", "value"} for item in value
+    ):
+        pairs = [(item["key"], item.get("value")) for item in value]
+    else:
+        raise ValueError('headers must be an object, or a list of {"key": ..., "value": ...}')
+    if not all(isinstance(name, str) for name, _ in pairs):
+        raise ValueError("the key of a header must be text")
+    return tuple((name, from_json_value(data, f"header {name!r}")) for name, data in pairs)
+
+
+def _parse_count(value: Any, name: str, maximum: int) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise ValueError(f"{name} must be an integer from 0 to {maximum}")
+    return value
+
+
+# ------------------------------------------------------------------------------ format strings
+
+
+def value_line(record: Record) -> bytes:
+    """The value alone, and a newline; nothing but the newline for a tombstone."""
+    return (record.value or b"") + b"\n"
+
+
+def compile_format(text: str) -> RecordFormat:
+    """A function that writes a record as the format string says. Nothing is added: no newline.
+
+    :raises ValueError: a percent sign or a backslash that means nothing.
+    """
+    parts: list[bytes | Callable[[Record], bytes]] = []
+    position = 0
+    for match in _PIECES.finditer(text):
+        parts.append(text[position : match.start()].encode())
+        position = match.end()
+        parts.append(_piece(match, text))
+    parts.append(text[position:].encode())
+    pieces = _joined(parts)
+
+    def write(record: Record) -> bytes:
+        return b"".join([piece if isinstance(piece, bytes) else piece(record) for piece in pieces])
+
+    return write
+
+
+def _piece(match: re.Match[str], text: str) -> bytes | Callable[[Record], bytes]:
+    verb, escape, code = match["verb"], match["escape"], match["hex"]
+    if verb in ("n", "%"):
+        return b"\n" if verb == "n" else b"%"
+    if verb:
+        found = _VERBS.get(verb)
+        if found is not None:
+            return found
+    elif code is not None:
+        return bytes.fromhex(code)
+    elif escape is not None and escape in _ESCAPES:
+        return _ESCAPES[escape]
+    raise ValueError(f"{match[0]!r} in the format {text!r} means nothing: {FORMAT_HELP}")
+
+
+def _joined(
+    parts: Sequence[bytes | Callable[[Record], bytes]],
+) -> list[bytes | Callable[[Record], bytes]]:
+    """Literals that follow each other as one."""
+    joined: list[bytes | Callable[[Record], bytes]] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, bytes) and isinstance(last, bytes):
+            joined[-1] = last + part
+        elif part != b"":
+            joined.append(part)
+    return joined
+
+
+def _headers_text(record: Record) -> bytes:
+    return b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
+
+
+_VERBS: dict[str, Callable[[Record], bytes]] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "k": lambda record: record.key or b"",
+    "v": lambda record: record.value or b"",
+    "h": _headers_text,
+}

@@ -1,0 +1,439 @@
+"""The admin client: topics, partitions, configs, brokers, log directories, elections.
+
+Rules
+-----
+* What changes the cluster goes to the controller; when it has moved, metadata says where to.
+* A call ends by its ``timeout_ms``. Whether a request that got no answer was carried out, nobody
+  knows: it is asked again, and "exists already" may then be our own work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from oncelog.admin_results import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigOutcome,
+    ConfigSetting,
+    ElectionOutcome,
+    LogDirDescription,
+    NewTopic,
+    PartitionDescription,
+    ReplicaDescription,
+    Results,
+    TopicDescription,
+    TopicOutcome,
+)
+from oncelog.cluster import topic_error
+from oncelog.config import BootstrapServers, ConnectionOptions
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    NotControllerError,
+    UnknownServerError,
+    is_retriable,
+)
+from oncelog.router import Failure, Router
+from oncelog_protocol.errors import error_for
+from oncelog_protocol.messages import admin as wire
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.metadata import (
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import Entropy, SystemEntropy
+
+TIMEOUT_MS = 30_000
+KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
+
+
+class Admin:
+    """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
+
+    def __init__(
+        self,
+        bootstrap_servers: BootstrapServers,
+        *,
+        client_id: str = "oncelog-admin",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 5_000,
+        retry_backoff_ms: int = 8,
+        retry_backoff_max_ms: int = 500,
+        entropy: Entropy | None = None,
+    ) -> None:
+        options = ConnectionOptions(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._router = Router(options, entropy=(entropy or SystemEntropy()).fork("admin"))
+
+    # ------------------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Find the cluster. ``async with`` does it.
+
+        :raises NoBrokersAvailableError: at once, naming the addresses tried.
+        """
+        await self._router.start()
+
+    async def close(self) -> None:
+        """Close the connections. Closing twice does nothing."""
+        await self._router.close()
+
+    async def __aenter__(self) -> Admin:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------------------------ topics
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic | str],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[TopicOutcome]:
+        """Create topics; returns when their partitions have leaders, or the time is up.
+
+        A bare name takes the broker's defaults. Errors of items: TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, REQUEST_TIMED_OUT.
+        """
+        request = wire.CreateTopicsRequest(
+            [_new_topic(topic) for topic in topics], timeout_ms, validate_only
+        )
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def delete_topics(
+        self, topics: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[TopicOutcome]:
+        """Delete topics with all their records. Errors of items: UNKNOWN_TOPIC_OR_PARTITION."""
+        request = wire.DeleteTopicsRequest(list(topics), timeout_ms)
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[TopicOutcome]:
+        """Grow topics to so many partitions; keys may then belong to other partitions.
+
+        ``assignments`` lists the replicas of the new partitions only. Errors of items:
+        INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
+        """
+        growths = []
+        for topic, count in counts.items():
+            assignment = (assignments or {}).get(topic)
+            lists = None if assignment is None else [list(replicas) for replicas in assignment]
+            growths.append(wire.PartitionGrowth(topic, count, lists))
+        request = wire.CreatePartitionsRequest(growths, timeout_ms, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: int = TIMEOUT_MS
+    ) -> list[str]:
+        """The names of all topics, sorted."""
+        response = await self._metadata(None, timeout_ms)
+        return sorted(
+            topic.topic for topic in response.topics if include_internal or not topic.internal
+        )
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[TopicDescription]:
+        """Partitions, leaders and replicas of topics (default: all of them)."""
+        names = None if topics is None else list(topics)
+        response = await self._metadata(names, timeout_ms)
+        found = {topic.topic: _describe_topic(topic) for topic in response.topics}
+        order = sorted(found) if names is None else [name for name in names if name in found]
+        return Results([found[name] for name in order])
+
+    # ------------------------------------------------------------------------------ configs
+
+    async def describe_configs(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        brokers: Iterable[int] = (),
+        keys: Iterable[str] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ConfigOutcome]:
+        """The settings in force, with their sources. ``keys`` None asks for all."""
+        wanted = None if keys is None else list(keys)
+        deadline = self._deadline(timeout_ms)
+        outcomes: list[ConfigOutcome] = []
+        named = [wire.ConfigResource(wire.RESOURCE_TOPIC, topic, wanted) for topic in topics]
+        if named:
+            response = await self._router.call_any(wire.DescribeConfigsRequest(named), deadline)
+            outcomes += _config_outcomes(response)
+        for broker_id in brokers:
+            resource = wire.ConfigResource(wire.RESOURCE_BROKER, str(broker_id), wanted)
+            request = wire.DescribeConfigsRequest([resource])
+            response = await self._on_broker(broker_id, request, deadline)
+            outcomes += _config_outcomes(response)
+        return Results(outcomes)
+
+    async def alter_configs(
+        self,
+        configs: Mapping[str, Mapping[str, str | None]],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[ConfigOutcome]:
+        """Set keys of topics, None back to the default; keys that are not named stay (KIP-339).
+
+        Errors of items: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        alterations = [
+            wire.ConfigAlteration(
+                wire.RESOURCE_TOPIC,
+                topic,
+                [wire.ConfigEntry(key, value) for key, value in entries.items()],
+            )
+            for topic, entries in configs.items()
+        ]
+        request = wire.AlterConfigsRequest(alterations, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return Results(_config_outcomes(response))
+
+    # ------------------------------------------------------------------------------ cluster
+
+    async def describe_cluster(self, *, timeout_ms: int = TIMEOUT_MS) -> ClusterDescription:
+        """Brokers with their listeners, and the controller."""
+        response = await self._router.call_any(DescribeClusterRequest(), self._deadline(timeout_ms))
+        _raise_for(response.error_code, response.error_message)
+        brokers = tuple(
+            BrokerDescription(
+                broker.broker_id,
+                broker.broker_epoch,
+                broker.rack,
+                {listener.name: (listener.host, listener.port) for listener in broker.listeners},
+            )
+            for broker in sorted(response.brokers, key=lambda item: item.broker_id)
+        )
+        return ClusterDescription(
+            response.cluster_id, response.controller_id, response.controller_epoch, brokers
+        )
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> list[LogDirDescription]:
+        """The log directories of brokers (default: all), with the replicas in them.
+
+        A broker that does not answer is one entry with its error.
+        """
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
+        request = wire.DescribeLogDirsRequest(None if topics is None else list(topics))
+
+        async def one(broker_id: int) -> list[LogDirDescription]:
+            try:
+                response = await self._router.call_broker(broker_id, request, deadline)
+                _raise_for(response.error_code)
+            except Failure as error:
+                reason = error if isinstance(error, (ApiError, ClientError)) else None
+                text = str(error) or "did not answer in time"
+                failure = reason or BrokerUnreachableError(broker_id, "?", text)
+                return [LogDirDescription(broker_id, "", failure)]
+            return [_describe_log_dir(broker_id, log_dir) for log_dir in response.log_dirs]
+
+        answers = await asyncio.gather(*(one(broker_id) for broker_id in ids))
+        return [log_dir for answer in answers for log_dir in answer]
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ElectionOutcome]:
+        """Give partitions (default: all) to their preferred replicas.
+
+        With ``unclean`` leaderless partitions get any live replica, and may lose records. Errors of
+        items: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        targets = (
+            None
+            if partitions is None
+            else [wire.ElectionTarget(topic, number) for topic, number in partitions]
+        )
+        response = await self._on_controller(wire.ElectLeadersRequest(unclean, targets), timeout_ms)
+        return Results(
+            [
+                ElectionOutcome(
+                    TopicPartition(item.topic, item.partition),
+                    _item_error(item.error_code, item.error_message),
+                )
+                for item in response.partitions
+            ]
+        )
+
+    # ------------------------------------------------------------------------------ calls
+
+    def _deadline(self, timeout_ms: int) -> float:
+        if self._router.closed:
+            raise ClosedError("the admin client is closed, or was not started")
+        return asyncio.get_running_loop().time() + timeout_ms / 1000
+
+    async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
+        deadline = self._deadline(timeout_ms)
+        return await self._router.call_controller(request, deadline, _refused)
+
+    async def _on_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
+        async def attempt() -> Any:
+            return await self._router.call_broker(broker_id, request, deadline)
+
+        return await self._router.retry(attempt, deadline, type(request).__name__)
+
+    async def _metadata(self, topics: list[str] | None, timeout_ms: int) -> MetadataResponse:
+        response: MetadataResponse = await self._router.call_any(
+            MetadataRequest(topics), self._deadline(timeout_ms)
+        )
+        _raise_for(response.error_code)
+        return response
+
+
+def _refused(response: Any) -> ApiError | None:
+    """The error that means: not here, or not now; NOT_CONTROLLER may also stand at the items."""
+    if response.error_code:
+        error = error_for(response.error_code)
+        if not is_retriable(error):
+            raise error
+        return error
+    items = getattr(response, "topics", None) or getattr(response, "resources", None) or ()
+    if any(item.error_code == NotControllerError.code for item in items):
+        return NotControllerError()
+    return None
+
+
+def _raise_for(error_code: int, message: str | None = None) -> None:
+    error = _item_error(error_code, message)
+    if error is not None:
+        raise error
+
+
+def _item_error(error_code: int, message: str | None, name: str = "") -> ApiError | None:
+    if not error_code:
+        return None
+    error = error_for(error_code, message or "")
+    if isinstance(error, UnknownServerError) or not name or (message and name in message):
+        return error
+    return type(error)(f"{name}: {error}")
+
+
+def _new_topic(topic: NewTopic | str) -> wire.NewTopic:
+    spec = NewTopic(topic) if isinstance(topic, str) else topic
+    if spec.assignment is not None and (spec.partitions, spec.replication_factor) != (-1, -1):
+        raise ConfigurationError(
+            f"{spec.topic!r}: an assignment stands instead of partitions and replication_factor"
+        )
+    return wire.NewTopic(
+        spec.topic,
+        spec.partitions,
+        spec.replication_factor,
+        None if spec.assignment is None else [list(replicas) for replicas in spec.assignment],
+        [wire.ConfigEntry(key, value) for key, value in spec.configs.items()],
+    )
+
+
+def _topic_outcomes(response: Any) -> Results[TopicOutcome]:
+    return Results(
+        [
+            TopicOutcome(
+                item.topic,
+                _item_error(item.error_code, item.error_message, item.topic),
+                item.topic_id,
+                item.partition_count,
+                item.replication_factor,
+            )
+            for item in response.topics
+        ]
+    )
+
+
+def _describe_topic(topic: Any) -> TopicDescription:
+    if topic.error_code:
+        return TopicDescription(topic.topic, topic_error(topic.topic, topic.error_code))
+    partitions = tuple(
+        PartitionDescription(
+            partition.partition,
+            partition.leader,
+            partition.leader_epoch,
+            tuple(partition.replicas),
+            tuple(partition.isr),
+            tuple(partition.offline_replicas),
+        )
+        for partition in sorted(topic.partitions, key=lambda item: int(item.partition))
+    )
+    return TopicDescription(topic.topic, None, topic.topic_id, topic.internal, partitions)
+
+
+def _config_outcomes(response: Any) -> list[ConfigOutcome]:
+    _raise_for(response.error_code)
+    return [
+        ConfigOutcome(
+            KINDS.get(item.resource_type, str(item.resource_type)),
+            item.resource_name,
+            _item_error(item.error_code, item.error_message, item.resource_name),
+            {
+                value.key: ConfigSetting(
+                    value.key, value.value, value.source, value.read_only, value.documentation
+                )
+                for value in item.values
+            },
+        )
+        for item in response.resources
+    ]
+
+
+def _describe_log_dir(broker_id: int, log_dir: wire.LogDir) -> LogDirDescription:
+    replicas = tuple(
+        ReplicaDescription(
+            TopicPartition(replica.topic, replica.partition),
+            replica.size_bytes,
+            replica.log_start_offset,
+            replica.log_end_offset,
+            replica.high_watermark,
+        )
+        for replica in log_dir.replicas
+    )
+    return LogDirDescription(
+        broker_id,
+        log_dir.path,
+        _item_error(log_dir.error_code, None, log_dir.path),
+        log_dir.total_bytes,
+        log_dir.free_bytes,
+        replicas,
+    )

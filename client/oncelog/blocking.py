@@ -1,0 +1,356 @@
+"""The synchronous face: the same clients for scripts, notebooks and Spark's executors.
+
+Rules
+-----
+* Each client runs on an event loop of its own, in a thread of its own: the one place of the SDK
+  that knows of threads. Calls go there and wait; an interrupt (Ctrl+C) cancels what was asked.
+* Every public method of the asynchronous client is here with the same parameters, made by
+  ``_blocking`` from the method itself; a parity test sees to it that none is missing.
+* Iterating costs one crossing a batch, not one a record; positions are exact all the same (see
+  ``consumer/cursor.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+
+from oncelog.admin import Admin as AsyncAdmin
+from oncelog.consumer.columns import ColumnBatch
+from oncelog.consumer.consumer import Consumer as AsyncConsumer
+from oncelog.consumer.record import Record
+from oncelog.errors import ClosedError, DeadlineExceededError
+from oncelog.producer.delivery import Delivery as AsyncDelivery
+from oncelog.producer.delivery import RecordMetadata
+from oncelog.producer.producer import Producer as AsyncProducer
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=AsyncProducer | AsyncConsumer | AsyncAdmin)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
+
+
+class _LoopThread:
+    """An event loop in a thread; ``call`` runs a coroutine there and waits."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether calls are possible."""
+        return self._thread.is_alive() and not self._loop.is_closed()
+
+    def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run ``coro`` on the loop; its result or its exception."""
+        if not self.running:
+            coro.close()
+            raise ClosedError("the client is closed")
+        if threading.current_thread() is self._thread:
+            coro.close()
+            raise RuntimeError(
+                "a blocking call inside of the client's own loop would wait for ever"
+            )
+        future: Future[T] = asyncio.run_coroutine_threadsafe(coro, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+
+
+class _Face(Generic[C]):
+    """What the three clients share."""
+
+    def __init__(self, client: C) -> None:
+        self._client: C = client
+        self._thread = _LoopThread(f"oncelog-{type(client).__name__.lower()}")
+        self._finalizer = weakref.finalize(self, _left_open, self._thread, client)
+
+    def __enter__(self) -> Any:
+        try:
+            self._thread.call(self._client.start())
+        except BaseException:
+            self._shut()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._thread.running:
+            try:
+                self._thread.call(self._client.__aexit__(kind, error, traceback))
+            finally:
+                self._shut()
+
+    def _shut(self) -> None:
+        self._finalizer.detach()
+        self._thread.stop()
+
+
+def _left_open(thread: _LoopThread, client: AsyncProducer | AsyncConsumer | AsyncAdmin) -> None:
+    """The face was dropped, or the program ends, without close(): never in silence."""
+    if isinstance(client, AsyncProducer):
+        left = client.unacknowledged_count
+        if left:
+            logger.error("producer was not closed: %d records are not acknowledged", left)
+    thread.stop()
+
+
+def _blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The asynchronous ``method``, waited for."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast(T, self._thread.call(method(self._client, *args, **kwargs)))
+
+    return call
+
+
+def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A synchronous ``method``, run where the client lives."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return method(self._client, *args, **kwargs)
+
+        return cast(T, self._thread.call(run()))
+
+    return call
+
+
+def _closing(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, P], None]:
+    """``close``: the thread ends too, whatever close says."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if not self._thread.running:
+            return
+        try:
+            self._thread.call(method(self._client, *args, **kwargs))
+        finally:
+            self._shut()
+
+    return call
+
+
+def _making(method: Callable[Concatenate[Any, P], None]) -> Callable[..., Any]:
+    """``__init__`` with the parameters of the asynchronous client's."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        return wraps(method)(init)
+
+    return decorate
+
+
+class Delivery:
+    """One record on its way, for a thread that waits."""
+
+    __slots__ = ("_delivery", "_thread")
+
+    def __init__(self, delivery: AsyncDelivery, thread: _LoopThread) -> None:
+        self._delivery = delivery
+        self._thread = thread
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self._delivery.done()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement; raises why there is none.
+
+        :raises DeadlineExceededError: not known within ``timeout_s``; it may still come.
+        """
+        if self._delivery.done():
+            return self._delivery.result()
+
+        async def wait() -> RecordMetadata:
+            return await self._delivery
+
+        try:
+            return self._thread.call(wait(), timeout_s)
+        except TimeoutError as error:
+            if self._delivery.done():
+                return self._delivery.result()
+            if timeout_s is None:
+                raise
+            raise DeadlineExceededError(
+                f"not acknowledged within {timeout_s} s", definite=False
+            ) from error
+
+    def exception(self) -> BaseException | None:
+        """The error of a delivery that is done."""
+        return self._delivery.exception()
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Call ``callback(delivery)`` when done, **in the client's own thread**."""
+
+        async def add() -> None:
+            self._delivery.add_done_callback(lambda _: callback(self))
+
+        self._thread.call(add())
+
+
+def _delivering(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, AsyncDelivery]],
+) -> Callable[Concatenate[Any, P], Delivery]:
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
+        delivery = self._thread.call(method(self._client, *args, **kwargs))
+        return Delivery(delivery, self._thread)
+
+    return call
+
+
+def _delivering_now(
+    method: Callable[Concatenate[Any, P], AsyncDelivery],
+) -> Callable[Concatenate[Any, P], Delivery]:
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
+        async def run() -> AsyncDelivery:
+            return method(self._client, *args, **kwargs)
+
+        return Delivery(self._thread.call(run()), self._thread)
+
+    return call
+
+
+class Producer(_Face[AsyncProducer]):
+    """``with Producer("localhost:9092") as producer: ...``; see :class:`oncelog.Producer`.
+
+    Waiting for each record costs a crossing between threads each time: ``send_many`` is the way to
+    send many.
+    """
+
+    @_making(AsyncProducer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(AsyncProducer(*args, **options))
+
+    def __enter__(self) -> Producer:
+        return cast(Producer, super().__enter__())
+
+    start = _blocking(AsyncProducer.start)
+    close = _closing(AsyncProducer.close)
+    send = _blocking(AsyncProducer.send)
+    enqueue = _delivering(AsyncProducer.enqueue)
+    send_nowait = _delivering_now(AsyncProducer.send_nowait)
+    send_many = _blocking(AsyncProducer.send_many)
+    flush = _blocking(AsyncProducer.flush)
+    partitions_for = _blocking(AsyncProducer.partitions_for)
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records taken and not acknowledged."""
+        return self._client.unacknowledged_count
+
+
+class Consumer(_Face[AsyncConsumer]):
+    """``for record in consumer: ...``; see :class:`oncelog.Consumer`."""
+
+    @_making(AsyncConsumer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(AsyncConsumer(*args, **options))
+
+    def __enter__(self) -> Consumer:
+        return cast(Consumer, super().__enter__())
+
+    start = _blocking(AsyncConsumer.start)
+    close = _closing(AsyncConsumer.close)
+    assign = _on_loop(AsyncConsumer.assign)
+    assignment = _on_loop(AsyncConsumer.assignment)
+    position = _blocking(AsyncConsumer.position)
+    seek = _on_loop(AsyncConsumer.seek)
+    seek_to_beginning = _blocking(AsyncConsumer.seek_to_beginning)
+    seek_to_end = _blocking(AsyncConsumer.seek_to_end)
+    seek_to_timestamp = _blocking(AsyncConsumer.seek_to_timestamp)
+    pause = _on_loop(AsyncConsumer.pause)
+    resume = _on_loop(AsyncConsumer.resume)
+    paused = _on_loop(AsyncConsumer.paused)
+    beginning_offsets = _blocking(AsyncConsumer.beginning_offsets)
+    end_offsets = _blocking(AsyncConsumer.end_offsets)
+    offsets_for_times = _blocking(AsyncConsumer.offsets_for_times)
+    lag = _blocking(AsyncConsumer.lag)
+    partitions_for = _blocking(AsyncConsumer.partitions_for)
+    getone = _blocking(AsyncConsumer.getone)
+    getmany = _blocking(AsyncConsumer.getmany)
+    getbatch = _blocking(AsyncConsumer.getbatch)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records until the consumer is closed."""
+        while self._thread.running:
+            cursor = self._thread.call(self._client._next_cursor())
+            if cursor is None:
+                return
+            yield from cursor.iterator
+
+    def batches(self) -> Iterator[ColumnBatch]:
+        """Batches as columns until the consumer is closed."""
+        while self._thread.running:
+            batch = self._thread.call(self._client._next_batch())
+            if batch is None:
+                return
+            yield batch
+
+
+class Admin(_Face[AsyncAdmin]):
+    """``with Admin("localhost:9092") as admin: ...``; see :class:`oncelog.Admin`."""
+
+    @_making(AsyncAdmin.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(AsyncAdmin(*args, **options))
+
+    def __enter__(self) -> Admin:
+        return cast(Admin, super().__enter__())
+
+    start = _blocking(AsyncAdmin.start)
+    close = _closing(AsyncAdmin.close)
+    create_topics = _blocking(AsyncAdmin.create_topics)
+    delete_topics = _blocking(AsyncAdmin.delete_topics)
+    create_partitions = _blocking(AsyncAdmin.create_partitions)
+    list_topics = _blocking(AsyncAdmin.list_topics)
+    describe_topics = _blocking(AsyncAdmin.describe_topics)
+    describe_configs = _blocking(AsyncAdmin.describe_configs)
+    alter_configs = _blocking(AsyncAdmin.alter_configs)
+    describe_cluster = _blocking(AsyncAdmin.describe_cluster)
+    describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)
+    elect_leaders = _blocking(AsyncAdmin.elect_leaders)

@@ -1,0 +1,434 @@
+"""Records come in here: one fetch under way at each leader, ahead of the application.
+
+Rules
+-----
+* Raw bytes are kept, not records: decoding happens when the application asks, so what is held in
+  advance is bounded in bytes (twice ``fetch_max_bytes``) and dropped for nothing at a seek.
+* A fetch that waits at the leader is cut short (its connection closed) when the application wants
+  something else from that leader at once: after a seek, a resume, an assignment.
+* Errors of one partition pause that partition; errors of a connection pause its partitions. When
+  every partition has been in trouble for ``max_block_ms`` the application hears so.
+* Steps run as callbacks of the loop; whatever fails in them unexpectedly fails the consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from oncelog.config import ConsumerOptions
+from oncelog.connection import DATA
+from oncelog.consumer.fetch_plan import (
+    SHORT_WAIT_MS,
+    Asked,
+    LeaderPlan,
+    Verdict,
+    make_request,
+    plan_fetches,
+    rotate,
+    take_answer,
+)
+from oncelog.consumer.offsets import list_offsets
+from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClosedError,
+    CorruptMessageError,
+    CorruptRecordError,
+    DeadlineExceededError,
+    LogTruncationError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+)
+from oncelog.router import Router
+from oncelog_protocol.errors import OncelogError, error_for
+from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
+from oncelog_protocol.types import NO_LEADER
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+SILENCE_S = 1.0
+"""An answer that is later than its long poll by so much is a reason to ask who leads."""
+
+WATCH_S = 0.5
+"""How often unanswered fetches are looked at."""
+
+
+class _Poll:
+    """One fetch under way, or a connection being opened for one."""
+
+    __slots__ = ("asked", "channel", "cut_short", "due_at", "wait_ms")
+
+    def __init__(self, asked: list[Asked], wait_ms: int, due_at: float) -> None:
+        self.asked = asked
+        self.wait_ms = wait_ms
+        self.due_at = due_at
+        """When the broker should have answered, in the loop's time."""
+        self.channel: RequestChannel | None = None
+        self.cut_short = False
+
+
+class Fetcher:
+    """Keeps the subscription's partitions supplied."""
+
+    def __init__(
+        self, router: Router, subscription: Subscription, options: ConsumerOptions
+    ) -> None:
+        self.failure: BaseException | None = None
+        self.held_back = False
+        """Whether nothing is fetched because too much is held in advance already."""
+        self._router = router
+        self._subscription = subscription
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(f"{router.options.client_id}/fetcher", self._task_failed)
+        self._polls: dict[int, _Poll] = {}
+        self._backoff = router.new_backoff("fetch")
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._turn = 0
+        self._woken = False
+        self._finding = False
+        self._closed = False
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._watch_timer: asyncio.TimerHandle | None = None
+        router.on_metadata.append(self.wake)
+
+    # ------------------------------------------------------------------------------ wake-ups
+
+    def wake(self) -> None:
+        """Look for something to fetch in the loop's next round. Free to call."""
+        if not self._woken and not self._closed:
+            self._woken = True
+            self._loop.call_soon(self._guarded, self._schedule)
+
+    async def wait_for_data(self) -> None:
+        """Wait until there may be something to hand out; an error counts."""
+        self.wake()
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def notify(self) -> None:
+        """Let everybody who waits look again."""
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def expedite(self, state: PartitionState) -> None:
+        """The application wants this partition now: no long poll of others may delay it."""
+        leader = self._router.cluster.leader(state.tp)
+        poll = self._polls.get(leader)
+        if poll is not None and poll.channel is not None and poll.wait_ms > SHORT_WAIT_MS:
+            serves = any(a.state is state and a.version == state.version for a in poll.asked)
+            if not serves:
+                poll.cut_short = True
+                self._router.drop_channel(leader, DATA, "the fetch was overtaken by a seek")
+        self.wake()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self._task_failed("step", error)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        self.notify()
+
+    # ------------------------------------------------------------------------------ fetching
+
+    def _schedule(self) -> None:
+        self._woken = False
+        if self._closed or self.failure is not None:
+            return
+        states = self._subscription.states
+        if any(s.offset is None and s.error is None for s in states.values()):
+            self._find_positions()
+        now = self._loop.time()
+        self._turn += 1
+        buffered = self._subscription.buffered
+        buffer_bytes = 2 * self._options.fetch_max_bytes
+        self.held_back = buffered >= buffer_bytes
+        plans, needs_metadata, wake_at = plan_fetches(
+            rotate(list(states.values()), self._turn),
+            self._router.cluster,
+            now=now,
+            busy=self._polls,
+            wait_ms=self._options.fetch_max_wait_ms,
+            partition_bytes=self._options.max_partition_fetch_bytes,
+            buffer_bytes=buffer_bytes,
+            buffered=buffered,
+        )
+        if needs_metadata:
+            self._note_leaderless(now)
+            self._router.refresh_soon()
+        if wake_at is not None:
+            self._wake_at(wake_at)
+        for plan in plans:
+            channel = self._router.channel_now(plan.leader, DATA)
+            if channel is None:
+                poll = _Poll([Asked(s, s.version, s.fetch_offset) for s in plan.partitions], 0, now)
+                self._polls[plan.leader] = poll
+                self._tasks.spawn(f"connect {plan.leader}", self._connect(plan.leader, poll))
+            else:
+                self._fetch(plan, channel, now)
+
+    def _fetch(self, plan: LeaderPlan, channel: RequestChannel, now: float) -> None:
+        options = self._options
+        request, asked = make_request(
+            plan,
+            self._router.cluster,
+            min_bytes=options.fetch_min_bytes,
+            max_bytes=options.fetch_max_bytes,
+            partition_bytes=options.max_partition_fetch_bytes,
+            isolation_level=int(options.isolation_code),
+        )
+        poll = _Poll(asked, plan.wait_ms, now + plan.wait_ms / 1000)
+        poll.channel = channel
+        channel.send(request, callback=partial(self._answered, plan.leader, poll))
+        self._polls[plan.leader] = poll
+        if self._watch_timer is None:
+            self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
+
+    async def _connect(self, leader: int, poll: _Poll) -> None:
+        error: BrokerUnreachableError | None = None
+        try:
+            await self._router.channel(leader, DATA)
+        except BrokerUnreachableError as caught:
+            error = caught
+        finally:
+            self._polls.pop(leader, None)
+        if error is not None:
+            self._trouble_all(poll, error)
+        self.wake()
+
+    def _answered(self, leader: int, poll: _Poll, reply: Any, error: BaseException | None) -> None:
+        try:
+            if self._polls.get(leader) is poll:
+                del self._polls[leader]
+            if self._closed:
+                return
+            if error is not None:
+                self._trouble_all(poll, error)
+            else:
+                self._take_response(poll, reply.message, reply.payload)
+            self.wake()
+        except Exception as failure:
+            logger.exception("the fetcher failed")
+            self._task_failed("answer", failure)
+
+    def _take_response(self, poll: _Poll, response: FetchResponse, payload: memoryview) -> None:
+        if response.error_code:
+            self._trouble_all(poll, error_for(response.error_code))
+            return
+        answers: dict[tuple[str, int], FetchPartitionResponse] = {
+            (topic.topic, answer.partition): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        ready = False
+        for asked in poll.asked:
+            answer = answers.get(asked.state.tp)
+            if answer is None:
+                continue  # the answer was full before it came to this partition
+            verdict, error = take_answer(asked, answer, payload)
+            if verdict is not Verdict.OK and verdict is not Verdict.STALE:
+                self._handle(verdict, asked.state, answer, error)
+            ready = ready or asked.state.has_data
+        if ready:
+            self._backoff.reset()
+            self.notify()
+
+    def _handle(
+        self,
+        verdict: Verdict,
+        state: PartitionState,
+        answer: FetchPartitionResponse,
+        error: ApiError | None,
+    ) -> None:
+        """Act on an answer that brought no records."""
+        if verdict is Verdict.REFRESH:
+            assert error is not None
+            self._trouble(state, error)
+            self._router.refresh_soon()
+        elif verdict is Verdict.TRUNCATED:
+            assert answer.diverging is not None
+            self._truncated(state, answer.diverging.end_offset, answer.diverging.leader_epoch)
+        elif verdict is Verdict.RESET:
+            self._out_of_range(state)
+        elif isinstance(error, CorruptMessageError):
+            state.error = CorruptRecordError(*state.tp, state.fetch_offset, str(error))
+        else:
+            assert error is not None
+            state.error = type(error)(f"{state.tp}: {error}")
+
+    def _truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
+        """What was read is not what the log holds now (KIP-320): never skipped, always said."""
+        position = state.fetch_offset
+        resume = min(position, max(end_offset, 0))
+        state.seek(resume, epoch)
+        state.error = LogTruncationError(state.tp, position, resume)
+        logger.warning("%s: the log was truncated to %d, below %d", state.tp, resume, position)
+        self.notify()
+
+    def _out_of_range(self, state: PartitionState) -> None:
+        if state.chunks:
+            # What came before is still to be handed out; then the position is asked about again.
+            state.retry_at = self._loop.time() + 0.1
+            return
+        offset = state.fetch_offset
+        policy = self._options.auto_offset_reset
+        if policy == "error":
+            state.error = OffsetOutOfRangeError(
+                f"{state.tp}: offset {offset} is out of range, and auto_offset_reset is 'error'"
+            )
+            self.notify()
+            return
+        logger.warning("%s: offset %d is out of range, reset to %s", state.tp, offset, policy)
+        state.lose(Reset(policy))
+
+    # ------------------------------------------------------------------------------ trouble
+
+    def _trouble(self, state: PartitionState, error: BaseException) -> None:
+        now = self._loop.time()
+        state.retry_at = now + self._backoff.next_s()
+        if state.trouble_since is None:
+            state.trouble_since = now
+        self._speak_up(now, error)
+
+    def _trouble_all(self, poll: _Poll, error: BaseException) -> None:
+        if poll.cut_short:
+            return  # by ourselves: nothing is wrong
+        logger.debug("fetch: %s", error)
+        now = self._loop.time()
+        pause_s = self._backoff.next_s()
+        for asked in poll.asked:
+            if asked.version == asked.state.version:
+                asked.state.retry_at = now + pause_s
+                if asked.state.trouble_since is None:
+                    asked.state.trouble_since = now
+        self._router.refresh_soon()
+        self._speak_up(now, error)
+
+    def _note_leaderless(self, now: float) -> None:
+        leader_of = self._router.cluster.leader
+        for state in self._subscription.states.values():
+            leaderless = leader_of(state.tp) == NO_LEADER and not state.paused
+            if leaderless and state.trouble_since is None:
+                state.trouble_since = now
+        self._speak_up(now, BrokerUnreachableError(NO_LEADER, "?", "partitions have no leader"))
+
+    def _speak_up(self, now: float, error: BaseException) -> None:
+        """Tell the application when nothing at all has come for too long, and why."""
+        patience_s = self._router.options.max_block_ms / 1000
+        active = [state for state in self._subscription.states.values() if not state.paused]
+        if not active or any(
+            state.trouble_since is None or now - state.trouble_since < patience_s
+            for state in active
+        ):
+            return
+        state = active[0]
+        failure = DeadlineExceededError(
+            f"nothing could be fetched for {patience_s:.0f} s; last error: {error}"
+        )
+        failure.__cause__ = error
+        state.error = failure
+        for each in active:
+            each.trouble_since = now
+        self.notify()
+
+    def _wake_at(self, when: float) -> None:
+        if self._retry_timer is not None:
+            if self._retry_timer.when() <= when:
+                return
+            self._retry_timer.cancel()
+        self._retry_timer = self._loop.call_at(when, self._guarded, self._retry_due)
+
+    def _retry_due(self) -> None:
+        self._retry_timer = None
+        self._schedule()
+
+    def _check_time(self) -> None:
+        """Close what is overdue; a silent leader that leads no more is not waited for."""
+        self._watch_timer = None
+        now = self._loop.time()
+        timeout_s = self._router.options.request_timeout_ms / 1000
+        for leader, poll in list(self._polls.items()):
+            if poll.channel is None:
+                continue
+            late_s = now - poll.due_at
+            if late_s >= timeout_s:
+                poll.channel.close(f"no answer to a fetch, {late_s:.1f} s late")
+            elif late_s >= SILENCE_S:
+                self._router.refresh_soon()
+                leader_of = self._router.cluster.leader
+                if all(leader_of(a.state.tp) not in (leader, NO_LEADER) for a in poll.asked):
+                    poll.channel.close("silent, and no longer the leader")
+        if self._polls:
+            self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
+
+    # ------------------------------------------------------------------------------ positions
+
+    def _find_positions(self) -> None:
+        for state in self._subscription.without_position():
+            if state.reset is None and state.error is None:
+                state.error = NoOffsetError(
+                    f"{state.tp} has no position, and auto_offset_reset is 'error': seek first"
+                )
+                self.notify()
+        if not self._finding and any(s.reset for s in self._subscription.without_position()):
+            self._finding = True
+            self._tasks.spawn("positions", self._find_positions_now())
+
+    async def _find_positions_now(self) -> None:
+        lost = [s for s in self._subscription.without_position() if s.reset is not None]
+        versions = [state.version for state in lost]
+        deadline = self._loop.time() + self._router.options.max_block_ms / 1000
+        wanted = {s.tp: s.reset.timestamp for s in lost if s.reset is not None}
+        isolation = int(self._options.isolation_code)
+        error: BaseException | None = None
+        try:
+            found = await list_offsets(self._router, wanted, isolation, deadline)
+        except (OncelogError, OSError, TimeoutError) as caught:
+            error = caught
+            found = {}
+        finally:
+            self._finding = False
+        for state, version in zip(lost, versions, strict=True):
+            if state.version != version:
+                continue
+            if error is not None:
+                state.error = error
+            else:
+                state.seek(found[state.tp].offset)
+                self.expedite(state)
+        self.notify()
+        self.wake()
+
+    # ------------------------------------------------------------------------------ end
+
+    async def close(self) -> None:
+        """Stop fetching; whoever waits for data looks again."""
+        self._closed = True
+        if self.wake in self._router.on_metadata:
+            self._router.on_metadata.remove(self.wake)
+        for timer in (self._retry_timer, self._watch_timer):
+            if timer is not None:
+                timer.cancel()
+        self.notify()
+        await self._tasks.close()
+
+    def raise_if_failed(self) -> None:
+        """Let an unexpected failure in the background be heard in the caller."""
+        if self.failure is not None:
+            raise ClosedError("the consumer failed in the background") from self.failure
+        self._router.raise_if_failed()

@@ -1,0 +1,209 @@
+"""What any broker does to belong to the cluster: its id, its registration, its broker epoch.
+
+Rules
+-----
+* The registration is an ephemeral node; its czxid is the broker epoch, new with each life.
+* A registration that is in the way and belongs to a session that this broker remembers is its own,
+  from an earlier life, and goes; one of anybody else is a duplicate broker id, which is fatal (Z5).
+* The session is remembered before the node is made: a crash between the two must not leave a node
+  that nobody owns up to.
+* Disconnected is not expired (Z6): only after expiry, or when the node has vanished, the broker
+  registers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from oncelog_controller import znodes
+from oncelog_controller.loader import prepare_store
+from oncelog_controller.store import (
+    BadVersionError,
+    MetadataStore,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    SessionExpiredError,
+    SessionState,
+    StoreDisconnectedError,
+    StoreError,
+    WatchEvent,
+)
+from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+class DuplicateBrokerIdError(OncelogError):
+    """Another live process is registered under this broker id."""
+
+
+class Membership:
+    """One broker's place in the cluster."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        broker_id: int,
+        listeners: Sequence[ListenerAddress],
+        rack: str | None,
+        cluster_id_hint: str,
+        previous_session: int | None,
+        remember_session: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._data = znodes.encode_broker(listeners, rack)
+        self._cluster_id_hint = cluster_id_hint
+        self._own_sessions = [] if previous_session is None else [previous_session]
+        self._remember_session = remember_session
+        self._path = znodes.broker_path(broker_id)
+        self._tasks = Tasks(f"membership-{broker_id}", self._failed)
+        self._registering = False
+        self._renewing = False
+        self._leaving = False
+        self._wake = asyncio.Event()
+        self.broker_epoch = -1
+        self.on_registered: list[Callable[[int], None]] = []
+        """Called with the broker epoch after each registration."""
+        self.on_failed: list[Callable[[BaseException], None]] = []
+        """Called when the broker cannot register again: it has to stop."""
+
+    async def cluster_id(self) -> str:
+        """The cluster's id; the first broker to ask makes it from its hint."""
+        self._listen()
+        while True:
+            try:
+                await prepare_store(self._store)
+                data, _ = await self._store.get(znodes.CLUSTER_ID)
+                return znodes.decode_cluster_id(data)
+            except NoNodeError:
+                await self._make_cluster_id()
+            except StoreDisconnectedError:
+                await self._connected()
+
+    async def _make_cluster_id(self) -> None:
+        data = znodes.encode_cluster_id(self._cluster_id_hint)
+        try:
+            await self._store.create(znodes.CLUSTER_ID, data, make_parents=True)
+            logger.info("new cluster %s", self._cluster_id_hint)
+        except (NodeExistsError, StoreDisconnectedError):
+            pass  # read it again: somebody's, perhaps ours, is there
+
+    async def register(self) -> int:
+        """Register, and stay registered until ``close``; returns the broker epoch.
+
+        :raises DuplicateBrokerIdError: somebody else has this id.
+        :raises SessionExpiredError: at the first registration only; later ones renew the session.
+        """
+        self._registering = True
+        self._listen()
+        while True:
+            try:
+                await prepare_store(self._store)
+                stat = await self._try()
+            except StoreDisconnectedError:
+                await self._connected()
+                continue
+            if stat is not None:
+                break
+        if stat.czxid != self.broker_epoch:
+            self.broker_epoch = stat.czxid
+            logger.info("broker %d registered with epoch %d", self._broker_id, stat.czxid)
+            for callback in list(self.on_registered):
+                callback(stat.czxid)
+        return self.broker_epoch
+
+    async def _try(self) -> NodeStat | None:
+        """The stat of our registration, None to try again."""
+        session = self._store.session_id
+        stat = await self._store.exists(self._path, self._node_changed)
+        if stat is not None:
+            if stat.ephemeral_owner == session:
+                return stat  # a reply was lost: it is ours
+            if stat.ephemeral_owner not in self._own_sessions:
+                raise DuplicateBrokerIdError(
+                    f"broker id {self._broker_id} is registered by another process (session "
+                    f"{stat.ephemeral_owner:#x}); every broker needs an id of its own"
+                )
+            logger.info("removing the registration of an earlier life of this broker")
+            try:
+                await self._store.delete(self._path, stat.version)
+            except (NoNodeError, BadVersionError):
+                return None
+        if session is not None and session not in self._own_sessions:
+            self._remember_session(session)
+            self._own_sessions.append(session)
+        try:
+            await self._store.create(self._path, self._data, ephemeral=True)
+        except NodeExistsError:
+            return None  # look whose it is
+        return None  # read it with a watch, and its epoch
+
+    async def close(self) -> None:
+        """Leave: the registration goes at once, if the store can be reached."""
+        self._leaving = True
+        self._wake.set()
+        if self._session_changed in self._store.on_session:
+            self._store.on_session.remove(self._session_changed)
+        await self._tasks.close()
+        if self._store.state is not SessionState.CONNECTED or self.broker_epoch < 0:
+            return
+        try:
+            stat = await self._store.exists(self._path)
+            if stat is not None and stat.ephemeral_owner == self._store.session_id:
+                await self._store.delete(self._path, stat.version)
+        except StoreError as error:
+            logger.info("the registration stays until the session ends: %s", error)
+
+    # ---- staying registered
+
+    def _listen(self) -> None:
+        if self._session_changed not in self._store.on_session:
+            self._store.on_session.append(self._session_changed)
+
+    def _session_changed(self, state: SessionState) -> None:
+        self._wake.set()
+        if state is SessionState.EXPIRED and self._registering:
+            logger.warning("broker %d: the session expired", self._broker_id)
+            self._renew()
+
+    def _node_changed(self, _: WatchEvent) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        if not self._leaving and not self._renewing and not self._tasks.closed:
+            self._renewing = True
+            self._tasks.spawn("renew", self._register_again())
+
+    async def _register_again(self) -> None:
+        try:
+            while not self._leaving:
+                try:
+                    if self._store.state is SessionState.EXPIRED:
+                        await self._store.restart_session()
+                    await self.register()
+                    return
+                except SessionExpiredError:
+                    continue
+        finally:
+            self._renewing = False
+
+    async def _connected(self) -> None:
+        """Wait until the store answers again."""
+        if self._store.state is SessionState.EXPIRED:
+            raise SessionExpiredError
+        if self._store.state is SessionState.CONNECTED:
+            await asyncio.sleep(0.01)  # it said disconnected in the middle of a call
+            return
+        self._wake.clear()
+        await self._wake.wait()
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        for callback in list(self.on_failed):
+            callback(error)

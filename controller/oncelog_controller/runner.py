@@ -1,0 +1,289 @@
+"""The controller in every broker process: campaigns, serves a term, watches whoever won.
+
+Rules
+-----
+* Only a registered broker campaigns: its own registration must stand, in this session (Z5).
+* Whoever is not controller keeps a connection to the controller's process. When it breaks and the
+  host refuses a new one, the process is dead: it is deposed by one multi, and all elect. No
+  time-out is waited for on that path.
+* A ``/controller`` that names this broker in another session is from its earlier life, and goes.
+* A term that fails by a bug is logged; the next campaign waits a little, so that a bug which stays
+  does not spin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from oncelog_controller import znodes
+from oncelog_controller.campaign import Campaign, Incumbent, Won
+from oncelog_controller.config import ControllerConfig
+from oncelog_controller.link import BrokerLink
+from oncelog_controller.loader import prepare_store
+from oncelog_controller.replies import refusal
+from oncelog_controller.store import (
+    MetadataStore,
+    NodeStat,
+    NoNodeError,
+    SessionExpiredError,
+    SessionState,
+    StoreDisconnectedError,
+    WatchEvent,
+)
+from oncelog_controller.term import ControllerTerm
+from oncelog_protocol.errors import NotControllerError
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.types import NO_BROKER, NO_EPOCH
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+FAILURE_PAUSE_S = 1.0
+"""Before campaigning again after a bug ended a term."""
+
+
+class ControllerRunner:
+    """The controller of one broker process, active or not."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        store: MetadataStore,
+        clock: WallClock,
+        entropy: Entropy,
+        config: ControllerConfig,
+        tasks: Tasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._config = config
+        self._tasks = tasks
+        self._campaign = Campaign(store, broker_id)
+        self._links = Tasks(f"controller-{broker_id}-follow")
+        self._wake = asyncio.Event()
+        self._node_changed = False
+        self._term: ControllerTerm | None = None
+        self._known_id = NO_BROKER
+        self._known_epoch = NO_EPOCH
+        self._refused: set[tuple[int, int]] = set()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- the face
+
+    async def start(self) -> None:
+        """Begin to campaign; returns at once. The broker should be registered, or soon be."""
+        self._store.on_session.append(self._session_changed)
+        self._task = self._tasks.spawn("controller", self._run())
+
+    async def stop(self) -> None:
+        """Step down, if controller, so that others can elect at once."""
+        self._stopping = True
+        self._wake.set()
+        if self._term is not None:
+            self._term.resign("this broker stops")
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._links.close()
+        if self._session_changed in self._store.on_session:
+            self._store.on_session.remove(self._session_changed)
+
+    async def handle(self, request: Request, *, internal: bool = False) -> Any:
+        """Serve a request as controller; NOT_CONTROLLER inside the response where we are not."""
+        if self._term is None:
+            return refusal(request, NotControllerError.code)
+        return await self._term.handle(request, internal=internal)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is controller, as far as it knows."""
+        return self._term is not None
+
+    @property
+    def epoch(self) -> int:
+        """The newest controller epoch that this broker knows of, -1 for none."""
+        return self._known_epoch
+
+    @property
+    def controller_id(self) -> int:
+        """Who is controller, as far as known, -1 for nobody."""
+        return self._known_id
+
+    @property
+    def term(self) -> ControllerTerm | None:
+        """The running term, for reading."""
+        return self._term
+
+    # ---- the loop
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._step()
+            except StoreDisconnectedError:
+                await self._pause_unless_changed()
+            except SessionExpiredError:
+                continue
+            except Exception as error:
+                logger.error("controller of broker %d failed", self._broker_id, exc_info=error)
+                if not self._stopping:
+                    await asyncio.sleep(FAILURE_PAUSE_S)
+
+    async def _step(self) -> None:
+        if not await self._may_campaign():
+            return
+        self._node_changed = False
+        outcome = await self._campaign.run(self._controller_watch)
+        if isinstance(outcome, Won):
+            await self._lead(outcome)
+        else:
+            self._known_id, self._known_epoch = outcome.broker_id, outcome.controller_epoch
+            await self._follow(outcome)
+
+    async def _may_campaign(self) -> bool:
+        """Connected, and registered in this session; waits for what is missing."""
+        if self._store.state is not SessionState.CONNECTED:
+            self._known_id = NO_BROKER
+            await self._sleep()
+            return False
+        await prepare_store(self._store)
+        stat = await self._store.exists(znodes.broker_path(self._broker_id), self._own_watch)
+        if stat is None or stat.ephemeral_owner != self._store.session_id:
+            await self._sleep()
+            return False
+        return True
+
+    # ---- as controller
+
+    async def _lead(self, won: Won) -> None:
+        logger.info("broker %d is controller of epoch %d", self._broker_id, won.controller_epoch)
+        self._known_id, self._known_epoch = self._broker_id, won.controller_epoch
+        refused, self._refused = frozenset(self._refused), set()
+        term = ControllerTerm(
+            broker_id=self._broker_id,
+            store=self._store,
+            entropy=self._entropy.fork(f"term-{won.controller_epoch}"),
+            config=self._config,
+            won=won,
+            suspected=refused,
+        )
+        self._term = term
+        if self._stopping:
+            term.resign("this broker stops")  # it was told while the campaign was on its way
+        try:
+            reason = await term.run()
+            logger.info(
+                "broker %d is no longer controller of epoch %d: %s",
+                self._broker_id,
+                won.controller_epoch,
+                reason,
+            )
+        finally:
+            self._term = None
+            self._known_id = NO_BROKER
+            if self._store.state is SessionState.CONNECTED:
+                await self._campaign.step_down(won)
+
+    # ---- as one of the others
+
+    async def _follow(self, incumbent: Incumbent) -> None:
+        """Until ``/controller`` changes, the session does, or its process is known to be dead."""
+        if incumbent.broker_id == self._broker_id:
+            logger.info("/controller is from an earlier life of this broker")
+            await self._campaign.depose(incumbent)
+            return
+        path = znodes.broker_path(incumbent.broker_id)
+        try:
+            data, stat = await self._store.get(path)
+        except NoNodeError:
+            # Its session is ending; /controller goes with it.
+            await self._wait_for_change(incumbent, None)
+            return
+        if await self._wait_for_change(incumbent, (data, stat)):
+            self._refused.add((incumbent.broker_id, stat.czxid))
+            self._known_id = NO_BROKER
+            await self._campaign.depose(incumbent)
+
+    async def _wait_for_change(
+        self, incumbent: Incumbent, registration: tuple[bytes, NodeStat] | None
+    ) -> bool:
+        """Whether its process was refused before anything else changed."""
+        refused = False
+        steady = self._store.session_id
+
+        def on_refused() -> None:
+            nonlocal refused
+            refused = True
+            self._wake.set()
+
+        link = None
+        if registration is not None:
+            link = self._link(incumbent, *registration, on_refused)
+        try:
+            while not (refused or self._node_changed or self._stopping):
+                if self._store.state is SessionState.EXPIRED or self._store.session_id != steady:
+                    return False
+                await self._sleep()
+        finally:
+            if link is not None:
+                link.cancel()
+        connected = self._store.state is SessionState.CONNECTED
+        return refused and not self._node_changed and not self._stopping and connected
+
+    def _link(
+        self, incumbent: Incumbent, data: bytes, stat: NodeStat, on_refused: Any
+    ) -> asyncio.Task[None] | None:
+        broker = znodes.decode_broker(incumbent.broker_id, data, stat)
+        address = broker.listener(self._config.inter_broker_listener)
+        if address is None:
+            return None
+        link = BrokerLink(
+            address.host,
+            address.port,
+            client_id=f"broker-{self._broker_id}-controller-watch",
+            connect_timeout_s=self._config.connect_timeout_ms / 1000,
+            on_up=_ignore_channel,
+            on_down=_ignore,
+            on_refused=on_refused,
+        )
+        return self._links.spawn(f"controller-{incumbent.broker_id}", link.run())
+
+    # ---- waiting
+
+    def _session_changed(self, _: SessionState) -> None:
+        self._wake.set()
+
+    def _controller_watch(self, _: WatchEvent) -> None:
+        self._node_changed = True
+        if self._term is not None:
+            self._term.controller_changed()
+        self._wake.set()
+
+    def _own_watch(self, _: WatchEvent) -> None:
+        self._wake.set()
+
+    async def _sleep(self) -> None:
+        if not self._stopping:
+            await self._wake.wait()
+        self._wake.clear()
+
+    async def _pause_unless_changed(self) -> None:
+        """The store failed a call; it says so by its state, too, sooner or later."""
+        if self._store.state is SessionState.CONNECTED and not self._stopping:
+            await asyncio.sleep(0.01)
+
+
+def _ignore_channel(_: RequestChannel) -> None:
+    """The link alone is what matters."""
+
+
+def _ignore() -> None:
+    """As above."""

@@ -1,0 +1,662 @@
+"""One replica's log: appending, reading, cutting, failing, and how far it is durable."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_protocol.errors import (
+    CorruptMessageError,
+    FencedLeaderEpochError,
+    InvalidRecordError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
+from oncelog_protocol.records.batch import (
+    CRC_END,
+    CRC_OFFSET,
+    crc32c,
+    iter_headers,
+    parse_header,
+    verify_crc,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.files import SystemFiles
+from support.clock import ManualClock
+from support.logs import (
+    DATA,
+    NOW_MS,
+    TP,
+    batch,
+    follower_batches,
+    make_log,
+    make_log_dir,
+    offsets_in,
+    reload_log,
+    sync,
+    topic_config,
+    values_in,
+)
+from support.memory_files import MemoryFiles
+
+SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
+
+
+def fill(log: PartitionLog, count: int, epoch: int = 0, size: int = 40) -> None:
+    for number in range(count):
+        log.append_as_leader(batch(b"%06d" % number + b"." * size), epoch)
+
+
+# ---- appending
+
+
+def test_the_leader_stamps_offset_and_epoch_and_nothing_else() -> None:
+    log = make_log(MemoryFiles())
+    first, second = batch(b"a", b"b"), batch(b"c")
+    assert log.append_as_leader(first, 3)[:2] == (0, 1)
+    result = log.append_as_leader(second, 3)
+    assert (result.base_offset, result.last_offset, result.record_count) == (2, 2, 1)
+    assert (result.max_timestamp, result.log_append_time_ms) == (NOW_MS, -1)
+    assert result.size_bytes == len(second)
+    header = parse_header(second)
+    assert (header.base_offset, header.leader_epoch) == (2, 3)
+    verify_crc(second)
+    assert bytes(log.read(0, 1 << 20, upto=3)) == bytes(first) + bytes(second)
+    assert log.log_end_offset == 3
+    assert log.latest_epoch() == 3
+    assert log.size_bytes == len(first) + len(second)
+
+
+def test_append_time_is_the_leaders_clock() -> None:
+    log = make_log(MemoryFiles(), topic_config(message_timestamp_type="LogAppendTime"))
+    data = batch(b"a", timestamps=5)
+    result = log.append_as_leader(data, 0)
+    assert (result.max_timestamp, result.log_append_time_ms) == (NOW_MS, NOW_MS)
+    verify_crc(data)
+    assert parse_header(data).max_timestamp == NOW_MS
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    log = make_log(MemoryFiles())
+    data = batch(b"a")
+    data[-1] ^= 1
+    with pytest.raises(CorruptMessageError):
+        log.append_as_leader(data, 4)
+    assert (log.log_end_offset, log.latest_epoch(), log.size_bytes) == (0, -1, 0)
+
+
+def test_an_older_epoch_is_fenced() -> None:
+    log = make_log(MemoryFiles())
+    log.append_as_leader(batch(), 5)
+    with pytest.raises(FencedLeaderEpochError):
+        log.append_as_leader(batch(), 4)
+    assert log.log_end_offset == 1
+
+
+def test_segments_roll_by_bytes() -> None:
+    log = make_log(MemoryFiles(), SMALL)
+    fill(log, 100)
+    assert len(log.segments) > 10
+    assert all(segment.size_bytes <= 1024 for segment in log.segments)
+    assert len(values_in(log)) == 100
+
+
+def test_segments_roll_by_age() -> None:
+    clock = ManualClock(NOW_MS)
+    files = MemoryFiles()
+    log_dir = make_log_dir(files, clock=clock)
+    log = make_log(files, topic_config(segment_ms=1000), log_dir=log_dir)
+    log.append_as_leader(batch(), 0)
+    clock.advance(999)
+    log.append_as_leader(batch(), 0)
+    assert len(log.segments) == 1
+    clock.advance(1)
+    log.append_as_leader(batch(), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    clock.set(0)  # a clock that goes back rolls nothing
+    log.append_as_leader(batch(timestamps=0), 0)
+    assert len(log.segments) == 2
+
+
+def test_an_empty_active_segment_is_not_rolled() -> None:
+    log = make_log(MemoryFiles())
+    log.roll()
+    assert len(log.segments) == 1
+
+
+def test_the_follower_keeps_offsets_and_epochs() -> None:
+    log = make_log(MemoryFiles())
+    data = follower_batches((0, 2, 1), (2, 3, 1), (5, 1, 4))
+    result = log.append_as_follower(data)
+    assert result is not None
+    assert (result.base_offset, result.last_offset, result.record_count) == (0, 5, 6)
+    assert log.epochs.entries() == [(1, 0), (4, 5)]
+    assert bytes(log.read(0, 1 << 20, upto=6)) == bytes(data)
+
+
+def test_the_follower_ignores_a_partial_batch() -> None:
+    log = make_log(MemoryFiles())
+    data = follower_batches((0, 2, 1), (2, 3, 1))
+    assert log.append_as_follower(data[:40]) is None
+    assert log.append_as_follower(memoryview(b"")) is None
+    result = log.append_as_follower(data[:-1])
+    assert result is not None
+    assert log.log_end_offset == 2
+    assert log.size_bytes == result.size_bytes
+
+
+def test_the_follower_rolls_in_the_middle_of_what_it_got() -> None:
+    leader, follower = make_log(MemoryFiles(), SMALL), make_log(MemoryFiles(), SMALL)
+    fill(leader, 60)
+    everything = bytearray()
+    for segment in leader.segments:
+        everything += leader.read(
+            segment.base_offset, 1 << 20, upto=segment.next_offset
+        )
+    follower.append_as_follower(memoryview(everything))
+    assert [s.base_offset for s in follower.segments] == [s.base_offset for s in leader.segments]
+    assert values_in(follower) == values_in(leader)
+
+
+def test_the_follower_takes_batches_larger_than_its_limits() -> None:
+    # KAFKA-9617: limits were lowered after the leader took the batch.
+    log = make_log(MemoryFiles(), topic_config(max_message_bytes=100, segment_bytes=1024))
+    data = follower_batches((0, 400, 0), (400, 400, 0))
+    assert log.append_as_follower(data) is not None
+    assert log.log_end_offset == 800
+    assert len(log.segments) == 2
+
+
+def test_the_follower_takes_all_or_nothing() -> None:
+    log = make_log(MemoryFiles())
+    data = follower_batches((0, 1, 1), (1, 1, 1))
+    data[-1] ^= 1
+    with pytest.raises(CorruptMessageError):
+        log.append_as_follower(data)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.append_as_follower(follower_batches((0, 1, 1), (2, 1, 1)))
+    assert (log.log_end_offset, log.latest_epoch()) == (0, -1)
+
+
+def test_an_epoch_that_goes_back_is_refused() -> None:
+    log = make_log(MemoryFiles())
+    log.append_as_follower(follower_batches((0, 2, 5)))
+    with pytest.raises(CorruptMessageError):
+        log.append_as_follower(follower_batches((2, 1, 4)))
+    assert log.log_end_offset == 2
+    assert log.epochs.entries() == [(5, 0)]
+
+
+def test_a_log_may_start_inside_a_batch() -> None:
+    # KAFKA-6975: the leader's log start is 105, its batch goes from 100 to 109.
+    files = MemoryFiles()
+    log = make_log(files)
+    log.truncate_fully_and_start_at(105)
+    result = log.append_as_follower(follower_batches((100, 10, 2), (110, 1, 2)))
+    assert result is not None
+    assert (log.log_start_offset, log.log_end_offset) == (105, 111)
+    assert values_in(log) == [b"%d" % offset for offset in range(105, 111)]
+    assert offsets_in(log.read(107, 1, upto=111)) == [100]
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(104, 1, upto=111)
+    # Only an empty log takes such a batch.
+    with pytest.raises(OffsetOutOfRangeError):
+        log.append_as_follower(follower_batches((105, 10, 2)))
+    sync(log)
+    files.crash("none")
+    assert values_in(reload_log(files, log_start_offset=105)) == [b"%d" % n for n in range(105, 111)]
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("offset", [-1, 11, 10**9])
+def test_reads_outside_the_log(offset: int) -> None:
+    log = make_log(MemoryFiles())
+    fill(log, 10)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(offset, 100, upto=10)
+
+
+def test_reads_at_the_end_and_at_the_limit_are_empty() -> None:
+    log = make_log(MemoryFiles())
+    assert log.read(0, 100, upto=0) == b""
+    fill(log, 10)
+    assert log.read(10, 100, upto=10) == b""
+    assert log.read(10, 100, upto=99) == b""
+    assert log.read(4, 100, upto=4) == b""
+    assert log.read(9, 0, upto=10, min_one_batch=False) == b""
+    assert offsets_in(log.read(9, 0, upto=10)) == [9]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 79), st.integers(0, 3000), st.integers(0, 80))
+def test_reads_over_segments(offset: int, max_bytes: int, upto: int) -> None:
+    log = make_log(MemoryFiles(), SMALL)
+    fill(log, 80)
+    found = offsets_in(log.read(offset, max_bytes, upto=upto))
+    assert found == list(range(offset, offset + len(found)))
+    assert all(base < upto for base in found)
+    assert bool(found) == (offset < upto)
+
+
+def test_reads_go_on_with_few_files_open() -> None:
+    files = MemoryFiles()
+    log_dir = make_log_dir(files)
+    log_dir.pool._open_max = 4
+    log = make_log(files, SMALL, log_dir=log_dir)
+    fill(log, 100)
+    sync(log)
+    assert len(values_in(log)) == 100
+    assert len(log_dir.pool) <= 4
+    fill(log, 1)
+    assert len(values_in(log)) == 101
+
+
+# ---- cutting
+
+
+@pytest.mark.parametrize("offset", [0, 1, 17, 50, 99, 100])
+@pytest.mark.parametrize("synced", [False, True])
+def test_truncation(offset: int, synced: bool) -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    fill(log, 100)
+    before = values_in(log)
+    if synced:
+        sync(log)
+        log.checkpointed_recovery_point = log.recovery_point
+    assert log.truncate_to(offset) == (offset < 100)
+    assert values_in(log) == before[:offset]
+    assert log.log_end_offset == offset
+    assert log.synced_offset == (offset if synced else 0)
+    assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
+    log.append_as_leader(batch(b"new"), 1)
+    sync(log)
+    assert log.synced_offset == offset + 1
+    files.crash("none")
+    loaded = reload_log(files, SMALL, recovery_point=100 if synced else 0)
+    assert values_in(loaded) == [*before[:offset], b"new"]
+    assert not loaded.needs_refetch
+
+
+def test_truncation_inside_a_batch_takes_the_batch() -> None:
+    log = make_log(MemoryFiles())
+    log.append_as_follower(follower_batches((0, 5, 0), (5, 5, 0)))
+    assert log.truncate_to(7)
+    assert log.log_end_offset == 5
+
+
+def test_truncation_cleans_epochs_even_when_the_log_has_nothing_to_cut() -> None:
+    # KAFKA-10706
+    log = make_log(MemoryFiles())
+    fill(log, 10, epoch=1)
+    log.assign_epoch(5, 10)
+    assert not log.truncate_to(10)
+    assert log.epochs.entries() == [(1, 0)]
+
+
+def test_truncation_below_the_start_begins_anew_there() -> None:
+    log = make_log(MemoryFiles())
+    fill(log, 10)
+    log.advance_log_start(8)
+    assert log.truncate_to(3)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+    assert log.read(3, 10, upto=3) == b""
+
+
+def test_starting_anew() -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    fill(log, 100, epoch=2)
+    sync(log)
+    log.truncate_fully_and_start_at(500)
+    assert (log.log_start_offset, log.log_end_offset, log.synced_offset) == (500, 500, 500)
+    assert (log.size_bytes, log.latest_epoch()) == (0, -1)
+    log.append_as_follower(follower_batches((500, 3, 7)))
+    sync(log)
+    assert log.synced_offset == 503
+    files.crash("none")
+    assert values_in(reload_log(files, SMALL)) == [b"500", b"501", b"502"]
+
+
+def test_a_sync_under_way_proves_nothing_of_what_was_cut() -> None:
+    log = make_log(MemoryFiles())
+    fill(log, 10)
+    job = log.begin_sync()
+    log.truncate_to(4)
+    fill(log, 2)
+    log.finish_sync(job)
+    assert log.synced_offset == 0
+    sync(log)
+    assert log.synced_offset == 6
+
+
+def test_the_log_start() -> None:
+    log = make_log(MemoryFiles())
+    fill(log, 5, epoch=1)
+    fill(log, 5, epoch=3)
+    assert log.advance_log_start(7)
+    assert not log.advance_log_start(7)
+    assert not log.advance_log_start(2)
+    assert log.epochs.entries() == [(3, 7)]
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(6, 100, upto=10)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.advance_log_start(11)
+    assert len(values_in(log)) == 3
+
+
+# ---- retention
+
+
+def test_retention_by_size_keeps_what_is_not_committed() -> None:
+    log = make_log(MemoryFiles(), topic_config(segment_bytes=1024, retention_bytes=2000))
+    fill(log, 100)
+    before = log.size_bytes
+    assert log.apply_retention(NOW_MS, 0) == 0
+    committed = log.segments[3].next_offset + 1
+    freed = log.apply_retention(NOW_MS, committed)
+    assert freed == before - log.size_bytes > 0
+    assert log.log_start_offset == log.segments[0].base_offset
+    assert log.log_start_offset <= committed
+    log.apply_retention(NOW_MS, 100)
+    assert 2000 <= log.size_bytes < 2000 + 1024
+    assert len(values_in(log)) == 100 - log.log_start_offset
+
+
+def test_retention_by_time_takes_the_active_segment_too() -> None:
+    log = make_log(MemoryFiles(), topic_config(segment_bytes=1024, retention_ms=1000))
+    fill(log, 50)
+    assert log.apply_retention(NOW_MS + 1000, 50) == 0
+    assert log.apply_retention(NOW_MS + 1001, 50) > 0
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (50, 50, 0)
+    fill(log, 1)
+    sync(log)
+    assert log.synced_offset == 51
+
+
+def test_a_timestamp_from_the_future_does_not_keep_a_segment() -> None:
+    config = topic_config(retention_ms=1000, message_timestamp_after_max_ms=10**15)
+    log = make_log(MemoryFiles(), config)
+    log.append_as_leader(batch(timestamps=NOW_MS + 10**12), 0)
+    assert log.apply_retention(NOW_MS + 1001, 1) > 0
+
+
+def test_compacted_topics_lose_only_what_lies_below_the_start() -> None:
+    config = topic_config(cleanup_policy="compact", retention_ms=0, retention_bytes=0)
+    log = make_log(MemoryFiles(), config)
+    for _ in range(3):
+        log.append_as_leader(batch(b"v", keys=[b"k"]), 0)
+        log.roll()
+    assert log.apply_retention(NOW_MS + 10**9, 3) == 0
+    log.advance_log_start(2)
+    log.apply_retention(NOW_MS, 3)
+    assert [segment.base_offset for segment in log.segments] == [2, 3]
+
+
+# ---- timestamps and epochs
+
+
+def test_offsets_by_time() -> None:
+    log = make_log(MemoryFiles(), topic_config(segment_bytes=1024))
+    stamps = [NOW_MS + step for step in (0, 10, 5, 20, 20, 15, 30)]
+    for number, stamp_ms in enumerate(stamps):
+        log.append_as_leader(batch(b"x" * 200, timestamps=stamp_ms), number)
+    assert len(log.segments) > 1
+    for sought in range(NOW_MS - 1, NOW_MS + 32):
+        first = next((n for n, stamp in enumerate(stamps) if stamp >= sought), None)
+        expected = None if first is None else (stamps[first], first, first)
+        assert log.offset_for_timestamp(sought) == expected
+
+
+def test_epochs_end_where_the_next_begins() -> None:
+    log = make_log(MemoryFiles())
+    fill(log, 3, epoch=1)
+    fill(log, 2, epoch=4)
+    assert log.end_offset_for_epoch(1) == (1, 3)
+    assert log.end_offset_for_epoch(2) == (1, 3)
+    assert log.end_offset_for_epoch(4) == (4, 5)
+    assert log.end_offset_for_epoch(0) == (0, 0)
+    assert log.end_offset_for_epoch(5) == (-1, -1)
+
+
+# ---- durability
+
+
+def test_offsets_count_when_they_are_synced() -> None:
+    log = make_log(MemoryFiles())
+    told: list[int] = []
+    log.on_synced = told.append
+    fill(log, 3)
+    assert (log.log_end_offset, log.synced_offset) == (3, 0)
+    sync(log)
+    assert (log.synced_offset, log.recovery_point, told) == (3, 3, [3])
+    sync(log)
+    assert told == [3]
+
+
+def test_with_flush_interval_offsets_count_at_once() -> None:
+    log = make_log(MemoryFiles(), topic_config(flush="interval"))
+    fill(log, 3)
+    assert (log.synced_offset, log.recovery_point) == (3, 0)
+    sync(log)
+    assert (log.synced_offset, log.recovery_point) == (3, 3)
+
+
+def test_the_flush_setting_of_a_topic_can_change() -> None:
+    log = make_log(MemoryFiles(), topic_config(flush="interval"))
+    fill(log, 1)
+    log.reconfigure(topic_config(flush="commit"))
+    fill(log, 1)
+    assert log.synced_offset == 1
+    sync(log)
+    assert log.synced_offset == 2
+    log.reconfigure(topic_config(flush="interval"))
+    fill(log, 1)
+    assert log.synced_offset == 3
+
+
+def test_names_of_new_segments_are_durable_before_offsets_in_them_count() -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    fill(log, 40)
+    sync(log)
+    assert len(log.segments) > 3
+    files.crash("none")
+    loaded = reload_log(files, SMALL)
+    assert len(values_in(loaded)) == 40
+
+
+# ---- failing
+
+
+@pytest.mark.parametrize("leader", [True, False])
+def test_an_append_error_stops_the_directory(leader: bool) -> None:
+    # KAFKA-10778: nothing behind it may succeed.
+    files = MemoryFiles()
+    log = make_log(files)
+    log.append_as_follower(follower_batches((0, 1, 0)))
+    files.fail("append", f"{DATA}/{TP}", keep_bytes=10)
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            if leader:
+                log.append_as_leader(batch(), 0)
+            else:
+                log.append_as_follower(follower_batches((1, 1, 0)))
+    assert not log.log_dir.online
+    assert log.log_end_offset == 1
+    with pytest.raises(StorageError):
+        log.read(0, 100, upto=1)
+
+
+def test_a_full_disk_refuses_writes_reads_on_and_recovers() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    log.log_dir.credit_bytes = 10**6
+    files.set_free_bytes(30)
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    assert log.log_dir.online
+    assert log.log_dir.full
+    assert files.size(log.segments.active.path) == log.size_bytes
+    assert len(values_in(log)) == 3
+    files.heal()
+    fill(log, 1)
+    assert not log.log_dir.full
+    sync(log)
+    assert log.synced_offset == 4
+    files.crash("none")
+    assert len(values_in(reload_log(files))) == 4
+
+
+def test_when_cutting_back_fails_too_the_directory_stops() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 1)
+    log.log_dir.credit_bytes = 10**6
+    files.fail("append", f"{DATA}/{TP}", error=errno.ENOSPC, keep_bytes=10)
+    files.fail("truncate", f"{DATA}/{TP}")
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    assert not log.log_dir.online
+
+
+def test_a_failed_epoch_change_is_undone_with_the_append() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    log.append_as_follower(follower_batches((0, 1, 1)))
+    log.log_dir.credit_bytes = 10**6
+    files.set_free_bytes(10)
+    with pytest.raises(StorageError):
+        log.append_as_follower(follower_batches((1, 1, 1), (2, 1, 5)))
+    assert log.epochs.entries() == [(1, 0)]
+    files.heal()
+    log.append_as_follower(follower_batches((1, 1, 1), (2, 1, 5)))
+    assert log.epochs.entries() == [(1, 0), (5, 2)]
+
+
+def test_a_read_error_stops_the_directory() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    files.fail("read", f"{DATA}/{TP}")
+    with pytest.raises(StorageError):
+        log.read(0, 100, upto=3)
+    assert not log.log_dir.online
+
+
+def test_running_out_of_descriptors_does_not() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    sync(log)
+    log.segments.active.close()
+    files.fail("open", f"{DATA}/{TP}", error=errno.EMFILE, times=2)
+    with pytest.raises(StorageError):
+        log.read(0, 100, upto=3)
+    assert log.log_dir.online
+    assert offsets_in(log.read(0, 1, upto=3)) == [0]
+
+
+def test_a_failed_sync_stops_the_directory_and_nothing_counts() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 2)
+    files.fail("sync", f"{DATA}/{TP}")
+    sync(log)
+    assert not log.log_dir.online
+    assert log.synced_offset == 0
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    sync(log)
+    assert log.synced_offset == 0
+
+
+@pytest.mark.parametrize("operation", ["rename", "truncate"])
+def test_a_failed_truncation_stops_the_directory(operation: str) -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    fill(log, 40)
+    files.fail(operation, f"{DATA}/{TP}")  # type: ignore[arg-type]
+    with pytest.raises(StorageError):
+        log.truncate_to(5)
+    assert not log.log_dir.online
+
+
+def test_a_damaged_log_takes_no_writes_until_it_is_started_anew() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    sync(log)
+    log.close()
+    position = [p for p, _ in iter_headers(files.read_bytes(log.segments.active.path))][1]
+    files.corrupt(log.segments.active.path, position + 8)
+    loaded = reload_log(files, recovery_point=3)
+    assert loaded.needs_refetch
+    assert loaded.log_end_offset == 1
+    assert len(values_in(loaded)) == 1
+    with pytest.raises(StorageError):
+        loaded.append_as_leader(batch(), 1)
+    with pytest.raises(StorageError):
+        loaded.append_as_follower(follower_batches((1, 1, 1)))
+    with pytest.raises(StorageError):
+        loaded.truncate_to(0)
+    assert loaded.apply_retention(NOW_MS + 10**12, 3) == 0
+    loaded.truncate_fully_and_start_at(0)
+    assert not loaded.needs_refetch
+    loaded.append_as_follower(follower_batches((0, 3, 2)))
+    sync(loaded)
+    assert loaded.synced_offset == 3
+
+
+def test_internal_topics_may_use_half_of_what_is_kept_back() -> None:
+    files = MemoryFiles(total_bytes=1_000_000)
+    log_dir = make_log_dir(files)
+    log_dir._headroom_bytes = 40_000
+    plain = make_log(files, log_dir=log_dir)
+    internal = make_log(
+        files, log_dir=log_dir, topic_partition=TopicPartition("__consumer_offsets", 0)
+    )
+    files.set_free_bytes(30_000)
+    log_dir.credit_bytes = 0
+    with pytest.raises(StorageError):
+        fill(plain, 1)
+    fill(internal, 1)
+    files.set_free_bytes(19_000)
+    with pytest.raises(StorageError):
+        fill(internal, 1)
+    assert log_dir.online
+
+
+def test_over_real_files(tmp_path: object) -> None:
+    files = SystemFiles()
+    log_dir = make_log_dir(files, str(tmp_path))
+    log = make_log(files, SMALL, log_dir=log_dir)
+    fill(log, 100)
+    sync(log)
+    assert log.synced_offset == 100
+    log.truncate_to(50)
+    fill(log, 20, epoch=1)
+    assert len(values_in(log)) == 70
+    with pytest.raises(InvalidRecordError):
+        log.append_as_leader(_two_counts(), 1)
+    log.close()
+    assert len(values_in(log)) == 70
+    log.close()
+
+
+def _two_counts() -> memoryview:
+    """A batch whose header claims more records than its body has."""
+    data = bytearray(batch(b"a", b"b"))
+    data[57:61] = (3).to_bytes(4, "big")
+    data[23:27] = (2).to_bytes(4, "big")
+    data[CRC_OFFSET:CRC_END] = crc32c(bytes(data[CRC_END:])).to_bytes(4, "big")
+    return memoryview(data)

@@ -1,0 +1,267 @@
+"""What a client, and what a leader, may append: RELIABILITY 8.4, lines 51 to 64."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from oncelog_broker.log.validator import check_replicated_batches, validate_client_batch
+from oncelog_protocol import limits
+from oncelog_protocol.errors import (
+    ApiError,
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, HEADER_BYTES, crc32c
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.compression import Codec
+from support.logs import NOW_MS, batch, follower_batches, topic_config
+
+ATTRIBUTES, LAST_DELTA, BASE_TIME, MAX_TIME = (21, ">H"), (23, ">i"), (27, ">q"), (35, ">q")
+PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = (43, ">q"), (51, ">h"), (53, ">i"), (57, ">i")
+LENGTH, MAGIC = (8, ">I"), (16, ">B")
+
+Field = tuple[int, str]
+Edit = Callable[[bytearray], bytearray]
+
+
+def put(field: Field, value: int) -> Edit:
+    """Write one header field and make the CRC good again: a lie, not damage."""
+
+    def edit(data: bytearray) -> bytearray:
+        struct.pack_into(field[1], data, field[0], value)
+        struct.pack_into(">I", data, CRC_OFFSET, crc32c(bytes(data[CRC_END:])))
+        return data
+
+    return edit
+
+
+def body(content: bytes, count: int = 1) -> Edit:
+    """Put another body, with lengths, count and CRC made good."""
+
+    def edit(data: bytearray) -> bytearray:
+        data[HEADER_BYTES:] = content
+        put(LENGTH, len(data) - 12)(data)
+        put(COUNT, count)(data)
+        return put(LAST_DELTA, count - 1)(data)
+
+    return edit
+
+
+def damaged(position: int) -> Edit:
+    def edit(data: bytearray) -> bytearray:
+        data[position] ^= 0x40
+        return data
+
+    return edit
+
+
+def cut(size: int) -> Edit:
+    return lambda data: data[:size]
+
+
+def longer(data: bytearray) -> bytearray:
+    return data + b"x"
+
+
+def twice(data: bytearray) -> bytearray:
+    return data + data
+
+
+def nothing(data: bytearray) -> bytearray:
+    return bytearray()
+
+
+REFUSED: list[tuple[str, Edit, type[ApiError]]] = [
+    ("51 wrong CRC", damaged(CRC_OFFSET), CorruptMessageError),
+    ("51 flipped body", damaged(-1), CorruptMessageError),
+    ("52 count above the deltas", put(COUNT, 9), CorruptMessageError),
+    ("52 count below the deltas", put(COUNT, 1), InvalidRecordError),
+    ("52 count 0", put(COUNT, 0), InvalidRecordError),
+    ("52 count -1", put(COUNT, -1), CorruptMessageError),
+    ("52 count 2^31-1", put(COUNT, 2**31 - 1), CorruptMessageError),
+    ("52 count and delta lie together", body(b"\x95\x92\xc4\x01a\xc4\x01b", 3), InvalidRecordError),
+    ("54 delta too large", put(LAST_DELTA, 7), InvalidRecordError),
+    ("54 delta negative", put(LAST_DELTA, -1), CorruptMessageError),
+    ("55 control bit", put(ATTRIBUTES, 0x20), InvalidRecordError),
+    ("55 transactional bit without a transaction", put(ATTRIBUTES, 0x10), InvalidRecordError),
+    ("55 append-time bit", put(ATTRIBUTES, 0x08), InvalidTimestampError),
+    ("55 reserved bits", put(ATTRIBUTES, 0x8000), InvalidRecordError),
+    ("55 producer id without epoch", put(PRODUCER_ID, 5), InvalidRecordError),
+    ("55 epoch without producer id", put(PRODUCER_EPOCH, 5), InvalidRecordError),
+    ("55 sequence without producer id", put(SEQUENCE, 0), InvalidRecordError),
+    ("56 no bytes", nothing, CorruptMessageError),
+    ("56 header only", cut(HEADER_BYTES), CorruptMessageError),
+    ("56 empty body", body(b""), InvalidRecordError),
+    ("56 two batches as one", twice, CorruptMessageError),
+    ("56 bytes behind the batch", longer, CorruptMessageError),
+    ("59 codec 2", put(ATTRIBUTES, 2), UnsupportedCompressionTypeError),
+    ("59 codec 7", put(ATTRIBUTES, 7), UnsupportedCompressionTypeError),
+    ("59 gzip over something else", put(ATTRIBUTES, Codec.GZIP), InvalidRecordError),
+    ("59 lz4 over something else", put(ATTRIBUTES, Codec.LZ4), InvalidRecordError),
+    ("59 zstd over something else", put(ATTRIBUTES, Codec.ZSTD), InvalidRecordError),
+    ("60 body of another shape", body(b"\x94\x91\xc4\x01a"), InvalidRecordError),
+    ("60 body a map", body(b"\x85\x91\xc4\x01a"), InvalidRecordError),
+    ("60 values not an array", body(b"\x95\xc0"), InvalidRecordError),
+    ("60 array32 claims 2^32-1", body(b"\x95\xdd\xff\xff\xff\xff"), InvalidRecordError),
+    ("60 array header cut off", body(b"\x95\xdc\x00"), InvalidRecordError),
+    ("62 far future", put(MAX_TIME, 253_402_300_799_000), InvalidTimestampError),
+    ("62 a little too far", put(MAX_TIME, NOW_MS + 3_600_001), InvalidTimestampError),
+    ("62 newest before first", put(MAX_TIME, NOW_MS - 1), InvalidTimestampError),
+    ("62 before -1", put(BASE_TIME, -2), InvalidTimestampError),
+    ("wrong magic", damaged(MAGIC[0]), CorruptMessageError),
+    ("length too small", put(LENGTH, 5), CorruptMessageError),
+    ("length too large", put(LENGTH, 10_000), CorruptMessageError),
+    ("length of 4 GiB", put(LENGTH, 2**32 - 1), CorruptMessageError),
+]
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_refused(edit: Edit, error: type[ApiError]) -> None:
+    data = edit(encode_batch([b"a", b"b"], timestamps=NOW_MS))
+    before = bytes(data)
+    with pytest.raises(error):
+        validate_client_batch(memoryview(data), topic_config(), NOW_MS)
+    assert bytes(data) == before
+
+
+@pytest.mark.parametrize("size", range(HEADER_BYTES + 1))
+def test_every_short_batch_is_refused(size: int) -> None:
+    data = encode_batch([b"a"], timestamps=NOW_MS)[:size]
+    with pytest.raises(CorruptMessageError):
+        validate_client_batch(memoryview(data), topic_config(), NOW_MS)
+
+
+def test_every_bit_flip_behind_the_crc_is_noticed() -> None:
+    good = encode_batch([b"a", b"b"], timestamps=NOW_MS)
+    for position in range(CRC_OFFSET, len(good)):
+        for bit in range(8):
+            data = bytearray(good)
+            data[position] ^= 1 << bit
+            with pytest.raises(ApiError):
+                validate_client_batch(memoryview(data), topic_config(), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("count", [1, 15, 16, 70_000])
+def test_accepted(codec: Codec, count: int) -> None:
+    data = memoryview(encode_batch([b"x"] * count, timestamps=NOW_MS, codec=codec))
+    header = validate_client_batch(data, topic_config(), NOW_MS)
+    assert header.record_count == count
+
+
+@pytest.mark.parametrize(
+    "timestamps", [-1, 0, NOW_MS, NOW_MS + 3_600_000, [NOW_MS, NOW_MS - 5], [5, 4, 3]]
+)
+def test_62_timestamps_accepted(timestamps: int | list[int]) -> None:
+    count = 1 if isinstance(timestamps, int) else len(timestamps)
+    data = batch(*[b"v"] * count, timestamps=timestamps)
+    validate_client_batch(data, topic_config(), NOW_MS)
+
+
+def test_62_too_old_for_the_topic() -> None:
+    config = topic_config(message_timestamp_before_max_ms=1000)
+    validate_client_batch(batch(timestamps=NOW_MS - 1000), config, NOW_MS)
+    validate_client_batch(batch(timestamps=-1), config, NOW_MS)
+    with pytest.raises(InvalidTimestampError):
+        validate_client_batch(batch(timestamps=NOW_MS - 1001), config, NOW_MS)
+
+
+def test_62_append_time_topics_take_any_timestamp() -> None:
+    config = topic_config(message_timestamp_type="LogAppendTime")
+    validate_client_batch(batch(timestamps=2**60), config, NOW_MS)
+
+
+def test_57_sizes() -> None:
+    data = batch(b"x" * 2000)
+    validate_client_batch(data, topic_config(max_message_bytes=len(data)), NOW_MS)
+    with pytest.raises(MessageTooLargeError):
+        validate_client_batch(data, topic_config(max_message_bytes=len(data) - 1), NOW_MS)
+    validate_client_batch(data, topic_config(segment_bytes=len(data)), NOW_MS)
+    with pytest.raises(RecordListTooLargeError):
+        validate_client_batch(data, topic_config(segment_bytes=len(data) - 1), NOW_MS)
+
+
+def test_58_a_bomb_costs_nothing_as_bodies_are_not_decompressed() -> None:
+    data = bytearray(encode_batch([b"a"], timestamps=NOW_MS))
+    bomb = b"\x28\xb5\x2f\xfd" + b"\xff" * 1000
+    data = put(ATTRIBUTES, Codec.ZSTD)(body(bomb)(data))
+    validate_client_batch(memoryview(data), topic_config(), NOW_MS)
+    # Where keys must be looked at, decompression is bounded and the answer is a refusal.
+    with pytest.raises(InvalidRecordError):
+        validate_client_batch(memoryview(data), topic_config(cleanup_policy="compact"), NOW_MS)
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_63_keys_of_compacted_topics(policy: str) -> None:
+    config = topic_config(cleanup_policy=policy)
+    validate_client_batch(batch(b"v", None, keys=[b"k", b"k"]), config, NOW_MS)
+    for keys in (None, [b"k", None]):
+        with pytest.raises(InvalidRecordError):
+            validate_client_batch(batch(b"v", b"w", keys=keys), config, NOW_MS)
+
+
+def test_63_null_values_and_keys_elsewhere() -> None:
+    validate_client_batch(batch(None, b"w", keys=[None, b"k"]), topic_config(), NOW_MS)
+
+
+def test_64_a_million_records_cost_no_more_than_their_bytes() -> None:
+    config = topic_config(max_message_bytes=limits.BATCH_BYTES_MAX)
+    count = limits.BATCH_RECORD_COUNT_MAX
+    data = memoryview(encode_batch([b"x"] * count, timestamps=NOW_MS))
+    assert validate_client_batch(data, config, NOW_MS).record_count == count
+
+
+def test_producer_ids_are_let_through_when_whole() -> None:
+    data = encode_batch(
+        [b"a"], timestamps=NOW_MS, producer_id=5, producer_epoch=0, base_sequence=0
+    )
+    assert validate_client_batch(memoryview(data), topic_config(), NOW_MS).producer_id == 5
+
+
+def test_batches_of_a_leader() -> None:
+    data = follower_batches((10, 2, 1), (12, 3, 1), (15, 1, 4))
+    found = check_replicated_batches(data, 10, may_straddle=False)
+    assert [header.base_offset for _, header in found] == [10, 12, 15]
+    assert [header.leader_epoch for _, header in found] == [1, 1, 4]
+    # A partial one at the end is left out.
+    assert len(check_replicated_batches(data[:-1], 10, may_straddle=False)) == 2
+    assert check_replicated_batches(data[:30], 10, may_straddle=False) == []
+    assert check_replicated_batches(memoryview(b""), 10, may_straddle=False) == []
+
+
+def test_batches_of_a_leader_that_do_not_continue() -> None:
+    for specs in ([(11, 1, 1)], [(9, 2, 1)], [(10, 1, 1), (12, 1, 1)], [(10, 2, 1), (11, 1, 1)]):
+        with pytest.raises(OffsetOutOfRangeError):
+            check_replicated_batches(follower_batches(*specs), 10, may_straddle=False)
+
+
+def test_the_first_batch_may_straddle_the_start_of_an_empty_log() -> None:
+    data = follower_batches((8, 5, 1), (13, 1, 1))
+    assert len(check_replicated_batches(data, 10, may_straddle=True)) == 2
+    for specs in ([(8, 2, 1)], [(11, 1, 1)], [(10, 1, 1), (10, 2, 1)]):
+        with pytest.raises(OffsetOutOfRangeError):
+            check_replicated_batches(follower_batches(*specs), 10, may_straddle=True)
+
+
+def test_batches_of_a_leader_that_are_damaged_or_go_back_in_epochs() -> None:
+    data = follower_batches((10, 1, 3), (11, 1, 2))
+    with pytest.raises(CorruptMessageError):
+        check_replicated_batches(data, 10, may_straddle=False)
+    data = follower_batches((10, 1, 3), (11, 1, 3))
+    for position in (16, CRC_OFFSET, len(data) - 1):
+        data[position] ^= 1
+        with pytest.raises(CorruptMessageError):
+            check_replicated_batches(data, 10, may_straddle=False)
+        data[position] ^= 1
+    with pytest.raises(CorruptMessageError):
+        check_replicated_batches(follower_batches((10, 1, -1)), 10, may_straddle=False)

@@ -1,0 +1,262 @@
+"""Fetches of consumers: what is committed, when there is enough, or at the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oncelog_broker.replication.consumer_fetch import ConsumerFetch
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol import limits, schema
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.types import TopicPartition
+from support.replicas import Replicas
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+class Consumer:
+    """One consumer of a group's leader."""
+
+    def __init__(self, group: Replicas) -> None:
+        self.group = group
+        self.answers: list[tuple[FetchResponse, bytes]] = []
+
+    def lookup(self, tp: TopicPartition) -> Partition:
+        if tp != self.group.leader.partition.topic_partition:
+            raise UnknownTopicOrPartitionError
+        return self.group.leader.partition
+
+    def fetch(
+        self,
+        *offsets: int,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        partition_bytes: int = 1 << 20,
+        max_wait_ms: int = 10_000,
+        isolation: int = 0,
+        epoch: int = -1,
+        last: int = -1,
+        partition: int = 0,
+    ) -> ConsumerFetch:
+        request = FetchRequest(
+            -1,
+            -1,
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            isolation,
+            -1,
+            [
+                FetchTopic(
+                    "t",
+                    [
+                        FetchPartition(partition, offset, partition_bytes, epoch, last)
+                        for offset in offsets
+                    ],
+                )
+            ],
+        )
+        return ConsumerFetch.start(
+            request,
+            self._respond,
+            lookup=self.lookup,
+            deadlines=self.group.deadlines,
+            now=asyncio.get_running_loop().time(),
+        )
+
+    def _respond(self, message: Any, payload: Sequence[Any] = ()) -> None:
+        data = b"".join(payload)
+        assert schema.span_fault(message, len(data)) == ""
+        self.answers.append((message, data))
+
+    def one(self) -> FetchPartitionResponse:
+        assert len(self.answers) == 1
+        answer: FetchPartitionResponse = self.answers[0][0].topics[0].partitions[0]
+        return answer
+
+    def values(self) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        data = memoryview(self.answers[-1][1])
+        while data:
+            batch = decode_batch(data)
+            values += batch.values
+            data = data[batch.header.size_bytes :]
+        return values
+
+
+async def test_committed_records_are_answered_at_once() -> None:
+    group = Replicas()
+    group.produce(b"a", b"b")
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.fetch(0)
+    assert consumer.values() == [b"a", b"b"]
+    answer = consumer.one()
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (2, 2, 0)
+
+
+async def test_nobody_reads_past_the_high_watermark() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.replicate()
+    group.produce(b"b")
+    group.sync()
+    consumer = Consumer(group)
+    consumer.fetch(0, max_wait_ms=0)
+    assert consumer.values() == [b"a"]
+
+
+async def test_parked_until_the_high_watermark_moves() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    consumer.fetch(0)
+    group.produce(b"a")
+    await asyncio.sleep(0)
+    assert consumer.answers == []
+    group.replicate()
+    await asyncio.sleep(0)
+    assert consumer.values() == [b"a"]
+    assert group.leader.partition._readers.keys().isdisjoint([consumer])
+    assert len(group.deadlines) == 0
+
+
+async def test_min_bytes_are_waited_for() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    consumer.fetch(0, min_bytes=10_000)
+    group.produce(b"a" * 6000)
+    group.replicate()
+    for _ in range(3):
+        await asyncio.sleep(0.005)
+    assert consumer.answers == []
+    group.produce(b"b" * 6000)
+    group.replicate()
+    await eventually(lambda: consumer.answers)
+    assert len(consumer.values()) == 2
+
+
+async def test_the_deadline_brings_what_there_is() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.fetch(0, min_bytes=10_000, max_wait_ms=10)
+    assert consumer.answers == []
+    await eventually(lambda: consumer.answers)
+    assert consumer.values() == [b"a"]
+
+
+async def test_the_first_batch_is_whole_whatever_the_limits() -> None:
+    group = Replicas()
+    group.produce(b"a" * 500, b"b" * 500)
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.fetch(0, 1, max_bytes=0, partition_bytes=0)
+    assert consumer.values() == [b"a" * 500]
+
+
+async def test_partition_bytes_bound_each_partition() -> None:
+    group = Replicas()
+    group.produce(*[b"a" * 500] * 4)
+    group.replicate()
+    size = len(group.leader.partition.log.read(0, 1, upto=4))
+    consumer = Consumer(group)
+    consumer.fetch(0, partition_bytes=2 * size + 10)
+    assert len(consumer.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "error"),
+    [
+        (-1, -1, OffsetOutOfRangeError),
+        (99, -1, OffsetOutOfRangeError),
+        (0, 0, FencedLeaderEpochError),
+    ],
+)
+async def test_errors_are_answered_at_once(
+    offset: int, epoch: int, error: type[Exception]
+) -> None:
+    group = Replicas()
+    group.elect(1)
+    consumer = Consumer(group)
+    consumer.fetch(offset, epoch=epoch)
+    assert consumer.one().error_code == error.code  # type: ignore[attr-defined]
+
+
+async def test_unknown_partitions_and_lost_leadership() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    consumer.fetch(0, partition=7)
+    assert consumer.one().error_code == UnknownTopicOrPartitionError.code
+    consumer = Consumer(group)
+    consumer.fetch(0)
+    partition = group.leader.partition
+    group.elect(2, to=[1])
+    consumer.lookup = lambda tp: partition  # type: ignore[method-assign]
+    group.leader_id = 1
+    await asyncio.sleep(0)
+    assert consumer.one().error_code == NotLeaderOrFollowerError.code
+
+
+async def test_a_consumer_whose_log_was_cut_is_told_where() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.elect(1)
+    group.produce(b"b")
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.fetch(2, last=0)
+    answer = consumer.one()
+    assert answer.diverging is not None
+    assert (answer.diverging.leader_epoch, answer.diverging.end_offset) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"max_bytes": -1}, {"min_bytes": -1}, {"max_wait_ms": -1}, {"isolation": 7}],
+)
+async def test_bounds_that_make_no_sense_are_refused(bounds: dict[str, int]) -> None:
+    consumer = Consumer(Replicas())
+    with pytest.raises(InvalidRequestError):
+        consumer.fetch(0, **bounds)
+
+
+async def test_huge_bounds_are_cut() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    fetch = consumer.fetch(0, min_bytes=2**31 - 1, max_bytes=2**31 - 1, max_wait_ms=10**9)
+    assert fetch._min_bytes == limits.FETCH_BYTES_MAX
+    assert fetch._deadline_s <= asyncio.get_running_loop().time() + limits.FETCH_WAIT_MS_MAX / 1000
+    fetch.close()
+
+
+async def test_closing_leaves_nothing_behind() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    fetch = consumer.fetch(0)
+    fetch.close()
+    group.produce(b"a")
+    group.replicate()
+    await asyncio.sleep(0)
+    assert consumer.answers == []
+    assert len(group.deadlines) == 0
+    assert group.leader.partition._readers.keys().isdisjoint([fetch])

@@ -1,0 +1,314 @@
+"""The leader's end of a session: names stay open, news wakes, idle partitions cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oncelog_broker.replication.fetch_session import FollowerSession
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.waiters import Deadlines
+from oncelog_protocol import schema
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    InvalidFetchSessionEpochError,
+    InvalidRequestError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.types import Acks, TopicPartition
+from support.memory_files import MemoryFiles
+from support.replicas import batch_of, make_logs, topic_config
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+class Leader:
+    """A broker that leads some partitions in epoch 0, and one follower's session."""
+
+    def __init__(self, *tps: TopicPartition) -> None:
+        self.logs = make_logs(MemoryFiles("/d"))
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.deadlines = Deadlines()
+        for tp in tps or (A0,):
+            self.partitions[tp] = Partition(
+                tp,
+                self.logs.create(tp, "id", topic_config()),
+                broker_id=1,
+                high_watermark=0,
+                owner=self,
+                safeguards=Safeguards(),
+            )
+            self.lead(tp, 0)
+        self.logs.dirs[0].flusher.sync_now()
+        self.looked_up = 0
+        self.session = FollowerSession(
+            2, lookup=self.lookup, deadlines=self.deadlines, now=self.now
+        )
+        self.answers: list[tuple[FetchResponse, bytes]] = []
+        self.session_epoch = 0
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def lookup(self, tp: TopicPartition) -> Partition:
+        self.looked_up += 1
+        if tp not in self.partitions:
+            raise UnknownTopicOrPartitionError
+        return self.partitions[tp]
+
+    def lead(self, tp: TopicPartition, epoch: int, leader: int = 1) -> None:
+        order = PartitionOrder(
+            tp.topic, "id", tp.partition, leader, epoch, [1, 2], epoch, [1, 2], False
+        )
+        assert self.partitions[tp].apply_order(order, self.now) == 0
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        pass
+
+    def follower_synced(self, partition: Partition) -> None:
+        pass
+
+    def append(self, tp: TopicPartition, value: bytes = b"v") -> None:
+        self.partitions[tp].append_as_leader(batch_of(value), Acks.LEADER, self.now)
+
+    def fetch(
+        self,
+        *names: tuple[TopicPartition, int],
+        epoch: int = 0,
+        last: int = -1,
+        max_wait_ms: int = 10_000,
+        max_bytes: int = 1 << 20,
+        forget: Sequence[TopicPartition] = (),
+    ) -> None:
+        topics: dict[str, FetchTopic] = {}
+        for tp, offset in names:
+            topics.setdefault(tp.topic, FetchTopic(tp.topic, [])).partitions.append(
+                FetchPartition(tp.partition, offset, 1 << 20, epoch, last, 0)
+            )
+        request = FetchRequest(
+            2,
+            200,
+            max_wait_ms,
+            1,
+            max_bytes,
+            0,
+            self.session_epoch,
+            list(topics.values()),
+            [ForgottenTopic(tp.topic, [tp.partition]) for tp in forget],
+        )
+        self.session.handle(request, self._respond, self.now)
+        self.session_epoch += 1
+
+    def _respond(self, message: Any, payload: Sequence[Any] = ()) -> None:
+        data = b"".join(payload)
+        assert schema.span_fault(message, len(data)) == ""
+        self.answers.append((message, data))
+
+    def one(self, number: int = -1) -> FetchPartitionResponse:
+        """The only partition of an answer."""
+        (topic,) = self.answers[number][0].topics
+        (answer,) = topic.partitions
+        return answer
+
+
+async def test_data_is_answered_at_once() -> None:
+    leader = Leader()
+    leader.append(A0)
+    leader.fetch((A0, 0))
+    assert leader.one().records.length == len(leader.answers[0][1]) > 0
+
+
+async def test_without_news_it_is_parked_until_an_append_and_answered_once_for_many() -> None:
+    leader = Leader(A0, A1, B0)
+    leader.fetch((A0, 0), (A1, 0), (B0, 0))
+    assert leader.answers == []
+    leader.append(B0)
+    leader.append(A1)
+    leader.append(B0)
+    assert leader.answers == []  # not before this iteration of the loop is over
+    await asyncio.sleep(0)
+    assert len(leader.answers) == 1
+    topics = leader.answers[0][0].topics
+    assert [(t.topic, [p.partition for p in t.partitions]) for t in topics] == [
+        ("b", [0]),
+        ("a", [1]),
+    ]
+
+
+async def test_it_is_answered_empty_at_the_deadline() -> None:
+    leader = Leader()
+    leader.fetch((A0, 0), max_wait_ms=10)
+    await eventually(lambda: leader.answers)
+    assert leader.answers[0][0].topics == []
+    assert len(leader.deadlines) == 0
+
+
+async def test_a_name_is_served_once_until_it_is_named_again() -> None:
+    leader = Leader()
+    leader.append(A0)
+    leader.fetch((A0, 0))
+    leader.append(A0)
+    leader.fetch(max_wait_ms=0)
+    assert leader.answers[1][0].topics == []
+    leader.fetch((A0, 1), last=0)
+    assert leader.one().records.length > 0
+
+
+async def test_a_name_stays_open_over_empty_answers() -> None:
+    leader = Leader()
+    leader.fetch((A0, 0), max_wait_ms=0)
+    leader.fetch(max_wait_ms=10_000)
+    leader.append(A0)
+    await asyncio.sleep(0)
+    assert leader.one().records.length > 0
+
+
+async def test_a_second_fetch_completes_the_parked_one_before_it_is_read() -> None:
+    leader = Leader(A0, A1)
+    leader.fetch((A0, 0))
+    leader.append(A1)
+    leader.fetch((A1, 0))
+    assert len(leader.answers) == 2
+    assert leader.answers[0][0].topics == []
+    assert leader.one(1).partition == 1
+
+
+async def test_high_watermarks_ride_along_and_wake_nobody() -> None:
+    leader = Leader(A0, A1)
+    leader.append(A0)
+    leader.fetch((A0, 0), (A1, 0))
+    leader.logs.dirs[0].flusher.sync_now()
+    leader.fetch((A0, 1), last=0)  # the follower has it: committed
+    assert leader.partitions[A0].high_watermark == 1
+    await asyncio.sleep(0)
+    assert len(leader.answers) == 1
+    leader.append(A1)
+    await asyncio.sleep(0)
+    (topic,) = leader.answers[1][0].topics
+    assert [(p.partition, p.high_watermark, p.records.length > 0) for p in topic.partitions] == [
+        (1, 0, True),
+        (0, 1, False),
+    ]
+    leader.fetch((A1, 1), last=0, max_wait_ms=0)
+    assert leader.answers[2][0].topics == []  # told once
+
+
+async def test_epochs_are_fenced_when_named_and_when_they_change() -> None:
+    """KAFKA-9338: the session remembers in which epoch a partition was named."""
+    leader = Leader()
+    leader.fetch((A0, 0), epoch=1)
+    assert leader.one().error_code == UnknownLeaderEpochError.code
+    leader.fetch((A0, 0))
+    leader.lead(A0, 1)
+    await asyncio.sleep(0)
+    assert leader.one().error_code == FencedLeaderEpochError.code
+    leader.fetch((A0, 0))
+    assert leader.one().error_code == FencedLeaderEpochError.code
+    leader.fetch((A0, 0), epoch=1)
+    assert len(leader.answers) == 3
+
+
+async def test_divergence_comes_without_offsets() -> None:
+    leader = Leader()
+    leader.append(A0)
+    leader.lead(A0, 1)
+    leader.append(A0)
+    leader.fetch((A0, 2), epoch=1, last=0)
+    answer = leader.one()
+    assert answer.diverging is not None
+    assert (answer.diverging.leader_epoch, answer.diverging.end_offset) == (0, 1)
+    assert (answer.high_watermark, answer.log_start_offset) == (-1, -1)
+    assert leader.answers[0][1] == b""
+
+
+async def test_errors_of_one_partition_leave_the_others_alone() -> None:
+    leader = Leader(A0)
+    leader.append(A0)
+    leader.fetch((TopicPartition("x", 0), 0), (A0, 0))
+    codes = {
+        t.topic: p.error_code for t in leader.answers[0][0].topics for p in t.partitions
+    }
+    assert codes == {"x": UnknownTopicOrPartitionError.code, "a": 0}
+
+
+async def test_what_does_not_fit_comes_first_next_time() -> None:
+    leader = Leader(A0, A1, B0)
+    for tp in (A0, A1, B0):
+        leader.append(tp, b"v" * 1000)
+    leader.fetch((A0, 0), (A1, 0), (B0, 0), max_bytes=1)
+    assert leader.one().partition == 0
+    leader.fetch(max_bytes=1)
+    assert leader.one().partition == 1
+    leader.fetch(max_bytes=1)
+    assert leader.answers[2][0].topics[0].topic == "b"
+
+
+async def test_forgotten_partitions_bring_no_news() -> None:
+    leader = Leader(A0, A1)
+    leader.fetch((A0, 0), (A1, 0), max_wait_ms=0)
+    leader.fetch(forget=[A0])
+    leader.append(A0)
+    await asyncio.sleep(0)
+    assert len(leader.answers) == 1
+    assert len(leader.session) == 1
+
+
+async def test_session_epochs_must_follow() -> None:
+    leader = Leader()
+    leader.fetch((A0, 0), max_wait_ms=0)
+    leader.session_epoch = 5
+    with pytest.raises(InvalidFetchSessionEpochError):
+        leader.fetch()
+    leader.session_epoch = 1
+    with pytest.raises(InvalidRequestError):
+        leader.fetch(max_wait_ms=-1)
+
+
+async def test_closing_leaves_nothing_behind() -> None:
+    leader = Leader()
+    leader.fetch((A0, 0))
+    leader.append(A0)
+    leader.session.close()
+    await asyncio.sleep(0)
+    leader.append(A0)
+    await asyncio.sleep(0)
+    assert leader.answers == []
+    assert len(leader.deadlines) == 0
+    assert leader.partitions[A0]._readers == {}
+
+
+async def test_ending_answers_what_is_parked() -> None:
+    leader = Leader()
+    leader.fetch((A0, 0))
+    leader.session.end()
+    assert len(leader.answers) == 1
+
+
+async def test_two_thousand_idle_partitions_cost_nothing_per_fetch() -> None:
+    tps = [TopicPartition("a", number) for number in range(2000)]
+    leader = Leader(*tps)
+    leader.fetch(*[(tp, 0) for tp in tps], max_wait_ms=0)
+    leader.looked_up = 0
+    for _ in range(5):
+        leader.append(tps[1234])
+        leader.fetch(max_wait_ms=0)
+    assert leader.looked_up == 0
+    assert [len(message.topics) for message, _ in leader.answers[1:]] == [1, 0, 0, 0, 0]

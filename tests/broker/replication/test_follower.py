@@ -1,0 +1,341 @@
+"""The follower's machine: what it names, what it takes, what it leaves alone."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from oncelog_broker.replication.follower import FollowerMachine, FollowState
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    InvalidFetchSessionEpochError,
+    OffsetOutOfRangeError,
+)
+from oncelog_protocol.messages.fetch import (
+    EpochEnd,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import TopicPartition
+from support.memory_files import MemoryFiles
+from support.replicas import NOW_MS, make_logs, topic_config
+
+CONFIG = ReplicaConfig(replica_fetch_backoff_ms=20, replica_fetch_backoff_max_ms=50)
+
+
+class Follower:
+    """Partitions of one topic that follow broker 1, and the machine under test."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.files = MemoryFiles("/d")
+        self.logs = make_logs(self.files, 2)
+        self.failed: list[Partition] = []
+        self.machine = FollowerMachine(
+            2, CONFIG, broker_epoch=lambda: 77, on_log_failure=self.failed.append
+        )
+        self.partitions = [self._partition(number) for number in range(count)]
+        self.sync()
+
+    def _partition(self, number: int) -> Partition:
+        tp = TopicPartition("t", number)
+        partition = Partition(
+            tp,
+            self.logs.create(tp, "id", topic_config()),
+            broker_id=2,
+            high_watermark=0,
+            owner=self,
+            safeguards=Safeguards(),
+        )
+        self.order(partition, 3)
+        return partition
+
+    def order(self, partition: Partition, epoch: int) -> None:
+        tp = partition.topic_partition
+        order = PartitionOrder("t", "id", tp.partition, 1, epoch, [1, 2], 0, [1, 2], False)
+        assert partition.apply_order(order, 0.0) == 0
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        raise AssertionError("a follower proposes nothing")
+
+    def follower_synced(self, partition: Partition) -> None:
+        self.machine.synced(partition.topic_partition)
+
+    def sync(self) -> None:
+        self.logs.dirs[0].flusher.sync_now()
+
+    def follow(self) -> FetchRequest:
+        for partition in self.partitions:
+            self.machine.add(partition)
+        return self.machine.next_request(0.0)
+
+    def state(self, number: int = 0) -> FollowState | None:
+        return self.machine.state_of(TopicPartition("t", number))
+
+    def answer(
+        self, *answers: FetchPartitionResponse, payload: bytes = b"", now: float = 0.0
+    ) -> None:
+        topics = [FetchTopicResponse("t", list(answers))] if answers else []
+        self.machine.take(FetchResponse(0, topics), memoryview(bytearray(payload)), now)
+
+
+def data(base: int = 0, count: int = 1, epoch: int = 3) -> bytes:
+    return bytes(
+        encode_batch(
+            [b"v"] * count, timestamps=NOW_MS, base_offset=base, leader_epoch=epoch
+        )
+    )
+
+
+def records(
+    payload: bytes, partition: int = 0, *, watermark: int = 0, start: int = 0
+) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        partition, 0, watermark, watermark, start, Span(0, len(payload))
+    )
+
+
+def named(request: FetchRequest) -> list[FetchPartition]:
+    return [item for topic in request.topics for item in topic.partitions]
+
+
+def test_the_first_request_names_everything() -> None:
+    follower = Follower(3)
+    request = follower.follow()
+    assert (request.replica_id, request.broker_epoch, request.session_epoch) == (2, 77, 0)
+    assert [n.partition for n in named(request)] == [0, 1, 2]
+    first = named(request)[0]
+    assert (first.fetch_offset, first.leader_epoch, first.last_fetched_epoch) == (0, 3, -1)
+    assert follower.state() is FollowState.OPEN
+    assert named(follower.machine.next_request(0.0)) == []
+
+
+def test_appended_records_are_named_again_only_after_the_sync() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.answer(records(data(count=2), watermark=1), payload=data(count=2))
+    assert follower.state() is FollowState.SYNCING
+    assert follower.machine.syncing == 1
+    assert not follower.machine.wants_to_send(patient=True)
+    assert follower.machine.wants_to_send(patient=False)
+    assert follower.partitions[0].high_watermark == 1
+    follower.sync()
+    assert follower.state() is FollowState.NAMEABLE
+    assert follower.machine.wants_to_send(patient=True)
+    request = follower.machine.next_request(0.0)
+    assert request.session_epoch == 1
+    assert (named(request)[0].fetch_offset, named(request)[0].last_fetched_epoch) == (2, 3)
+
+
+def test_others_are_fetched_while_some_wait_for_the_disk() -> None:
+    follower = Follower(2)
+    follower.follow()
+    follower.answer(records(data()), payload=data())
+    assert follower.state(0) is FollowState.SYNCING
+    assert follower.state(1) is FollowState.OPEN
+    assert named(follower.machine.next_request(0.0)) == []
+
+
+def test_an_answer_without_records_leaves_the_name_open() -> None:
+    """KAFKA-15510: it only brings a high watermark."""
+    follower = Follower()
+    follower.follow()
+    follower.answer(records(data(count=3)), payload=data(count=3))
+    follower.sync()
+    follower.machine.next_request(0.0)
+    follower.answer(FetchPartitionResponse(0, 0, 2, 2, 0))
+    assert follower.partitions[0].high_watermark == 2
+    assert follower.state() is FollowState.OPEN
+    assert named(follower.machine.next_request(0.0)) == []
+
+
+def test_divergence_cuts_and_uses_nothing_else_of_the_answer() -> None:
+    """KAFKA-14704."""
+    follower = Follower()
+    follower.follow()
+    payload = data(0, 2, epoch=1) + data(2, 2, epoch=2)
+    follower.answer(records(payload, watermark=1), payload=payload)
+    follower.sync()
+    follower.machine.next_request(0.0)
+    follower.answer(FetchPartitionResponse(0, 0, 99, 99, 3, diverging=EpochEnd(1, 2)))
+    partition = follower.partitions[0]
+    assert partition.log.log_end_offset == 2
+    assert (partition.high_watermark, partition.log.log_start_offset) == (1, 0)
+    follower.sync()
+    assert named(follower.machine.next_request(0.0))[0].last_fetched_epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("diverging", "end"),
+    [
+        (EpochEnd(2, 5), 5),  # both know the epoch: to the lower of the two ends
+        (EpochEnd(2, 9), 6),
+        (EpochEnd(1, 3), 3),
+        (EpochEnd(0, 1), 1),
+        (EpochEnd(3, 7), 6),  # we do not know epoch 3: to the end of our largest below
+        (EpochEnd(4, 8), 8),
+        (EpochEnd(4, 99), 8),
+    ],
+)
+def test_where_to_cut(diverging: EpochEnd, end: int) -> None:
+    """KIP-279. Our log: epoch 0 from 0, epoch 1 from 2, epoch 2 from 4, epoch 4 from 6, end 8."""
+    follower = Follower()
+    follower.follow()
+    payload = b"".join(
+        data(base, 1, epoch) for base, epoch in enumerate([0, 0, 1, 1, 2, 2, 4, 4])
+    )
+    follower.answer(records(payload), payload=payload)
+    follower.partitions[0].truncate_to_divergence(diverging)
+    assert follower.partitions[0].log.log_end_offset == end
+
+
+def test_answers_of_another_epoch_or_connection_are_dropped() -> None:
+    """KAFKA-13207."""
+    follower = Follower()
+    follower.follow()
+    partition = follower.partitions[0]
+    follower.order(partition, 4)
+    follower.answer(records(data()), payload=data())
+    assert partition.log.log_end_offset == 0
+    follower.machine.add(partition)
+    follower.machine.next_request(0.0)
+    follower.answer(records(data()), payload=data())
+    assert partition.log.log_end_offset == 1
+
+
+def test_an_answer_to_an_older_request_is_not_for_a_newer_name() -> None:
+    follower = Follower()
+    follower.follow()  # request 0
+    partition = follower.partitions[0]
+    follower.order(partition, 4)
+    follower.machine.add(partition)
+    request = follower.machine.next_request(0.0)  # request 1 names it in epoch 4
+    assert named(request)[0].leader_epoch == 4
+    follower.answer(records(data()), payload=data())  # answers request 0
+    assert partition.log.log_end_offset == 0
+    follower.answer(records(data()), payload=data())  # answers request 1
+    assert partition.log.log_end_offset == 1
+
+
+def test_out_of_range_begins_anew_at_the_leaders_start() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.answer(records(data(count=3)), payload=data(count=3))
+    follower.sync()
+    follower.machine.next_request(0.0)
+    follower.answer(
+        FetchPartitionResponse(0, OffsetOutOfRangeError.code, log_start_offset=50)
+    )
+    partition = follower.partitions[0]
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (50, 50)
+    assert partition.high_watermark == 50
+    follower.sync()
+    assert named(follower.machine.next_request(0.0))[0].fetch_offset == 50
+
+
+def test_errors_wait_longer_and_longer_and_success_forgives() -> None:
+    follower = Follower()
+    follower.follow()
+    now = 10.0
+    delays = []
+    for _ in range(4):
+        follower.answer(FetchPartitionResponse(0, FencedLeaderEpochError.code), now=now)
+        assert follower.state() is FollowState.DELAYED
+        due = follower.machine.retry_due(now)
+        assert due is not None
+        delays.append(round(due - now, 3))
+        now = due
+        assert follower.machine.retry_due(now) is None
+        assert follower.state() is FollowState.NAMEABLE
+        follower.machine.next_request(now)
+    assert delays == [0.02, 0.04, 0.05, 0.05]
+    follower.answer(records(data()), payload=data(), now=now)
+    follower.sync()
+    follower.machine.next_request(now)
+    follower.answer(FetchPartitionResponse(0, FencedLeaderEpochError.code), now=now)
+    assert follower.machine.retry_due(now) == pytest.approx(now + 0.02)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        data()[:-1] + b"\x00",  # CRC
+        data(base=5),  # a gap
+        data()[:30],  # a partial batch is no batch
+    ],
+)
+def test_what_cannot_be_appended_is_not_and_is_asked_for_again(payload: bytes) -> None:
+    follower = Follower()
+    follower.follow()
+    follower.answer(records(payload), payload=payload)
+    assert follower.partitions[0].log.log_end_offset == 0
+    assert follower.state() in (FollowState.DELAYED, FollowState.NAMEABLE)
+    assert follower.failed == []
+
+
+def test_a_dead_directory_ends_it_and_a_full_disk_does_not() -> None:
+    follower = Follower()
+    follower.follow()
+    follower.files.set_free_bytes(0)
+    follower.answer(records(data()), payload=data())
+    assert follower.state() is FollowState.DELAYED
+    follower.files.heal()
+    follower.machine.retry_due(100.0)
+    follower.machine.next_request(100.0)
+    follower.files.fail("append", "/d", error=errno.EIO)
+    follower.answer(records(data()), payload=data())
+    assert follower.failed == follower.partitions
+    assert follower.state() is None
+
+
+def test_a_refused_fetch_ends_the_session() -> None:
+    follower = Follower()
+    follower.follow()
+    with pytest.raises(InvalidFetchSessionEpochError):
+        follower.machine.take(
+            FetchResponse(InvalidFetchSessionEpochError.code), memoryview(b""), 0.0
+        )
+    follower.machine.reconnect()
+    request = follower.machine.next_request(0.0)
+    assert request.session_epoch == 0
+    assert len(named(request)) == 1
+
+
+def test_removed_partitions_are_forgotten_with_the_next_fetch() -> None:
+    follower = Follower(2)
+    follower.follow()
+    follower.machine.remove(TopicPartition("t", 0))
+    assert TopicPartition("t", 0) not in follower.machine
+    assert follower.machine.wants_to_send(patient=True)
+    request = follower.machine.next_request(0.0)
+    assert [(f.topic, f.partitions) for f in request.forgotten] == [("t", [0])]
+    follower.machine.add(follower.partitions[0])
+    assert follower.machine.next_request(0.0).forgotten == []
+
+
+def test_at_most_two_fetches_are_under_way() -> None:
+    follower = Follower(3)
+    for partition in follower.partitions[:2]:
+        follower.machine.add(partition)
+        assert follower.machine.wants_to_send(patient=True)
+        follower.machine.next_request(0.0)
+    follower.machine.add(follower.partitions[2])
+    assert follower.machine.in_flight == 2
+    assert not follower.machine.wants_to_send(patient=True)
+    follower.answer()
+    assert follower.machine.wants_to_send(patient=True)
+
+
+def test_nothing_is_asked_for_when_nothing_is_followed() -> None:
+    follower = Follower()
+    assert not follower.machine.wants_to_send(patient=False)
+    assert len(follower.machine) == 0

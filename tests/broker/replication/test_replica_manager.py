@@ -1,0 +1,257 @@
+"""Replica managers of three brokers, joined in process: orders, replication, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.replication import StopPartition, StopReplicaRequest
+from oncelog_protocol.types import Acks, TopicPartition
+from support.replication_cluster import Cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+TP = TopicPartition("t", 0)
+
+
+def whole_log(cluster: Cluster, broker_id: int, tp: TopicPartition = TP) -> bytes:
+    log = cluster[broker_id].partition(tp).log
+    return bytes(log.read(log.log_start_offset, 1 << 20, upto=log.log_end_offset))
+
+
+async def test_records_reach_every_replica_before_they_are_acknowledged() -> None:
+    async with Cluster() as cluster:
+        assert cluster.lead(TP, 1) == {1: 0, 2: 0, 3: 0}
+        answer = await cluster.produced(TP, b"a", b"b")
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        for broker_id in (1, 2, 3):
+            assert cluster[broker_id].partition(TP).log.synced_offset == 2
+        assert whole_log(cluster, 1) == whole_log(cluster, 2) == whole_log(cluster, 3)
+        assert (await cluster.produced(TP, b"c")).base_offset == 2
+        await eventually(lambda: cluster[2].partition(TP).high_watermark == 3)
+
+
+async def test_many_partitions_and_a_stream_of_batches() -> None:
+    tps = [TopicPartition("t", i) for i in range(6)]
+    async with Cluster() as cluster:
+        for i, tp in enumerate(tps):
+            cluster.lead(tp, 1 + i % 3)
+        answers = [
+            cluster.produce(tp, b"%d" % number * 100) for number in range(40) for tp in tps
+        ]
+        for answer in answers:
+            message = await answer.wait()
+            assert message.topics[0].partitions[0].error_code == 0
+        for tp in tps:
+            logs = [whole_log(cluster, broker_id, tp) for broker_id in (1, 2, 3)]
+            assert logs[0] == logs[1] == logs[2]
+            assert cluster.orders[tp].isr == [1, 2, 3]
+
+
+async def test_leadership_moves_and_parked_produces_hear_of_it() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        cluster[2].cut()
+        cluster[3].cut()
+        parked = cluster.produce(TP, b"never acknowledged")
+        cluster.lead(TP, 2)
+        message = await parked.wait()
+        assert message.topics[0].partitions[0].error_code == NotLeaderOrFollowerError.code
+        for broker_id in (2, 3):
+            cluster[broker_id].reachable = True
+        answer = await cluster.produced(TP, b"b")
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        assert whole_log(cluster, 1) == whole_log(cluster, 2) == whole_log(cluster, 3)
+
+
+async def test_a_silent_follower_leaves_the_isr_and_comes_back() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1, configs={"min_insync_replicas": "2"})
+        await cluster.produced(TP, b"a")
+        cluster[3].cut()
+        answer = await cluster.produced(TP, b"b")  # waits for the shrink
+        assert answer.error_code == 0
+        await cluster.isr_is(TP, 1, 2)
+        cluster[3].reachable = True
+        await cluster.isr_is(TP, 1, 2, 3)
+        assert whole_log(cluster, 3) == whole_log(cluster, 1)
+
+
+async def test_below_min_isr_produces_are_refused() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1, configs={"min.insync.replicas": "3"})
+        cluster[3].cut()
+        cluster.produce(TP, b"a")
+        await cluster.isr_is(TP, 1, 2)
+        await eventually(lambda: cluster[1].partition(TP).isr == (1, 2))
+        answer = await cluster.produced(TP, b"b")
+        assert answer.error_code == NotEnoughReplicasError.code
+        cluster[1].replicas.reconfigure_topic("t", {"min.insync.replicas": "2"})
+        assert (await cluster.produced(TP, b"c")).error_code == 0
+
+
+async def test_an_unknown_outcome_of_an_isr_change_is_asked_for_again() -> None:
+    async with Cluster() as cluster:
+        cluster.isr_errors = [TimeoutError("lost"), OSError("lost")]
+        cluster.lead(TP, 1, isr=[1])
+        await cluster.isr_is(TP, 1, 2, 3)
+        await eventually(lambda: cluster[1].partition(TP).isr == (1, 2, 3))
+        assert len(cluster.isr_requests) >= 3
+
+
+async def test_an_order_for_a_recreated_topic_moves_the_old_log_aside() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"old")
+        codes = cluster.lead(TP, 1, topic_id="another", isr=[1, 2, 3])
+        assert set(codes.values()) == {InconsistentTopicIdError.code}
+        await eventually(
+            lambda: all(
+                TP in node.replicas._partitions and node.partition(TP).topic_id == "another"
+                for node in cluster.nodes.values()
+            )
+        )
+        answer = await cluster.produced(TP, b"new")
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
+async def test_stop_replica_fences_stops_and_deletes() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        cluster.lead(TP, 1)
+        manager = cluster[2].replicas
+
+        async def stop(epoch: int, *, delete: bool, topic_id: str = "id") -> int:
+            request = StopReplicaRequest(
+                9, 1, 0, [StopPartition("t", topic_id, 0, epoch, delete)]
+            )
+            return (await manager.stop_replicas(request))[0].error_code
+
+        assert await stop(0, delete=True) == FencedLeaderEpochError.code
+        assert await stop(-2, delete=True, topic_id="other") == 0
+        manager.partition(TP)
+        assert await stop(1, delete=False) == 0
+        with pytest.raises(UnknownTopicOrPartitionError):
+            manager.partition(TP)
+        assert cluster[2].logs.get(TP) is not None
+        assert await stop(-2, delete=True) == 0
+        assert cluster[2].logs.get(TP) is None
+        assert await stop(-2, delete=True) == 0
+
+
+async def test_not_here_is_told_from_nowhere() -> None:
+    async with Cluster(brokers=1) as cluster:
+        manager = cluster[1].replicas
+        with pytest.raises(UnknownTopicOrPartitionError):
+            manager.partition(TP)
+        manager.is_known = lambda tp: tp == TP
+        with pytest.raises(NotLeaderOrFollowerError):
+            manager.partition(TP)
+
+
+async def test_a_full_order_stops_what_it_does_not_list() -> None:
+    other = TopicPartition("u", 0)
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        cluster.lead(other, 1)
+        cluster.send_orders(1, [cluster.orders[TP]], full=True)
+        cluster[1].partition(TP)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            cluster[1].partition(other)
+        assert cluster[1].logs.get(other) is not None
+
+
+async def test_a_failed_directory_takes_only_its_own_replicas_out() -> None:
+    tps = [TopicPartition("t", i) for i in range(4)]
+    async with Cluster(dirs=("/d", "/e")) as cluster:
+        for tp in tps:
+            cluster.lead(tp, 1)
+            await cluster.produced(tp, b"a")
+        on_e = [tp for tp in tps if cluster[1].partition(tp).log.directory.startswith("/e")]
+        on_d = [tp for tp in tps if tp not in on_e]
+        assert on_e
+        assert on_d
+        cluster[1].files.fail("sync", "/e", error=errno.EIO)
+        answer = await cluster.produced(on_e[0], b"b")
+        assert answer.error_code == StorageError.code
+        answer = await cluster.produced(on_e[1], b"b")
+        assert answer.error_code == StorageError.code
+        for tp in on_d:
+            assert (await cluster.produced(tp, b"b")).error_code == 0
+        codes = cluster.lead(on_e[0], 2, to=[1, 2, 3])
+        assert codes == {1: StorageError.code, 2: 0, 3: 0}
+        assert cluster.send_orders(1, [cluster.orders[on_e[0]]])[0].error_code == StorageError.code
+
+
+async def test_a_followers_failed_directory_shrinks_the_isr() -> None:
+    async with Cluster(dirs=("/d", "/e")) as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        where = cluster[3].partition(TP).log.log_dir.path
+        cluster[3].files.fail("append", where, error=errno.EIO)
+        assert (await cluster.produced(TP, b"b")).error_code == 0
+        await cluster.isr_is(TP, 1, 2)
+
+
+async def test_a_full_disk_of_a_follower_is_waited_for() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        cluster[3].files.set_free_bytes(10)
+        assert (await cluster.produced(TP, b"b" * 1000)).error_code == 0
+        await cluster.isr_is(TP, 1, 2)
+        cluster[3].files.heal()
+        await cluster.isr_is(TP, 1, 2, 3)
+        assert whole_log(cluster, 3) == whole_log(cluster, 1)
+
+
+async def test_leader_acks_and_no_acks() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        cluster[2].cut()
+        cluster[3].cut()
+        assert (await cluster.produced(TP, b"a", acks=Acks.LEADER)).error_code == 0
+        assert cluster[1].partition(TP).log.synced_offset == 1
+        assert await cluster.produce(TP, b"b", acks=Acks.NONE).wait() is None
+        assert cluster[1].partition(TP).log.log_end_offset == 2
+
+
+async def test_flush_interval_counts_offsets_at_once() -> None:
+    async with Cluster(topic_defaults={"flush": "interval"}) as cluster:
+        cluster.lead(TP, 1)
+        assert (await cluster.produced(TP, b"a")).error_code == 0
+        assert (await cluster.produced(TP, b"b", acks=Acks.LEADER)).error_code == 0
+        assert cluster[1].partition(TP).log.recovery_point < 2  # the disk follows within a second
+
+
+async def test_high_watermarks_are_taken_from_the_checkpoint_until_an_order_comes() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a", b"b")
+        assert cluster[1].replicas.high_watermarks() == {TP: 2}
+        cluster[1].replicas._watermarks[TopicPartition("x", 1)] = 7
+        assert cluster[1].replicas.high_watermarks()[TopicPartition("x", 1)] == 7
+
+
+async def test_stopping_answers_everybody() -> None:
+    cluster = Cluster()
+    async with cluster:
+        cluster.lead(TP, 1)
+        cluster[2].cut()
+        cluster[3].cut()
+        parked = cluster.produce(TP, b"a")
+        await asyncio.sleep(0)
+        assert not parked.done.is_set()
+    assert parked.message.topics[0].partitions[0].error_code == NotLeaderOrFollowerError.code

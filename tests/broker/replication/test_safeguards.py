@@ -1,0 +1,289 @@
+"""The scenarios that each rule of replication exists for: safe as shipped, and caught when the rule
+is switched off.
+
+The two of KIP-101 come first: data loss by cutting to one's own high watermark, and divergence
+by not cutting at all. Each test runs the same steps twice; the ablated run must show the damage,
+which proves that the steps and the check are worth something.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_protocol.errors import FencedLeaderEpochError, NotEnoughReplicasAfterAppendError
+from support.replicas import Replicas
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_the_default_is_safe() -> None:
+    assert Safeguards() == Safeguards(
+        truncate_on_divergence=True,
+        truncate_to_high_watermark=False,
+        fence_leader_epoch=True,
+        apply_newer_epochs_only=True,
+        count_maximal_isr=True,
+        hold_below_min_isr=True,
+        count_synced_only=True,
+        join_at_epoch_start=True,
+        ignore_diverging_fetches=True,
+    )
+
+
+def kip_101_data_loss(safeguards: Safeguards) -> Replicas:
+    """The follower restarts before it has heard of the high watermark; then the leader dies."""
+    group = Replicas(brokers=2, safeguards=safeguards)
+    group.produce(b"m1", b"m2")
+    group.sync(1)
+    group.fetch(2)
+    group.sync(2)
+    group.fetch(2)  # tells the leader that both are held; the answer is about nothing new
+    assert group.acked == [b"m1", b"m2"]
+    group.checkpointed_high_watermark[2] = 1  # what the follower knew when it went down
+    group[2].crash("all")
+    group[2].restart()
+    group.elect(1)
+    group[1].crash("all")
+    group.elect(2, isr=[2])
+    return group
+
+
+async def test_kip_101_data_loss_does_not_happen() -> None:
+    group = kip_101_data_loss(Safeguards())
+    assert group.lost() == []
+
+
+async def test_kip_101_data_loss_is_caught_when_followers_cut_to_their_high_watermark() -> None:
+    group = kip_101_data_loss(Safeguards(truncate_to_high_watermark=True))
+    assert group.lost() == [b"m2"]
+
+
+def kip_101_divergence(safeguards: Safeguards) -> Replicas:
+    """The leader goes down with a record that nobody else has; the next leader writes another."""
+    group = Replicas(brokers=2, safeguards=safeguards)
+    group.produce(b"m1")
+    group.replicate()
+    group.produce(b"m2")
+    group.sync(1)
+    group[1].crash("none")
+    group.elect(2, isr=[2])
+    group.produce(b"m3", b"m4")
+    group.sync(2)
+    group[1].restart()
+    group.elect(2)
+    group.replicate()
+    return group
+
+
+async def test_kip_101_divergence_does_not_happen() -> None:
+    group = kip_101_divergence(Safeguards())
+    assert not group.diverged()
+    assert group.values(1) == [b"m1", b"m3", b"m4"]
+    assert sorted(group.isr) == [1, 2]
+    assert group.lost() == []
+
+
+async def test_kip_101_divergence_is_caught_when_nobody_is_told_to_cut() -> None:
+    group = kip_101_divergence(Safeguards(truncate_on_divergence=False))
+    assert group.diverged()
+
+
+def two_elections_and_a_slow_follower(safeguards: Safeguards) -> Replicas:
+    """KIP-320: broker 3 lives in an old epoch while the leader counts it in a new one."""
+    group = Replicas(safeguards=safeguards, min_isr=2)
+    group.produce(b"a")
+    group.replicate()
+    second = group.elect(2, to=[2])
+    group.produce(b"zombie", to=2)
+    group.sync(2)
+    group.elect(1, to=[1])
+    group.pass_time(20)
+    group.produce(b"x")
+    group.sync(1)
+    for _ in range(3):  # broker 3 still follows broker 1 in epoch 0
+        group.fetch(3)
+        group.sync(3)
+    group[1].partition.check_isr(group.now, 10.0)
+    group.settle_isr(1)
+    for _ in range(3):
+        group.fetch(3)
+        group.sync(3)
+        group.settle_isr(1)
+    group.deliver(second, 3)
+    for _ in range(3):
+        group.fetch(3)
+        group.sync(3)
+    group[1].crash("all")
+    group.elect(3 if 3 in group.isr else 2, isr=[i for i in group.isr if i != 1] or [2])
+    return group
+
+
+async def test_a_fetch_of_an_older_epoch_does_not_count() -> None:
+    group = two_elections_and_a_slow_follower(Safeguards())
+    assert group.acked == [b"a"]
+    assert group.lost() == []
+
+
+async def test_losing_records_is_caught_when_epochs_are_not_fenced() -> None:
+    group = two_elections_and_a_slow_follower(Safeguards(fence_leader_epoch=False))
+    assert b"x" in group.acked
+    assert group.lost() == [b"x"]
+
+
+def a_join_whose_answer_is_lost(safeguards: Safeguards) -> Replicas:
+    """The controller has taken broker 2 into the ISR; the leader does not know yet."""
+    group = Replicas(brokers=2, safeguards=safeguards, isr=[1])
+    group.fetch(2)
+    group.settle_isr(lose_answer=True)
+    assert group.isr == [1, 2]
+    group.produce(b"x")
+    group.sync(1)
+    group[1].crash("all")
+    group.elect(2, isr=[2])
+    return group
+
+
+async def test_a_replica_that_may_be_in_the_isr_is_waited_for() -> None:
+    group = a_join_whose_answer_is_lost(Safeguards())
+    assert group.acked == []
+
+
+async def test_losing_records_is_caught_when_only_the_committed_isr_counts() -> None:
+    group = a_join_whose_answer_is_lost(Safeguards(count_maximal_isr=False))
+    assert group.lost() == [b"x"]
+
+
+def the_last_replica_standing(safeguards: Safeguards) -> Replicas:
+    """KIP-966: the ISR falls below its minimum with a record in flight, then its last disk dies."""
+    group = Replicas(brokers=2, safeguards=safeguards, min_isr=2)
+    group.produce(b"x")
+    group.sync(1)
+    group[2].crash("all")
+    group.pass_time(20)
+    group[1].partition.check_isr(group.now, 10.0)
+    group.settle_isr()
+    assert group.isr == [1]
+    group[2].restart()
+    group[1].crash(lambda view: b"")
+    group.elect(2, isr=[2])
+    return group
+
+
+async def test_below_its_minimum_the_isr_commits_nothing() -> None:
+    group = the_last_replica_standing(Safeguards())
+    assert group.acked == []
+    assert group.failed == [(b"x", NotEnoughReplicasAfterAppendError.code)]
+
+
+async def test_losing_records_is_caught_when_the_minimum_is_ignored() -> None:
+    group = the_last_replica_standing(Safeguards(hold_below_min_isr=False))
+    assert group.lost() == [b"x"]
+
+
+def power_cut_of_all(safeguards: Safeguards) -> Replicas:
+    """Everybody has fetched, nobody has synced; then the lights go out."""
+    group = Replicas(safeguards=safeguards, min_isr=2)
+    group.produce(b"x")
+    for _ in range(3):
+        group.fetch(2)
+        group.fetch(3)
+    for broker_id in (1, 2, 3):
+        group[broker_id].crash("none")
+    for broker_id in (1, 2, 3):
+        group[broker_id].restart()
+    group.elect(1)
+    return group
+
+
+async def test_what_is_acknowledged_survives_a_power_cut_of_all() -> None:
+    group = power_cut_of_all(Safeguards())
+    assert group.lost() == []
+
+
+async def test_losing_records_is_caught_when_acknowledged_before_the_sync() -> None:
+    group = power_cut_of_all(Safeguards(count_synced_only=False))
+    assert group.lost() == [b"x"]
+
+
+def a_join_below_the_epoch_start(safeguards: Safeguards) -> Replicas:
+    """KAFKA-7128: a new leader's high watermark is behind; a stale replica passes it."""
+    group = Replicas(safeguards=safeguards, isr=[1, 2])
+    group.produce(b"a", b"b", b"c")
+    group.replicate(2)
+    group.fetch(2)
+    assert group.acked == [b"a", b"b", b"c"]
+    group[2].partition.high_watermark = 0  # it has heard of none of it
+    group.elect(2)
+    group[1].crash("all")
+    group.fetch(3, lose_answer=True)  # at offset 0: at the high watermark that broker 2 knows
+    for _ in range(2):
+        group.settle_isr()
+    eligible = [member for member in group.isr if member == 3] or [2]
+    if eligible == [3]:
+        group[2].crash("all")
+    group.elect(eligible[0], isr=eligible)
+    return group
+
+
+async def test_a_follower_joins_at_the_start_of_the_epoch() -> None:
+    group = a_join_below_the_epoch_start(Safeguards())
+    assert group.leader_id == 2
+    assert group.lost() == []
+
+
+async def test_losing_records_is_caught_when_followers_join_too_early() -> None:
+    group = a_join_below_the_epoch_start(Safeguards(join_at_epoch_start=False))
+    assert group.leader_id == 3
+    assert group.lost() == [b"a", b"b", b"c"]
+
+
+def a_diverging_member(safeguards: Safeguards) -> Replicas:
+    """KAFKA-13141: broker 1 comes back with a longer log of its own and asks for more."""
+    group = Replicas(brokers=2, safeguards=safeguards)
+    group.produce(b"a")
+    group.replicate()
+    group.produce(b"old-1", b"old-2")  # nobody else gets these
+    group.sync(1)
+    group.elect(2)
+    group.produce(b"new-1", b"new-2")
+    group.sync(2)
+    group.fetch(1)  # answered: diverging
+    return group
+
+
+async def test_a_diverging_fetch_says_nothing_about_what_is_held() -> None:
+    group = a_diverging_member(Safeguards())
+    assert group.acked == [b"a"]
+    group.replicate()
+    assert group.acked == [b"a", b"new-1", b"new-2"]
+    assert not group.diverged()
+
+
+async def test_acknowledging_too_early_is_caught_when_diverging_fetches_count() -> None:
+    group = a_diverging_member(Safeguards(ignore_diverging_fetches=False))
+    assert group.acked == [b"a", b"new-1", b"new-2"]
+    assert group.values(1) == [b"a"]  # acknowledged by both, held by one
+
+
+def a_late_order(safeguards: Safeguards) -> Replicas:
+    """The order of epoch 0 comes again, after epoch 1 has begun at another leader."""
+    group = Replicas(brokers=3, safeguards=safeguards, min_isr=2)
+    first = group.elect(1)
+    group.elect(2, to=[2, 3])
+    group.deliver(first, 3)
+    return group
+
+
+async def test_a_late_order_changes_nothing() -> None:
+    group = a_late_order(Safeguards())
+    assert group[3].partition.leader_id == 2
+    assert group.deliver(group.elect(2, to=[]), 3) == 0
+    late = group.elect(2, to=[])
+    late.leader_epoch = 1
+    assert group.deliver(late, 3) == FencedLeaderEpochError.code
+
+
+async def test_following_a_deposed_leader_is_caught_when_late_orders_are_applied() -> None:
+    group = a_late_order(Safeguards(apply_newer_epochs_only=False))
+    assert group[3].partition.leader_id == 1

@@ -1,0 +1,194 @@
+"""The local cluster: its state file, and a real one from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog import Admin
+from oncelog_cli.local.cluster import LocalCluster, default_directory
+from oncelog_cli.local.process import LocalClusterError, free_port
+from oncelog_cli.local.zookeeper import ZooKeeperServer
+
+
+def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELOG_DIR", "/somewhere")
+    assert default_directory() == Path("/somewhere")
+    monkeypatch.delenv("ONCELOG_DIR")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert default_directory() == Path("/home/me/.oncelog/local")
+
+
+def test_state_survives_in_the_file(tmp_path: Path) -> None:
+    cluster = LocalCluster(
+        tmp_path, brokers=3, base_port=21_000, settings={"flush": "interval", "n": {"a": 1}}
+    )
+    cluster.brokers[2].internal_port = 22_000
+    cluster.save()
+    loaded = LocalCluster.load(tmp_path)
+    assert loaded.bootstrap == "127.0.0.1:21000,127.0.0.1:21001,127.0.0.1:21002"
+    assert loaded.brokers[2].internal_port == 22_000
+    assert loaded.settings == {"flush": "interval", "n": {"a": 1}}
+    assert loaded.zookeeper is not None
+    assert loaded.external_zookeeper is None
+    assert loaded.status() == cluster.status()
+    assert not loaded.is_running()
+
+
+def test_an_external_zookeeper_is_remembered(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, brokers=1, zookeeper="zk:2181/root").save()
+    loaded = LocalCluster.load(tmp_path)
+    assert loaded.zookeeper is None
+    assert loaded.zookeeper_connect == "zk:2181/root"
+
+
+def test_no_cluster_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(LocalClusterError, match="oncelog up"):
+        LocalCluster.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"version": 99}'])
+def test_a_state_file_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(LocalClusterError, match=r"cluster\.json"):
+        LocalCluster.load(tmp_path)
+
+
+def test_a_stale_state_file_touches_nobody(tmp_path: Path) -> None:
+    """After a reboot the pids in it belong to others."""
+    cluster = LocalCluster(tmp_path, brokers=1)
+    cluster.save()
+    state = json.loads(cluster.state_path.read_text())
+    state["brokers"][0] |= {"pid": 1, "started": "before the reboot"}
+    cluster.state_path.write_text(json.dumps(state))
+    loaded = LocalCluster.load(tmp_path)
+    assert not loaded.is_running()
+    assert loaded.status()["processes"][1]["pid"] is None
+    assert loaded.stop()
+
+
+def test_growing_and_not_shrinking(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, brokers=2)
+    cluster.grow(4)
+    assert list(cluster.brokers) == [1, 2, 3, 4]
+    with pytest.raises(LocalClusterError, match="cannot shrink"):
+        cluster.grow(3)
+
+
+def test_only_one_command_at_a_time(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path)
+    with cluster.lock(), pytest.raises(LocalClusterError, match="another command"):
+        LocalCluster(tmp_path).start()
+
+
+def test_unknown_broker(tmp_path: Path) -> None:
+    with pytest.raises(LocalClusterError, match="no broker 9 here, only 1, 2"):
+        LocalCluster(tmp_path, brokers=2).broker(9)
+
+
+def test_a_dead_external_zookeeper_fails_before_anything_starts(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, brokers=1, zookeeper=f"127.0.0.1:{free_port()}")
+    with pytest.raises(LocalClusterError, match="no ZooKeeper answers"):
+        cluster.start()
+    assert not cluster.brokers[1].directory.exists()
+
+
+def test_delete_keeps_what_is_not_ours(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "c", brokers=1)
+    cluster.save()
+    (cluster.brokers[1].directory).mkdir()
+    (tmp_path / "c" / "notes.txt").write_text("mine")
+    cluster.delete()
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["notes.txt"]
+    (tmp_path / "c" / "notes.txt").unlink()
+    cluster.delete()
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    made = LocalCluster(tmp_path / "cluster", brokers=2)
+    yield made
+    for broker in made.brokers.values():
+        broker.kill()
+    if made.zookeeper is not None:
+        made.zookeeper.kill()
+
+
+async def broker_ids(bootstrap: str) -> list[int]:
+    async with Admin(bootstrap) as admin:
+        return [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+
+
+def states(cluster: LocalCluster) -> list[str]:
+    return [row["state"] for row in cluster.status()["processes"]]
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_from_start_to_stop(cluster: LocalCluster) -> None:
+    said: list[str] = []
+    cluster.start(progress=said.append)
+    assert states(cluster) == ["running", "running", "running"]
+    assert any("broker 2 serves at" in line for line in said)
+    assert asyncio.run(broker_ids(cluster.bootstrap)) == [1, 2]
+
+    seen = LocalCluster.load(cluster.directory)  # as another command sees it
+    assert seen.status() == cluster.status()
+    with pytest.raises(LocalClusterError, match="still runs"):
+        seen.delete()
+    seen.start()  # everything runs: nothing to do
+    assert seen.status() == cluster.status()
+
+    address = cluster.broker(2).address
+    cluster.broker(2).kill()
+    assert states(cluster) == ["running", "running", "stopped"]
+    cluster.start_broker(2)
+    assert cluster.broker(2).address == address
+    cluster.broker(1).pause()
+    assert states(cluster) == ["running", "paused", "running"]
+    cluster.broker(1).resume()
+    cluster.restart_broker(1)
+    assert states(cluster) == ["running", "running", "running"]
+
+    before = cluster.bootstrap
+    assert LocalCluster.load(cluster.directory).stop()
+    assert states(cluster) == ["stopped", "stopped", "stopped"]
+    again = LocalCluster.load(cluster.directory)
+    again.start()
+    assert again.bootstrap == before
+    assert again.stop()
+    again.delete()
+    assert not cluster.directory.exists()
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+def test_a_failed_start_leaves_nothing_running(cluster: LocalCluster) -> None:
+    cluster.settings["no_such_setting"] = 1
+    with pytest.raises(LocalClusterError, match="no_such_setting"):
+        cluster.start()
+    assert not cluster.is_running()
+    assert not LocalCluster.load(cluster.directory).is_running()
+    assert cluster.brokers[1].log_path.exists()
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+def test_a_port_in_use_is_named(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    port = free_port()
+    cluster = LocalCluster(
+        tmp_path, brokers=1, zookeeper=f"{zookeeper.address}/ports", base_port=port
+    )
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(LocalClusterError, match=f"port {port} for broker 1 is in use"),
+    ):
+        cluster.start()
+    assert not cluster.is_running()

@@ -1,0 +1,239 @@
+"""Orders over real sockets: in turn, bundled, again until answered, never to another life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from oncelog_controller.broker_gateway import BrokerGateway
+from oncelog_controller.config import ControllerConfig
+from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
+from oncelog_controller.orders import Orders
+from oncelog_controller.state import BrokerRegistration
+from oncelog_protocol.errors import BrokerNotAvailableError
+from oncelog_protocol.messages.replication import (
+    LeaderAndIsrRequest,
+    PartitionOrder,
+    StopPartition,
+    UpdateMetadataRequest,
+)
+from oncelog_protocol.types import TopicPartition
+from support.fake_broker import FakeBroker
+from support.waiting import eventually
+
+
+@dataclass
+class Heard:
+    gateway: BrokerGateway
+    events: list[Event] = field(default_factory=list)
+    fenced: list[str] = field(default_factory=list)
+
+    def of(self, kind: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@asynccontextmanager
+async def gateway(**settings: int) -> AsyncIterator[Heard]:
+    events: list[Event] = []
+    fenced: list[str] = []
+    made = BrokerGateway(
+        controller_id=1,
+        controller_epoch=5,
+        config=ControllerConfig(**settings),
+        report=events.append,
+        on_fenced=fenced.append,
+    )
+    try:
+        yield Heard(made, events, fenced)
+    finally:
+        await made.close()
+
+
+def life(broker: FakeBroker, epoch: int = 10) -> BrokerRegistration:
+    return BrokerRegistration(broker.broker_id, epoch, tuple(broker.listeners))
+
+
+def tell(*leader_epochs: tuple[str, int]) -> Orders:
+    orders = {
+        TopicPartition(topic, 0): PartitionOrder(topic, "id", 0, 1, epoch, [1], epoch, [1], False)
+        for topic, epoch in leader_epochs
+    }
+    return Orders([], replicas=dict(orders), metadata=dict(orders))
+
+
+def leader_epochs(broker: FakeBroker) -> list[int]:
+    return [
+        partition.leader_epoch
+        for order in broker.orders
+        if isinstance(order, LeaderAndIsrRequest)
+        for partition in order.partitions
+    ]
+
+
+@pytest.mark.asyncio
+async def test_orders_arrive_in_turn_and_answers_are_reported() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await eventually(lambda: len(broker.orders) == 2)
+        assert [type(order) for order in broker.orders] == [
+            LeaderAndIsrRequest,
+            UpdateMetadataRequest,
+        ]
+        assert (broker.orders[0].controller_epoch, broker.orders[0].broker_epoch) == (5, 10)
+        await eventually(lambda: heard.of(OrdersAnswered))
+        (answered,) = heard.of(OrdersAnswered)
+        assert isinstance(answered, OrdersAnswered)
+        assert answered.response.partitions[0].topic == "a"
+
+
+@pytest.mark.asyncio
+async def test_what_waits_is_bundled() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        for epoch in range(50):  # the connection is not there yet
+            heard.gateway.send(1, 10, tell(("a", epoch), (f"t{epoch}", 1)))
+        await eventually(lambda: len(broker.orders) == 2)
+        assert len(broker.orders[0].partitions) == 51
+        assert broker.orders[0].partitions[0].leader_epoch == 49
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_does_not_answer_gets_few_and_then_bundles() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        await eventually(lambda: broker.accepted == 1)
+        broker.muted = True
+        for epoch in range(30):
+            heard.gateway.send(1, 10, tell(("a", epoch)))
+            await asyncio.sleep(0)
+        broker.muted = False
+        broker.break_connections()
+        await eventually(lambda: 29 in leader_epochs(broker))
+        assert len(leader_epochs(broker)) < 10
+
+
+@pytest.mark.asyncio
+async def test_an_order_whose_answer_was_lost_is_sent_again() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        await eventually(lambda: heard.of(BrokerCleared))
+        broker.muted = True
+        heard.gateway.send(1, 10, tell(("a", 1), ("b", 1)))
+        heard.gateway.send(1, 10, tell(("a", 2)))
+        broker.muted = False
+        broker.break_connections()
+        await eventually(lambda: heard.of(OrdersAnswered))
+        taken = {name.topic: order.leader_epoch for name, order in broker.replicas.items()}
+        assert taken == {"a": 2, "b": 1}
+
+
+@pytest.mark.asyncio
+async def test_an_order_without_answer_is_sent_again_on_a_new_connection() -> None:
+    async with FakeBroker(1) as broker, gateway(order_timeout_ms=50) as heard:
+        heard.gateway.connect([life(broker)])
+        await eventually(lambda: heard.of(BrokerCleared))
+        broker.muted = True
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await eventually(lambda: broker.accepted >= 2)
+        broker.muted = False
+        await eventually(lambda: heard.of(OrdersAnswered))
+        assert not heard.of(BrokerSuspected)
+
+
+@pytest.mark.asyncio
+async def test_an_order_that_failed_is_sent_again_before_any_later_one() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        failures = [BrokerNotAvailableError.code] * 3
+        broker.answer = lambda request: failures.pop() if failures else 0
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await eventually(lambda: not failures)
+        heard.gateway.send(1, 10, tell(("b", 1)))
+        await eventually(lambda: sorted(name.topic for name in broker.replicas) == ["a", "b"])
+        assert sorted(name.topic for name in broker.metadata) == ["a", "b"]
+
+
+@pytest.mark.asyncio
+async def test_a_stale_broker_epoch_is_not_retried() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        broker.broker_epoch = 11
+        heard.gateway.connect([life(broker, 10)])
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await eventually(lambda: broker.refused)
+        heard.gateway.send(1, 10, tell(("a", 2)))
+        heard.gateway.connect([life(broker, 11)])
+        heard.gateway.send(1, 10, tell(("b", 1)))
+        heard.gateway.send(1, 11, tell(("c", 1)))
+        await eventually(lambda: broker.replicas)
+        assert [name.topic for name in broker.replicas] == ["c"]
+        assert not heard.fenced
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_knows_a_newer_controller_ends_the_term() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        broker.controller_epoch = 6
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await eventually(lambda: heard.fenced)
+
+
+@pytest.mark.asyncio
+async def test_suspicion_and_clearing() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        await eventually(lambda: heard.of(BrokerCleared))
+        await broker.die()
+        await eventually(lambda: heard.of(BrokerSuspected))
+        heard.gateway.send(1, 10, tell(("a", 1)))
+        await asyncio.sleep(0.1)
+        assert heard.of(BrokerSuspected) == [BrokerSuspected(1, 10)], "told once"
+        await broker.start()
+        await eventually(lambda: len(heard.of(BrokerCleared)) == 2)
+        await eventually(lambda: leader_epochs(broker) == [1])
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_was_never_there_is_suspected_too() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        await broker.die()
+        heard.gateway.connect([life(broker)])
+        await eventually(lambda: heard.of(BrokerSuspected))
+
+
+@pytest.mark.asyncio
+async def test_a_dead_broker_does_not_hold_up_the_others() -> None:
+    async with FakeBroker(1) as dead, FakeBroker(2) as broker, gateway() as heard:
+        await dead.die()
+        heard.gateway.connect([life(dead), life(broker)])
+        for broker_id in (1, 2, 9):
+            heard.gateway.send(broker_id, 10, tell(("a", 1)))
+        await eventually(lambda: broker.replicas)
+
+
+@pytest.mark.asyncio
+async def test_brokers_that_left_are_dropped() -> None:
+    async with FakeBroker(1) as one, FakeBroker(2) as two, gateway() as heard:
+        heard.gateway.connect([life(one), life(two)])
+        await eventually(lambda: one.connections and two.connections)
+        heard.gateway.connect([life(two)])
+        await eventually(lambda: not one.connections)
+        assert two.accepted == 1
+        heard.gateway.connect([BrokerRegistration(3, 1, ())])
+        await eventually(lambda: not two.connections)
+
+
+@pytest.mark.asyncio
+async def test_stops_travel_too() -> None:
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        stop = StopPartition("a", "id", 0, -2, True)
+        heard.gateway.send(1, 10, Orders([], stops={(TopicPartition("a", 0), "id"): stop}))
+        heard.gateway.send(1, 10, Orders([]))
+        await eventually(lambda: heard.of(OrdersAnswered))
+        assert len(broker.orders) == 1

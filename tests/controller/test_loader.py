@@ -1,0 +1,108 @@
+"""Reading the store: everything, with what is missing or spoilt left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_controller import znodes
+from oncelog_controller.events import TombstoneRead
+from oncelog_controller.loader import READS_MAX, load_brokers, load_cluster, prepare_store
+from oncelog_controller.state import PartitionState
+from oncelog_controller.store import Create, WatchEvent
+from oncelog_protocol.messages.metadata import ListenerAddress
+from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from support.waiting import eventually
+
+
+def ignore(_: WatchEvent) -> None:
+    """No interest in changes."""
+
+
+async def client() -> tuple[MemoryZooKeeper, MemoryMetadataStore]:
+    server = MemoryZooKeeper()
+    store = MemoryMetadataStore(server)
+    await store.start()
+    await prepare_store(store)
+    await prepare_store(store)
+    return server, store
+
+
+def topic(name: str, *leaders: int | None) -> list[Create]:
+    ops = [
+        Create(znodes.topic_path(name), znodes.encode_topic(f"id-{name}", [[1]] * len(leaders))),
+        Create(znodes.partitions_path(name), b""),
+    ]
+    for index, leader in enumerate(leaders):
+        if leader is not None:
+            state = PartitionState(leader, 3, (1,), 1, 0)
+            ops.append(Create(znodes.partition_path(name, index), b""))
+            ops.append(Create(znodes.state_path(name, index), znodes.encode_state(state)))
+    return ops
+
+
+@pytest.mark.asyncio
+async def test_everything_is_read() -> None:
+    server, store = await client()
+    data = znodes.encode_broker([ListenerAddress("internal", "h", 9)], "r")
+    stat = await store.create(znodes.broker_path(2), data, ephemeral=True)
+    server.apply(*topic("a", 1, None, -1))
+    server.apply(Create(znodes.config_path("a"), znodes.encode_config({"retention_ms": "1"})))
+    server.apply(Create(znodes.config_path("ghost"), znodes.encode_config({})))
+    grave = znodes.encode_tombstone("t", "id", [[1]])
+    server.apply(Create(znodes.tombstone_path("t", "id"), grave))
+    read = await load_cluster(store, 4, 44, ignore)
+    assert (read.controller_epoch, read.epoch_version) == (4, 44)
+    assert [(b.broker_id, b.broker_epoch, b.rack) for b in read.brokers] == [(2, stat.czxid, "r")]
+    (found,) = read.topics
+    assert (found.name, found.topic_id, found.overrides) == ("a", "id-a", {"retention_ms": "1"})
+    assert [None if s is None else s.leader for s in found.states] == [1, None, -1]
+    assert found.states[0] is not None
+    assert found.states[0].changed_at > stat.czxid
+    assert read.tombstones == (TombstoneRead("t", "id", [[1]]),)
+    assert read.stray_configs == {"ghost": 0}
+
+
+@pytest.mark.asyncio
+async def test_spoilt_nodes_are_left_out_and_do_not_stop_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, store = await client()
+    server.apply(*topic("good", 1))
+    server.apply(Create(znodes.topic_path("bad"), b"x"))
+    server.apply(Create(znodes.config_path("good"), b"x"))
+    server.apply(Create(f"{znodes.DELETED_TOPICS}/x", b"x"))
+    server.apply(Create(f"{znodes.BROKER_IDS}/seven", b"x"))
+    server.apply(Create(f"{znodes.BROKER_IDS}/7", b"x"))
+    read = await load_cluster(store, 1, 1, ignore)
+    assert [t.name for t in read.topics] == ["good"]
+    assert read.topics[0].overrides == {}
+    assert read.brokers == ()
+    assert read.tombstones == ()
+    assert "/brokers/topics/bad" in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_the_watch_is_armed_by_the_read() -> None:
+    server, store = await client()
+    seen: list[WatchEvent] = []
+    assert await load_brokers(store, seen.append) == ()
+    server.apply(Create(znodes.broker_path(1), znodes.encode_broker([], None)))
+    await eventually(lambda: seen)
+    assert [b.broker_id for b in await load_brokers(store)] == [1]
+
+
+@pytest.mark.asyncio
+async def test_brokers_come_by_number_not_by_text() -> None:
+    server, store = await client()
+    for broker_id in (10, 9, 1):
+        server.apply(Create(znodes.broker_path(broker_id), znodes.encode_broker([], None)))
+    assert [b.broker_id for b in await load_brokers(store)] == [1, 9, 10]
+
+
+@pytest.mark.asyncio
+async def test_more_partitions_than_fit_in_flight() -> None:
+    server, store = await client()
+    count = READS_MAX + 3
+    server.apply(*topic("a", *[1] * count))
+    read = await load_cluster(store, 1, 1, ignore)
+    assert len(read.topics[0].states) == count

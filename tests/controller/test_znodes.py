@@ -1,0 +1,128 @@
+"""What the store's nodes hold: readable, stable, and refused when it is something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog_controller import znodes
+from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.store import NodeStat
+from oncelog_controller.znodes import CorruptNodeError
+from oncelog_protocol.messages.metadata import ListenerAddress
+
+STAT = NodeStat(version=7, czxid=99, mzxid=123)
+
+
+def test_paths() -> None:
+    assert znodes.broker_path(3) == "/brokers/ids/3"
+    assert znodes.state_path("t", 4) == "/brokers/topics/t/partitions/4/state"
+    assert znodes.state_path("t", 4).startswith(znodes.partition_path("t", 4) + "/")
+    assert znodes.partition_path("t", 4).startswith(znodes.partitions_path("t") + "/")
+    assert znodes.partitions_path("t").startswith(znodes.topic_path("t") + "/")
+    assert znodes.config_path("t") == "/config/topics/t"
+    assert znodes.tombstone_path("t", "id") == "/admin/delete_topics/t.id"
+
+
+def test_nodes_are_readable_json() -> None:
+    state = PartitionState(1, 2, (1, 3), 4, 5)
+    assert json.loads(znodes.encode_state(state)) == {
+        "version": 1,
+        "leader": 1,
+        "leader_epoch": 2,
+        "isr": [1, 3],
+        "controller_epoch": 4,
+    }
+    assert json.loads(znodes.encode_topic("id", [[1, 2]])) == {
+        "version": 1,
+        "topic_id": "id",
+        "replicas": [[1, 2]],
+    }
+
+
+def test_round_trips() -> None:
+    listeners = [ListenerAddress("internal", "h", 1), ListenerAddress("external", "h", 2)]
+    broker = znodes.decode_broker(3, znodes.encode_broker(listeners, "r1"), STAT)
+    assert broker == BrokerRegistration(3, 99, tuple(listeners), "r1")
+    assert znodes.decode_broker(3, znodes.encode_broker([], None), STAT).rack is None
+    state = PartitionState(1, 2, (1, 3), 4, 7, 123)
+    assert znodes.decode_state("t", 0, znodes.encode_state(state), STAT) == state
+    assert znodes.decode_topic("t", znodes.encode_topic("id", [[1], []])) == ("id", [[1], []])
+    assert znodes.decode_config("t", znodes.encode_config({"b": "2", "a": "1"})) == {
+        "a": "1",
+        "b": "2",
+    }
+    grave = znodes.encode_tombstone("t", "id", [[1, 2]])
+    assert znodes.decode_tombstone("t.id", grave) == ("t", "id", [[1, 2]])
+    assert znodes.decode_controller(znodes.encode_controller(2, 9)) == (2, 9)
+    assert znodes.decode_epoch(znodes.encode_epoch(9)) == 9
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("c")) == "c"
+
+
+def test_an_order_does_not_change_a_node() -> None:
+    assert znodes.encode_config({"b": "2", "a": "1"}) == znodes.encode_config({"a": "1", "b": "2"})
+
+
+DECODERS: list[Callable[[bytes], Any]] = [
+    znodes.decode_cluster_id,
+    znodes.decode_controller,
+    znodes.decode_epoch,
+    lambda data: znodes.decode_broker(1, data, STAT),
+    lambda data: znodes.decode_topic("t", data),
+    lambda data: znodes.decode_state("t", 0, data, STAT),
+    lambda data: znodes.decode_config("t", data),
+    lambda data: znodes.decode_tombstone("t.id", data),
+]
+
+BAD = [
+    b"",
+    b"\xff",
+    b"[]",
+    b"7",
+    b"{}",
+    b'{"version":2}',
+    b'{"version":1}',
+    b'{"version":1,"leader":true,"leader_epoch":1,"isr":[1],"controller_epoch":1}',
+    b'{"version":1,"leader":1,"leader_epoch":1,"isr":["1"],"controller_epoch":1}',
+    b'{"version":1,"leader":1,"leader_epoch":1,"isr":{},"controller_epoch":1}',
+    b'{"version":1,"topic_id":"x","topic":"t","replicas":3}',
+    b'{"version":1,"topic_id":"x","topic":"t","replicas":[3]}',
+    b'{"version":1,"topic_id":5,"topic":"t","replicas":[]}',
+    b'{"version":1,"listeners":[3],"rack":null}',
+    b'{"version":1,"listeners":[{"name":"a","host":"b","port":"c"}],"rack":null}',
+    b'{"version":1,"listeners":[],"rack":7}',
+    b'{"version":1,"config":{"a":1}}',
+    b'{"version":1,"config":[]}',
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
+def test_what_does_not_hold_is_refused(data: bytes) -> None:
+    for decode in DECODERS:
+        if decode is znodes.decode_epoch and b"controller_epoch" in data:
+            continue  # all that this one asks for is there
+        with pytest.raises(CorruptNodeError, match="/"):
+            decode(data)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+keys = st.sampled_from(["leader", "isr", "topic_id", "replicas", "listeners", "config", "rack"])
+
+
+@given(st.dictionaries(keys, json_values))
+def test_any_json_is_a_value_or_refused(value: dict[str, Any]) -> None:
+    data = json.dumps({"version": 1, **value}).encode()
+    for decode in DECODERS:
+        try:
+            decode(data)
+        except CorruptNodeError:
+            pass

@@ -1,0 +1,270 @@
+"""A cluster of real brokers in one process: loopback sockets, temporary directories, ZooKeeper in
+memory. Fast to start, and every part can be looked at.
+
+    async with Cluster(tmp_path, brokers=3) as cluster:
+        await cluster.create_topic("t", partitions=6, replication_factor=3)
+        channel = await cluster.channel(cluster.leader("t", 0))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from oncelog_broker.app import Broker
+from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.errors import error_for
+from oncelog_protocol.messages.admin import (
+    ConfigEntry,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+)
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from oncelog_protocol.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.records.batch import iter_headers
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.clock import SystemWallClock
+from oncelog_runtime.entropy import SeededEntropy
+from oncelog_runtime.files import Files, SystemFiles
+from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from support.waiting import eventually
+
+__all__ = ["Cluster", "fetch_values", "produce"]
+
+SETTINGS: dict[str, Any] = {
+    "zookeeper_session_timeout_ms": 1000,
+    "replica_lag_time_max_ms": 1000,
+    "leader_imbalance_check_interval_ms": 500,
+    "default_replication_factor": 1,
+    "log_checkpoint_interval_ms": 500,
+    "controlled_shutdown_timeout_ms": 3000,
+}
+"""What tests change of the defaults: shorter times."""
+
+
+class Cluster:
+    """Brokers 1 to N; ``settings`` go to every one of them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        *,
+        seed: int = 1,
+        files: Files | None = None,
+        **settings: Any,
+    ) -> None:
+        self.directory = directory
+        self.zookeeper = MemoryZooKeeper()
+        self.stores: dict[int, MemoryMetadataStore] = {}
+        self.brokers: dict[int, Broker] = {}
+        """The running ones, by id."""
+        self._ports: dict[int, dict[str, int]] = {}
+        self._ids = list(range(1, brokers + 1))
+        self._files = files if files is not None else SystemFiles()
+        self._entropy = SeededEntropy(seed)
+        self._settings = {**SETTINGS, **settings}
+
+    async def __aenter__(self) -> Cluster:
+        try:
+            await asyncio.gather(*(self.start_broker(broker_id) for broker_id in self._ids))
+            await self.converged()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for broker_id in sorted(self.brokers, reverse=True):
+            await self.stop_broker(broker_id, clean=False)
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    def config(self, broker_id: int, **settings: Any) -> BrokerConfig:
+        """The settings of one broker; its ports stay the same over restarts."""
+        ports = self._ports.get(broker_id, {})
+        listeners = [ListenerConfig(name=n, port=ports.get(n, 0)) for n in ("internal", "external")]
+        given = {
+            "broker_id": broker_id,
+            "log_dirs": [str(self.directory / f"broker-{broker_id}")],
+            "listeners": listeners,
+            **self._settings,
+            **settings,
+        }
+        return BrokerConfig(**given)
+
+    def make_broker(self, broker_id: int, **settings: Any) -> Broker:
+        """A broker that is not started, with a store of its own."""
+        store = MemoryMetadataStore(
+            self.zookeeper, session_timeout_ms=self._settings["zookeeper_session_timeout_ms"]
+        )
+        self.stores[broker_id] = store
+        return Broker(
+            self.config(broker_id, **settings),
+            files=self._files,
+            clock=SystemWallClock(),
+            entropy=self._entropy.fork(f"broker-{broker_id}"),
+            metadata_store=store,
+        )
+
+    async def start_broker(self, broker_id: int, **settings: Any) -> Broker:
+        """Start it, again if it was stopped; returns when it serves clients."""
+        broker = self.make_broker(broker_id, **settings)
+        await broker.start()
+        self._ports[broker_id] = {name: port for name, (_, port) in broker.addresses.items()}
+        self.brokers[broker_id] = broker
+        return broker
+
+    async def stop_broker(self, broker_id: int, *, clean: bool = True) -> None:
+        """Stop it; without ``clean`` no leadership is moved first and no clean file is left."""
+        await self.brokers.pop(broker_id).stop(clean=clean)
+
+    async def crash_broker(self, broker_id: int) -> None:
+        """As ``kill -9``: connections break, its port refuses, its session lives on until it times
+        out, and nothing is written any more."""
+        broker = self.brokers.pop(broker_id)
+        store = self.stores[broker_id]
+        if store.session_id is not None:
+            self.zookeeper.disconnect(store.session_id)
+
+        async def die() -> None:
+            store.crash()
+
+        store.close = die  # type: ignore[method-assign]
+        await broker.stop(clean=False)
+
+    async def converged(self) -> None:
+        """Wait until every running broker knows every running broker and one controller."""
+
+        def same() -> bool:
+            running = sorted(self.brokers)
+            images = [broker.image for broker in self.brokers.values()]
+            return len({i.controller_id for i in images}) == 1 and all(
+                sorted(i.brokers) == running for i in images
+            )
+
+        await eventually(same, timeout_s=15, what="every broker knowing every other")
+
+    @property
+    def controller(self) -> Broker:
+        """The broker that is controller."""
+        return next(b for b in self.brokers.values() if b.runner.is_active)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin: host:port of every running broker, with commas."""
+        addresses = [b.addresses["external"] for b in self.brokers.values()]
+        return ",".join(f"{host}:{port}" for host, port in addresses)
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, topic: str, *, partitions: int = 1, replication_factor: int = 1, **configs: Any
+    ) -> None:
+        """Create it and wait until every running broker knows a leader for each partition."""
+        entries = [ConfigEntry(key, str(value)) for key, value in configs.items()]
+        new = NewTopic(topic, partitions, replication_factor, None, entries)
+        response: CreateTopicsResponse = await self.call(
+            self.controller.broker_id, CreateTopicsRequest([new], 10_000)
+        )
+        code = response.error_code or response.topics[0].error_code
+        if code:
+            raise error_for(code, response.topics[0].error_message or "")
+
+        def known() -> bool:
+            return all(
+                (order := b.image.partition(TopicPartition(topic, p))) is not None
+                and order.leader in self.brokers
+                for b in self.brokers.values()
+                for p in range(partitions)
+            )
+
+        await eventually(known, timeout_s=10, what=f"leaders of {topic}")
+
+    def state(self, topic: str, partition: int = 0) -> PartitionOrder:
+        """The partition as the controller's broker knows it."""
+        order = self.controller.image.partition(TopicPartition(topic, partition))
+        assert order is not None
+        return order
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the partition's leader."""
+        return self.state(topic, partition).leader
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def channel(self, broker_id: int, listener: str = "external") -> RequestChannel:
+        """A connection of one's own."""
+        host, port = self.brokers[broker_id].addresses[listener]
+        return await RequestChannel.open(host, port, ClientConnection("test"))
+
+    async def call(self, broker_id: int, request: Request, *, listener: str = "external") -> Any:
+        """The response to one request over a new connection."""
+        channel = await self.channel(broker_id, listener)
+        try:
+            return (await channel.call(request, timeout_s=15)).message
+        finally:
+            channel.close()
+            await channel.wait_closed()
+
+
+async def produce(
+    channel: RequestChannel,
+    topic: str,
+    partition: int,
+    values: list[bytes],
+    *,
+    acks: int = -1,
+    timeout_ms: int = 5000,
+) -> ProducePartitionResponse:
+    """Append one batch and return the partition's answer, whatever it says."""
+    batch = encode_batch(values, timestamps=SystemWallClock().now_ms())
+    topics = [ProduceTopic(topic, [ProducePartition(partition, Span(0, len(batch)))])]
+    reply = await channel.call(
+        ProduceRequest(None, acks, timeout_ms, topics), [batch], timeout_s=timeout_ms / 1000 + 5
+    )
+    response: ProduceResponse = reply.message
+    if response.error_code:
+        raise error_for(response.error_code)
+    return response.topics[0].partitions[0]
+
+
+async def fetch_values(
+    channel: RequestChannel, topic: str, partition: int, offset: int = 0, *, wait_ms: int = 500
+) -> list[bytes | None]:
+    """Values from ``offset`` on that one fetch brings."""
+    wanted = [FetchTopic(topic, [FetchPartition(partition, offset, 1 << 20)])]
+    request = FetchRequest(-1, -1, wait_ms, 1, 1 << 22, 0, -1, wanted)
+    reply = await channel.call(request, timeout_s=wait_ms / 1000 + 5)
+    response: FetchResponse = reply.message
+    answer = response.topics[0].partitions[0]
+    if response.error_code or answer.error_code:
+        raise error_for(response.error_code or answer.error_code)
+    span = answer.records
+    records = reply.payload[span.offset : span.offset + span.length]
+    values: list[bytes | None] = []
+    for position, header in iter_headers(records):
+        columns = decode_batch(records[position : position + header.size_bytes])
+        skip = max(0, offset - header.base_offset)
+        values.extend(columns.values[skip:])
+    return values

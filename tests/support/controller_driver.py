@@ -1,0 +1,387 @@
+"""Drives the pure controller machine over a store in a dictionary: no loop, no I/O, one call an
+event. What the machine writes is applied with versions; what it orders and answers is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog_controller import znodes
+from oncelog_controller.config import ControllerConfig
+from oncelog_controller.effects import (
+    ConnectBrokers,
+    Effect,
+    Reload,
+    Resign,
+    SendOrders,
+    SendReply,
+    WriteStore,
+)
+from oncelog_controller.events import (
+    BrokerCleared,
+    BrokersRead,
+    BrokerSuspected,
+    ClusterLoaded,
+    ClusterRead,
+    Event,
+    OrdersAnswered,
+    RequestReceived,
+    TimeReached,
+    TombstoneRead,
+    TopicRead,
+    WriteFailed,
+    WriteSucceeded,
+)
+from oncelog_controller.machine import ControllerMachine
+from oncelog_controller.orders import Orders
+from oncelog_controller.state import BrokerRegistration, Partition, PartitionState
+from oncelog_controller.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    SetData,
+    StoreDisconnectedError,
+    StoreError,
+)
+from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages.metadata import ListenerAddress
+
+__all__ = ["Driver", "registration"]
+
+
+def registration(broker_id: int, epoch: int, rack: str | None = None) -> BrokerRegistration:
+    """A broker with one internal listener."""
+    address = ListenerAddress("internal", "127.0.0.1", 9000 + broker_id)
+    return BrokerRegistration(broker_id, epoch, (address,), rack)
+
+
+@dataclass
+class Node:
+    data: bytes
+    version: int
+    mzxid: int
+
+
+@dataclass
+class Driver:
+    """One machine, its store and its brokers. ``auto_ack`` answers orders without errors."""
+
+    config: ControllerConfig = field(default_factory=ControllerConfig)
+    broker_id: int = 1
+    auto_ack: bool = True
+    now: float = 100.0
+    zxid: int = 1000
+    epoch: int = 1
+
+    def __post_init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        for path in ("/brokers", "/config", "/admin", *znodes.BASE_PATHS):
+            self.nodes[path] = Node(b"", 0, 0)
+        self.nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_epoch(1), self.epoch, 0)
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.machine = ControllerMachine(self.broker_id, self.config)
+        self.replies: dict[int, Any] = {}
+        self.orders: list[tuple[int, int, Orders]] = []
+        self.requests: list[tuple[int, Any]] = []
+        """Every order as a message, with the broker it went to."""
+        self.resigned: str | None = None
+        self.reloads = 0
+        self.lost_track = False
+        self.connected: tuple[BrokerRegistration, ...] = ()
+        self.fail_write: Callable[[Sequence[Op]], tuple[StoreError, bool] | None] = lambda ops: None
+        """What a write fails with, and whether it is applied all the same."""
+        self.writes: list[tuple[Op, ...]] = []
+        self._request_id = 0
+        self._to_ack: list[OrdersAnswered] = []
+
+    # ---- brokers
+
+    def join(self, *broker_ids: int, racks: dict[int, str] | None = None) -> None:
+        """Register (again) and tell the machine."""
+        for broker_id in broker_ids:
+            self.zxid += 1
+            rack = (racks or {}).get(broker_id)
+            self.brokers[broker_id] = registration(broker_id, self.zxid, rack)
+        self.read_brokers()
+
+    def lose(self, *broker_ids: int) -> None:
+        """Registrations end."""
+        for broker_id in broker_ids:
+            del self.brokers[broker_id]
+        self.read_brokers()
+
+    def read_brokers(self) -> None:
+        self.handle(BrokersRead(tuple(self.brokers[b] for b in sorted(self.brokers))))
+
+    def suspect(self, broker_id: int) -> None:
+        self.handle(BrokerSuspected(broker_id, self.brokers[broker_id].broker_epoch))
+
+    def clear(self, broker_id: int) -> None:
+        self.handle(BrokerCleared(broker_id, self.brokers[broker_id].broker_epoch))
+
+    # ---- a whole cluster
+
+    @classmethod
+    def started(cls, *broker_ids: int, **kwargs: Any) -> Driver:
+        """A controller with these brokers."""
+        driver = cls(**kwargs)
+        for broker_id in broker_ids:
+            driver.zxid += 1
+            driver.brokers[broker_id] = registration(broker_id, driver.zxid)
+        driver.load()
+        return driver
+
+    def load(self, suspected: frozenset[tuple[int, int]] = frozenset()) -> None:
+        self.lost_track = False
+        self.handle(ClusterLoaded(self.read_cluster(), suspected))
+
+    def take_over(self) -> Driver:
+        """The next controller, over the same store."""
+        self.epoch += 1
+        self.nodes[znodes.CONTROLLER_EPOCH] = Node(
+            znodes.encode_epoch(self.epoch), self.epoch, self.zxid
+        )
+        heir = Driver(self.config, self.broker_id, self.auto_ack, self.now, self.zxid, self.epoch)
+        heir.nodes, heir.brokers = self.nodes, self.brokers
+        heir.load()
+        return heir
+
+    def read_cluster(self) -> ClusterRead:
+        topics = []
+        known = self._names(znodes.TOPICS)
+        for name in known:
+            node = self.nodes[znodes.topic_path(name)]
+            topic_id, assignment = znodes.decode_topic(name, node.data)
+            states: list[PartitionState | None] = []
+            for index in range(len(assignment)):
+                found = self.nodes.get(znodes.state_path(name, index))
+                states.append(
+                    None
+                    if found is None
+                    else znodes.decode_state(
+                        name, index, found.data, NodeStat(found.version, 0, found.mzxid)
+                    )
+                )
+            config = self.nodes.get(znodes.config_path(name))
+            overrides = {} if config is None else znodes.decode_config(name, config.data)
+            version = None if config is None else config.version
+            topics.append(
+                TopicRead(name, topic_id, assignment, node.version, overrides, version, states)
+            )
+        graves = [
+            TombstoneRead(
+                *znodes.decode_tombstone(name, self.nodes[f"{znodes.DELETED_TOPICS}/{name}"].data)
+            )
+            for name in self._names(znodes.DELETED_TOPICS)
+        ]
+        strays = {
+            name: self.nodes[znodes.config_path(name)].version
+            for name in self._names(znodes.TOPIC_CONFIGS)
+            if name not in known
+        }
+        brokers = tuple(self.brokers[b] for b in sorted(self.brokers))
+        return ClusterRead(self.epoch, self.epoch, brokers, tuple(topics), tuple(graves), strays)
+
+    def _names(self, parent: str) -> list[str]:
+        prefix = parent + "/"
+        return sorted(
+            path.removeprefix(prefix)
+            for path in self.nodes
+            if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
+        )
+
+    # ---- events
+
+    def handle(self, event: Event) -> None:
+        """One outside event, all its writes, and the answers of brokers."""
+        self._feed(event)
+        while self._to_ack and not self.lost_track:
+            self._feed(self._to_ack.pop(0))
+
+    def _feed(self, event: Event) -> None:
+        waiting = self._run(self.machine.handle(event, self.now))
+        while waiting:
+            write = waiting.pop(0)
+            waiting += self._run(self.machine.handle(self._write(write), self.now))
+        self._check()
+
+    def _run(self, effects: list[Effect]) -> list[WriteStore]:
+        writes = []
+        for effect in effects:
+            if isinstance(effect, WriteStore):
+                assert isinstance(effect.ops[0], Check)
+                assert effect.ops[0].path == znodes.CONTROLLER_EPOCH
+                writes.append(effect)
+            elif isinstance(effect, SendOrders):
+                self._send(effect)
+            elif isinstance(effect, SendReply):
+                assert effect.request_id not in self.replies, "answered twice"
+                self.replies[effect.request_id] = effect.response
+            elif isinstance(effect, ConnectBrokers):
+                self.connected = effect.brokers
+            elif isinstance(effect, Resign):
+                self.resigned = effect.reason
+            elif isinstance(effect, Reload):
+                self.reloads += 1
+                self.lost_track = True
+        return writes
+
+    def _send(self, effect: SendOrders) -> None:
+        assert self.brokers[effect.broker_id].broker_epoch == effect.broker_epoch
+        self.orders.append((effect.broker_id, effect.broker_epoch, effect.orders))
+        for request in effect.orders.requests(self.broker_id, self.epoch, effect.broker_epoch):
+            self.requests.append((effect.broker_id, request))
+            if self.auto_ack and not isinstance(request, replication.UpdateMetadataRequest):
+                self._to_ack.append(self.answer(effect.broker_id, request))
+
+    def answer(self, broker_id: int, request: Any, error_code: int = 0) -> OrdersAnswered:
+        """A broker's answer to an order, the same code for every partition."""
+        results = [
+            replication.OrderResult(p.topic, p.partition, error_code) for p in request.partitions
+        ]
+        response = request.response(0, results)
+        return OrdersAnswered(broker_id, request.broker_epoch, request, response)
+
+    def ask(self, request: Any, *, internal: bool = False) -> Any:
+        """The answer to a request, None when it waits."""
+        request_id = self.ask_later(request, internal=internal)
+        return self.replies.get(request_id)
+
+    def ask_later(self, request: Any, *, internal: bool = False) -> int:
+        self._request_id += 1
+        count = len(getattr(request, "topics", None) or [])
+        ids = tuple(f"id-{self._request_id}-{position}" for position in range(count))
+        self.handle(RequestReceived(self._request_id, request, ids, internal))
+        return self._request_id
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the clock run, waking the machine when it wants to be."""
+        end = self.now + seconds
+        while self.machine.wake_at is not None and self.machine.wake_at <= end:
+            self.now = max(self.now, self.machine.wake_at)
+            self.handle(TimeReached())
+        self.now = end
+
+    # ---- the store
+
+    def _write(self, write: WriteStore) -> Event:
+        self.writes.append(write.ops)
+        failure = self.fail_write(write.ops)
+        if failure is None or failure[1]:
+            try:
+                self._apply(write.ops)
+            except StoreError as error:
+                return WriteFailed(write.write_id, error)
+        return (
+            WriteSucceeded(write.write_id)
+            if failure is None
+            else WriteFailed(write.write_id, failure[0])
+        )
+
+    def _apply(self, ops: Sequence[Op]) -> None:
+        self.zxid += 1
+        nodes = {path: Node(n.data, n.version, n.mzxid) for path, n in self.nodes.items()}
+        for index, op in enumerate(ops):
+            node = nodes.get(op.path)
+            if isinstance(op, Create):
+                if node is not None:
+                    raise NodeExistsError(op.path, op_index=index)
+                if op.path.rpartition("/")[0] not in nodes:
+                    raise NoNodeError(op.path, op_index=index)
+                nodes[op.path] = Node(op.data, 0, self.zxid)
+                continue
+            if node is None:
+                raise NoNodeError(op.path, op_index=index)
+            wanted = op.version
+            if wanted not in (ANY_VERSION, node.version):
+                raise BadVersionError(op.path, op_index=index)
+            if isinstance(op, SetData):
+                nodes[op.path] = Node(op.data, node.version + 1, self.zxid)
+            elif isinstance(op, Delete):
+                if any(path.startswith(op.path + "/") for path in nodes):
+                    raise NotEmptyError(op.path, op_index=index)
+                del nodes[op.path]
+        self.nodes = nodes
+
+    def disconnect_once(self, *, applied: bool) -> None:
+        """The next write's reply is lost, and whether it was applied is up to the test."""
+
+        def once(ops: Sequence[Op]) -> tuple[StoreError, bool]:
+            self.fail_write = lambda ops: None
+            return StoreDisconnectedError(), applied
+
+        self.fail_write = once
+
+    # ---- looking
+
+    def state(self, topic: str, partition: int = 0) -> PartitionState:
+        """As the store has it."""
+        node = self.nodes[znodes.state_path(topic, partition)]
+        return znodes.decode_state(topic, partition, node.data, NodeStat(node.version, 0, 0))
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        found = self.machine.cluster.partition(topic, partition)
+        assert found is not None
+        return found
+
+    def _check(self) -> None:
+        """Memory says what the store says, and I10 holds."""
+        if self.machine.busy or self.lost_track or self.resigned:
+            return
+        for partition in self.machine.cluster.partitions():
+            if partition.state is None:
+                continue
+            stored = self.state(*partition.topic_partition)
+            known = partition.state
+            assert (stored.leader, stored.leader_epoch, stored.isr, stored.version) == (
+                known.leader,
+                known.leader_epoch,
+                known.isr,
+                known.version,
+            )
+            assert known.leader == -1 or known.leader in known.isr
+            assert set(known.isr) <= set(partition.replicas)
+
+    def create(self, topic: str, *replicas: Sequence[int], **configs: str) -> Any:
+        """A topic with this assignment; its result."""
+        new = admin.NewTopic(
+            topic,
+            -1,
+            -1,
+            [list(each) for each in replicas],
+            [admin.ConfigEntry(key, value) for key, value in sorted(configs.items())],
+        )
+        response = self.ask(admin.CreateTopicsRequest([new], 1000))
+        return None if response is None else response.topics[0]
+
+    def alter_isr(
+        self, topic: str, /, *isr: int, partition: int = 0, asker: int | None = None, **changes: Any
+    ) -> Any:
+        """AlterPartition by the leader, with changes to the item; the item's result."""
+        known = self.partition(topic, partition)
+        assert known.state is not None
+        sender = known.state.leader if asker is None else asker
+        members = [
+            replication.IsrMember(b, -1 if b == sender else self.brokers[b].broker_epoch)
+            for b in isr
+        ]
+        fields: dict[str, Any] = {
+            "topic": topic,
+            "topic_id": known.topic.topic_id,
+            "partition": partition,
+            "leader_epoch": known.state.leader_epoch,
+            "partition_epoch": known.state.version,
+            "isr": members,
+        }
+        item = replication.AlterPartitionItem(**{**fields, **changes})
+        epoch = self.brokers[sender].broker_epoch
+        response = self.ask(replication.AlterPartitionRequest(sender, epoch, [item]))
+        return None if response is None else response.partitions[0]

@@ -1,0 +1,161 @@
+"""A broker as the controller sees it: a real loopback listener that takes orders, keeps them, and
+answers as the test says. It knows epochs as brokers do, and can die and come back on its port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from oncelog_protocol.connection import IncomingRequest, ServerConnection
+from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
+from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.replication import (
+    LeaderAndIsrRequest,
+    OrderResult,
+    PartitionOrder,
+    UpdateMetadataRequest,
+)
+from oncelog_protocol.registry import supported_ranges
+from oncelog_protocol.types import TopicPartition
+
+__all__ = ["FakeBroker"]
+
+
+class FakeBroker:
+    """Listens at ``port`` (0: a free one, kept over restarts)."""
+
+    def __init__(self, broker_id: int, port: int = 0) -> None:
+        self.broker_id = broker_id
+        self.port = port
+        self.orders: list[Any] = []
+        """Every order that was obeyed, in order."""
+        self.refused: list[Any] = []
+        """Every order that was fenced."""
+        self.controller_epoch = -1
+        self.broker_epoch = -1
+        self.replicas: dict[TopicPartition, PartitionOrder] = {}
+        """As the last LeaderAndIsr of each said, applied only with a newer leader epoch."""
+        self.metadata: dict[TopicPartition, PartitionOrder] = {}
+        self.live_brokers: list[int] = []
+        self.muted = False
+        """Takes requests and answers none."""
+        self.answer: Callable[[Any], int] = lambda request: 0
+        """The whole-request error of each answer."""
+        self.connections: list[asyncio.Transport] = []
+        self.accepted = 0
+        self._server: asyncio.Server | None = None
+
+    @property
+    def listeners(self) -> list[ListenerAddress]:
+        return [ListenerAddress("internal", "127.0.0.1", self.port)]
+
+    async def start(self) -> FakeBroker:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Peer(self), "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def die(self) -> None:
+        """Like kill -9: the listener and all connections are gone, and nothing was said."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.break_connections()
+
+    def break_connections(self) -> None:
+        """A fault of the network: connections break, the process lives."""
+        connections, self.connections = self.connections, []
+        for transport in connections:
+            transport.abort()
+
+    def restart(self) -> None:
+        """Forget what a new process would not know."""
+        self.orders.clear()
+        self.replicas.clear()
+        self.metadata.clear()
+        self.controller_epoch = self.broker_epoch = -1
+
+    async def __aenter__(self) -> FakeBroker:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.die()
+
+    def leaders(self) -> dict[TopicPartition, int]:
+        """As its metadata has them."""
+        return {name: order.leader for name, order in self.metadata.items()}
+
+    def take(self, request: Any) -> Any:
+        """Obey, or refuse as a broker does."""
+        if isinstance(request, ApiVersionsRequest):
+            return ApiVersionsResponse(0, supported_ranges())
+        code = self._fence(request) or self.answer(request)
+        if code:
+            self.refused.append(request)
+            return request.response(code)
+        self.orders.append(request)
+        if isinstance(request, LeaderAndIsrRequest):
+            for order in request.partitions:
+                name = TopicPartition(order.topic, order.partition)
+                known = self.replicas.get(name)
+                newer = known is None or order.leader_epoch > known.leader_epoch
+                if newer or (known is not None and known.topic_id != order.topic_id):
+                    self.replicas[name] = order
+        elif isinstance(request, UpdateMetadataRequest):
+            if request.full:
+                self.metadata.clear()
+            for order in request.partitions:
+                name = TopicPartition(order.topic, order.partition)
+                if order.leader == -2:
+                    self.metadata.pop(name, None)
+                else:
+                    self.metadata[name] = order
+            self.live_brokers = [broker.broker_id for broker in request.live_brokers]
+            return request.response()
+        else:
+            for stop in request.partitions:
+                self.replicas.pop(TopicPartition(stop.topic, stop.partition), None)
+        results = [OrderResult(p.topic, p.partition, 0) for p in request.partitions]
+        return request.response(0, results)
+
+    def _fence(self, request: Any) -> int:
+        if request.controller_epoch < self.controller_epoch:
+            return StaleControllerEpochError.code
+        if request.broker_epoch < self.broker_epoch:
+            return StaleBrokerEpochError.code
+        self.controller_epoch = request.controller_epoch
+        return 0
+
+
+class _Peer(asyncio.BufferedProtocol):
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._machine = ServerConnection(reuse=False)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._broker.accepted += 1
+        self._broker.connections.append(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._transport in self._broker.connections:
+            self._broker.connections.remove(self._transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._machine.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for incoming in self._machine.received(nbytes):
+            self._serve(incoming)
+
+    def _serve(self, incoming: IncomingRequest) -> None:
+        hello = isinstance(incoming.message, ApiVersionsRequest)
+        if self._broker.muted and not hello:
+            return
+        response = self._broker.take(incoming.message)
+        assert self._transport is not None
+        self._transport.writelines(self._machine.encode_response(incoming, response))

@@ -1,0 +1,324 @@
+"""A scripted cluster for client tests: real loopback sockets, the real protocol, logs in memory.
+
+One ``FakeCluster`` holds the topics; its brokers share the logs, so that moving leadership moves
+nothing else. What a test wants to go wrong it says as a ``Rule``: for the next so many requests of
+an API (at a broker) answer an error, break the connection before or after the work, or hold the
+answer until the test lets it go. Requests of one connection are handled one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from oncelog_protocol.connection import IncomingRequest, ServerConnection
+from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolError
+from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
+from oncelog_protocol.messages import metadata
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
+from oncelog_protocol.records.decode import decode_batch
+from support.fake_handlers import Handlers, error_answer
+
+__all__ = ["Action", "FakeBroker", "FakeCluster", "FakePartition", "Rule", "values_of"]
+
+HOST = "127.0.0.1"
+
+
+class Action(Enum):
+    """What happens to a request that a rule fits."""
+
+    ERROR = "error"
+    ERROR_AFTER = "error after"
+    DROP_BEFORE = "drop before"
+    DROP_AFTER = "drop after"
+    HOLD = "hold"
+    HOLD_AFTER = "hold after"
+
+
+@dataclass
+class Rule:
+    """Applied to the next ``times`` requests of ``api`` that ``broker`` (None: any) gets.
+
+    ``when`` may look at the request. HOLD waits for ``release`` before the work, HOLD_AFTER
+    between the work and the answer; ERROR_AFTER does the work and answers the error all the same.
+    """
+
+    api: ApiKey
+    action: Action
+    error: type[ApiError] | None = None
+    broker: int | None = None
+    times: int = 1
+    when: Callable[[Any], bool] = lambda _: True
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    met: int = 0
+
+
+@dataclass
+class FakePartition:
+    """One log: batches as bytes, each stamped with its offset."""
+
+    leader: int
+    leader_epoch: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    next_offset: int = 0
+    log_start_offset: int = 0
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) to answer the next fetch with."""
+
+    def append(self, batch: bytes | bytearray | memoryview) -> int:
+        """Append one batch; its base offset."""
+        data = bytearray(batch)
+        header = parse_header(data)
+        assert header.size_bytes == len(data), "not exactly one batch"
+        verify_crc(data)
+        base = self.next_offset
+        stamp(data, 0, base, self.leader_epoch)
+        self.batches.append(bytes(data))
+        self.next_offset = base + header.last_offset_delta + 1
+        return base
+
+    def values(self) -> list[bytes | None]:
+        """Every value, in order."""
+        return [value for batch in self.batches for value in decode_batch(batch).values]
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds ``offset``, at least one."""
+        found: list[bytes] = []
+        size = 0
+        for batch in self.batches:
+            if parse_header(batch).next_offset <= offset:
+                continue
+            if found and size + len(batch) > max_bytes:
+                break
+            found.append(batch)
+            size += len(batch)
+        return b"".join(found)
+
+
+class FakeCluster:
+    """Topics, brokers, rules, and a list of every request that came."""
+
+    def __init__(self, broker_count: int = 1) -> None:
+        self.brokers = {number: FakeBroker(self, number) for number in range(1, broker_count + 1)}
+        self.topics: dict[str, list[FakePartition]] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.controller_id = 1
+        self.rules: list[Rule] = []
+        self.requests: list[tuple[int, Any]] = []
+        """(broker, request), in order of arrival."""
+        self.stale_metadata: dict[int, metadata.MetadataResponse] = {}
+        """Broker to the answer it gives to Metadata whatever is true."""
+        self.new_data = asyncio.Event()
+        self.down: list[int] = []
+        """Brokers that metadata leaves out."""
+
+    async def __aenter__(self) -> FakeCluster:
+        for broker in self.brokers.values():
+            await broker.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for rule in self.rules:
+            rule.release.set()
+        for broker in self.brokers.values():
+            await broker.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """Every broker's address."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
+
+    def create_topic(self, topic: str, partitions: int = 1) -> list[FakePartition]:
+        """Make a topic; leaders in turn."""
+        ids = list(self.brokers)
+        self.topics[topic] = [FakePartition(ids[i % len(ids)]) for i in range(partitions)]
+        self.topic_ids[topic] = f"id-{topic}"
+        return self.topics[topic]
+
+    def partition(self, topic: str, number: int = 0) -> FakePartition:
+        """One log."""
+        return self.topics[topic][number]
+
+    def move_leader(self, topic: str, number: int, broker: int) -> None:
+        """Another leader, in a new leader epoch."""
+        partition = self.partition(topic, number)
+        partition.leader = broker
+        partition.leader_epoch += 1
+
+    def rule(self, api: ApiKey, action: Action, **options: Any) -> Rule:
+        """Add a rule."""
+        rule = Rule(api, action, **options)
+        self.rules.append(rule)
+        return rule
+
+    def match(self, broker: int, incoming: IncomingRequest) -> Rule | None:
+        """The first rule that fits, used up once more."""
+        for rule in self.rules:
+            fits = rule.api == incoming.api_key and rule.broker in (None, broker)
+            if fits and rule.times > rule.met and rule.when(incoming.message):
+                rule.met += 1
+                return rule
+        return None
+
+    def count(self, api: ApiKey, broker: int | None = None) -> int:
+        """How many requests of an API came (to a broker)."""
+        return len([1 for b, r in self.requests if r.api_key == api and broker in (None, b)])
+
+    def announce(self) -> None:
+        """Wake the long polls."""
+        event, self.new_data = self.new_data, asyncio.Event()
+        event.set()
+
+    def metadata(self, request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+        """What is true now."""
+        brokers = [
+            metadata.MetadataBroker(number, HOST, broker.advertised_port or broker.port)
+            for number, broker in self.brokers.items()
+            if number not in self.down
+        ]
+        names = list(self.topics) if request.topics is None else request.topics
+        topics = [self._describe(name) for name in names]
+        return metadata.MetadataResponse("fake", self.controller_id, brokers, topics)
+
+    def _describe(self, name: str) -> metadata.MetadataTopic:
+        if name not in self.topics:
+            return metadata.MetadataTopic(UnknownTopic.code, name, "", False)
+        ids = list(self.brokers)
+        partitions = [
+            metadata.MetadataPartition(
+                LeaderNotAvailableError.code if p.leader < 0 else 0,
+                number,
+                p.leader,
+                p.leader_epoch,
+                ids,
+                ids,
+                [],
+            )
+            for number, p in enumerate(self.topics[name])
+        ]
+        return metadata.MetadataTopic(0, name, self.topic_ids[name], False, partitions)
+
+
+class FakeBroker:
+    """One listener."""
+
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.port = 0
+        self.advertised_port: int | None = None
+        self.connections: dict[_Connection, None] = {}
+        self._server: asyncio.Server | None = None
+        self._handlers = Handlers(cluster, broker_id)
+
+    async def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: _Connection(self), HOST, self.port, reuse_address=True
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Break every connection and refuse new ones, as kill -9 does."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        connections = list(self.connections)
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.gone
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self.connections)
+
+    async def answer(self, incoming: IncomingRequest) -> tuple[Any, list[bytes]] | None:
+        """(response, payload); None for a request that is not answered."""
+        request: Any = incoming.message
+        rule = self.cluster.match(self.broker_id, incoming)
+        action = None if rule is None else rule.action
+        if action is Action.DROP_BEFORE:
+            raise ConnectionAbortedError
+        if rule is not None and action is Action.HOLD:
+            await rule.release.wait()
+        if rule is not None and action is Action.ERROR:
+            assert rule.error is not None
+            return error_answer(request, rule.error.code), []
+        result = await self._handlers.handle(request, incoming.payload)
+        if action is Action.DROP_AFTER:
+            raise ConnectionAbortedError
+        if rule is not None and action is Action.HOLD_AFTER:
+            await rule.release.wait()
+        if rule is not None and action is Action.ERROR_AFTER:
+            assert rule.error is not None
+            return error_answer(request, rule.error.code), []
+        if incoming.api_key == ApiKey.PRODUCE and request.acks == 0:
+            return None
+        return result
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One client connection: requests in a queue, one worker."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._machine = ServerConnection(reuse=False)
+        self._queue: asyncio.Queue[IncomingRequest] = asyncio.Queue()
+        self._transport: Any = None
+        self._worker: asyncio.Task[None] | None = None
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._broker.connections[self] = None
+        self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._machine.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            requests = self._machine.received(nbytes)
+        except ProtocolError:
+            self.abort()
+            return
+        for incoming in requests:
+            self._broker.cluster.requests.append((self._broker.broker_id, incoming.message))
+            self._queue.put_nowait(incoming)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._broker.connections.pop(self, None)
+        if self._worker is not None:
+            self._worker.cancel()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def abort(self) -> None:
+        """Break the connection."""
+        if self._worker is not None:
+            self._worker.cancel()
+        self._transport.abort()
+
+    async def _work(self) -> None:
+        while True:
+            incoming = await self._queue.get()
+            try:
+                answer = await self._broker.answer(incoming)
+            except ConnectionAbortedError:
+                self._transport.abort()
+                return
+            if answer is not None:
+                self._transport.writelines(self._machine.encode_response(incoming, *answer))
+
+
+def values_of(cluster: FakeCluster, topic: str) -> dict[int, list[bytes | None]]:
+    """Every partition's values."""
+    return {number: p.values() for number, p in enumerate(cluster.topics[topic])}

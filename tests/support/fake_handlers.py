@@ -1,0 +1,287 @@
+"""What a broker of the fake cluster answers when nothing goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oncelog_protocol.errors import (
+    ApiError,
+    FencedLeaderEpochError,
+    NotControllerError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages import admin, fetch, handshake, metadata, offsets, produce
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.records.decode import decode_batch
+from oncelog_protocol.registry import supported_ranges
+from oncelog_protocol.schema import Span
+
+if TYPE_CHECKING:
+    from support.fake_cluster import FakeCluster, FakePartition
+
+__all__ = ["Handlers", "error_answer"]
+
+Answer = tuple[Any, list[bytes]]
+
+
+class Handlers:
+    """One method an API."""
+
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    async def handle(self, request: Any, payload: memoryview) -> Answer:
+        """(response, payload)."""
+        if isinstance(request, fetch.FetchRequest):
+            return await self._fetch(request)
+        handler = getattr(self, f"_{ApiKey(request.api_key).name.lower()}")
+        answer = handler(request, payload) if request.api_key == 0 else handler(request)
+        return answer, []
+
+    def _led(self, topic: str, number: int, epoch: int = -1) -> FakePartition:
+        """A partition that this broker leads."""
+        partitions = self._cluster.topics.get(topic)
+        if partitions is None or not 0 <= number < len(partitions):
+            raise UnknownTopicOrPartitionError
+        partition = partitions[number]
+        if partition.leader != self._broker_id:
+            raise NotLeaderOrFollowerError
+        if epoch != -1 and epoch < partition.leader_epoch:
+            raise FencedLeaderEpochError
+        if epoch > partition.leader_epoch:
+            raise UnknownLeaderEpochError
+        return partition
+
+    def _api_versions(self, request: Any) -> Any:
+        return handshake.ApiVersionsResponse(0, supported_ranges())
+
+    def _metadata(self, request: metadata.MetadataRequest) -> Any:
+        stale = self._cluster.stale_metadata.get(self._broker_id)
+        return stale or self._cluster.metadata(request)
+
+    def _produce(self, request: produce.ProduceRequest, payload: memoryview) -> Any:
+        answers = []
+        for topic in request.topics:
+            items = []
+            for item in topic.partitions:
+                answer = produce.ProducePartitionResponse(item.partition)
+                try:
+                    partition = self._led(topic.topic, item.partition)
+                    span = item.batch
+                    batch = payload[span.offset : span.offset + span.length]
+                    answer.base_offset = partition.append(batch)
+                except ApiError as error:
+                    answer.error_code = error.code
+                items.append(answer)
+            answers.append(produce.ProduceTopicResponse(topic.topic, items))
+        self._cluster.announce()
+        return produce.ProduceResponse(0, answers)
+
+    async def _fetch(self, request: fetch.FetchRequest) -> Answer:
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        while True:
+            event = self._cluster.new_data
+            response, data, urgent = self._fetch_now(request)
+            if urgent or sum(map(len, data)) >= max(request.min_bytes, 1):
+                return response, data
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await event.wait()
+            except TimeoutError:
+                return response, data
+
+    def _fetch_now(self, request: fetch.FetchRequest) -> tuple[Any, list[bytes], bool]:
+        answers, data, size, urgent = [], [], 0, False
+        for topic in request.topics:
+            items = []
+            for item in topic.partitions:
+                answer = fetch.FetchPartitionResponse(item.partition)
+                try:
+                    found = self._read(topic.topic, item, answer)
+                    answer.records = Span(size, len(found))
+                    data.append(found)
+                    size += len(found)
+                    urgent = urgent or answer.diverging is not None
+                except ApiError as error:
+                    answer.error_code = error.code
+                    urgent = True
+                items.append(answer)
+            answers.append(fetch.FetchTopicResponse(topic.topic, items))
+        return fetch.FetchResponse(0, answers), data, urgent
+
+    def _read(
+        self, topic: str, item: fetch.FetchPartition, answer: fetch.FetchPartitionResponse
+    ) -> bytes:
+        partition = self._led(topic, item.partition, item.leader_epoch)
+        if partition.diverging is not None:
+            answer.diverging = fetch.EpochEnd(*partition.diverging)
+            partition.diverging = None
+            return b""
+        if not partition.log_start_offset <= item.fetch_offset <= partition.next_offset:
+            raise OffsetOutOfRangeError
+        answer.high_watermark = answer.last_stable_offset = partition.next_offset
+        answer.log_start_offset = partition.log_start_offset
+        return partition.read(item.fetch_offset, item.max_bytes)
+
+    def _list_offsets(self, request: offsets.ListOffsetsRequest) -> Any:
+        answers = []
+        for topic in request.topics:
+            items = []
+            for item in topic.partitions:
+                answer = offsets.ListOffsetsPartitionResponse(item.partition)
+                try:
+                    partition = self._led(topic.topic, item.partition, item.leader_epoch)
+                    _find_offset(partition, item.timestamp, answer)
+                except ApiError as error:
+                    answer.error_code = error.code
+                items.append(answer)
+            answers.append(offsets.ListOffsetsTopicResponse(topic.topic, items))
+        return offsets.ListOffsetsResponse(0, answers)
+
+    # ------------------------------------------------------------------------------ admin
+
+    def _topic_results(
+        self, names: list[str], act: Callable[[str], object]
+    ) -> list[admin.TopicResult]:
+        results = []
+        for name in names:
+            result = admin.TopicResult(name)
+            try:
+                if self._cluster.controller_id != self._broker_id:
+                    raise NotControllerError
+                act(name)
+                result.topic_id = self._cluster.topic_ids.get(name, "")
+                result.partition_count = len(self._cluster.topics.get(name, []))
+            except ApiError as error:
+                result.error_code, result.error_message = error.code, str(error)
+            results.append(result)
+        return results
+
+    def _create_topics(self, request: admin.CreateTopicsRequest) -> Any:
+        specs = {topic.topic: topic for topic in request.topics}
+
+        def create(name: str) -> None:
+            if name in self._cluster.topics:
+                raise TopicAlreadyExistsError(f"topic {name!r} exists")
+            self._cluster.create_topic(name, max(specs[name].partition_count, 1))
+
+        return admin.CreateTopicsResponse(0, self._topic_results(list(specs), create))
+
+    def _delete_topics(self, request: admin.DeleteTopicsRequest) -> Any:
+        def delete(name: str) -> None:
+            if self._cluster.topics.pop(name, None) is None:
+                raise UnknownTopicOrPartitionError
+
+        return admin.DeleteTopicsResponse(0, self._topic_results(request.topics, delete))
+
+    def _create_partitions(self, request: admin.CreatePartitionsRequest) -> Any:
+        counts = {topic.topic: topic.partition_count for topic in request.topics}
+
+        def grow(name: str) -> None:
+            old = self._cluster.topics[name]
+            new = self._cluster.create_topic(name, counts[name])
+            new[: len(old)] = old
+
+        return admin.CreatePartitionsResponse(0, self._topic_results(list(counts), grow))
+
+    def _describe_configs(self, request: admin.DescribeConfigsRequest) -> Any:
+        value = admin.ConfigValue("retention_ms", "1000", "topic", False, "how long")
+        results = [
+            admin.ConfigResourceResult(r.resource_type, r.resource_name, 0, None, [value])
+            for r in request.resources
+        ]
+        return admin.DescribeConfigsResponse(0, results)
+
+    def _alter_configs(self, request: admin.AlterConfigsRequest) -> Any:
+        code = 0 if self._cluster.controller_id == self._broker_id else NotControllerError.code
+        results = [
+            admin.ConfigResourceResult(r.resource_type, r.resource_name, code)
+            for r in request.resources
+        ]
+        return admin.AlterConfigsResponse(0, results)
+
+    def _describe_cluster(self, request: Any) -> Any:
+        brokers = [
+            metadata.ClusterBroker(
+                number,
+                10 + number,
+                [metadata.ListenerAddress("external", "127.0.0.1", broker.port)],
+            )
+            for number, broker in self._cluster.brokers.items()
+        ]
+        return metadata.DescribeClusterResponse(
+            0, None, "fake", self._cluster.controller_id, 1, brokers
+        )
+
+    def _describe_log_dirs(self, request: Any) -> Any:
+        replicas = [
+            admin.ReplicaSize(name, number, 10, 0, partition.next_offset, partition.next_offset)
+            for name, partitions in self._cluster.topics.items()
+            for number, partition in enumerate(partitions)
+        ]
+        return admin.DescribeLogDirsResponse(0, [admin.LogDir(0, "/data", 1000, 500, replicas)])
+
+    def _elect_leaders(self, request: admin.ElectLeadersRequest) -> Any:
+        if self._cluster.controller_id != self._broker_id:
+            return admin.ElectLeadersResponse(NotControllerError.code)
+        targets = request.partitions or []
+        results = [admin.ElectionResult(t.topic, t.partition) for t in targets]
+        return admin.ElectLeadersResponse(0, results)
+
+
+def _find_offset(
+    partition: FakePartition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse
+) -> None:
+    answer.leader_epoch = partition.leader_epoch
+    if timestamp == -2:
+        answer.offset = partition.log_start_offset
+    elif timestamp == -1:
+        answer.offset = partition.next_offset
+    else:
+        for batch in partition.batches:
+            columns = decode_batch(batch)
+            pairs = zip(columns.offsets(), columns.timestamp_list(), strict=True)
+            for offset, stamped in pairs:
+                if stamped >= timestamp:
+                    answer.offset, answer.timestamp = offset, stamped
+                    return
+
+
+def error_answer(request: Any, code: int) -> Any:
+    """The answer to ``request`` in which every part has failed with ``code``."""
+    families: dict[type, tuple[type, type, type]] = {
+        produce.ProduceRequest: (
+            produce.ProduceResponse,
+            produce.ProduceTopicResponse,
+            produce.ProducePartitionResponse,
+        ),
+        fetch.FetchRequest: (
+            fetch.FetchResponse,
+            fetch.FetchTopicResponse,
+            fetch.FetchPartitionResponse,
+        ),
+        offsets.ListOffsetsRequest: (
+            offsets.ListOffsetsResponse,
+            offsets.ListOffsetsTopicResponse,
+            offsets.ListOffsetsPartitionResponse,
+        ),
+    }
+    if type(request) in families:
+        whole, of_topic, of_partition = families[type(request)]
+        return whole(
+            0,
+            [
+                of_topic(t.topic, [of_partition(p.partition, code) for p in t.partitions])
+                for t in request.topics
+            ],
+        )
+    if isinstance(request, metadata.MetadataRequest):
+        return metadata.MetadataResponse("", -1, [], [], code)
+    return request.response(code)

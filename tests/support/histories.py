@@ -1,0 +1,32 @@
+"""A history that keeps everything, for tests of what clients record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["ListHistory"]
+
+
+class ListHistory:
+    """Events as tuples, in order: (kind, operation number, details...)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self._count = 0
+
+    def invoke(
+        self, operation: str, topic: str, partition: int, values: Sequence[bytes | None]
+    ) -> int:
+        self._count += 1
+        self.events.append(("invoke", self._count, operation, topic, partition, list(values)))
+        return self._count
+
+    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
+        self.events.append(("ok", number, list(offsets), list(values)))
+
+    def fail(self, number: int, error: BaseException) -> None:
+        self.events.append(("fail", number, error))
+
+    def info(self, number: int, error: BaseException) -> None:
+        self.events.append(("info", number, error))

@@ -1,0 +1,79 @@
+"""The ``oncelog`` command as a shell calls it, in this process, beside brokers that run in the loop.
+
+    shown = await oncelog("topics", "list", "--json", bootstrap=cluster.bootstrap)
+    assert shown.code == 0
+    assert shown.document["topics"] == []
+
+The command runs in a thread, with standard streams of its own, so that the brokers in the test's loop
+can answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog_cli.main import run_command
+
+__all__ = ["Shown", "oncelog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a command left behind."""
+
+    code: int
+    stdout: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode()
+
+    @property
+    def document(self) -> Any:
+        """Standard output as one JSON document."""
+        return json.loads(self.stdout)
+
+    @property
+    def json_lines(self) -> list[Any]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+async def oncelog(*arguments: str, stdin: bytes = b"", bootstrap: str = "") -> Shown:
+    """Run one command line; ``stdin`` comes through a pipe and then ends."""
+    named = ["--bootstrap", bootstrap] if bootstrap else []
+    return await asyncio.to_thread(_run, [*arguments, *named], stdin)
+
+
+def _run(arguments: list[str], stdin: bytes) -> Shown:
+    stdout, stderr = io.BytesIO(), io.BytesIO()
+    before = sys.stdin, sys.stdout, sys.stderr
+    read_end, write_end = os.pipe()
+    feeder = os.fdopen(write_end, "wb", buffering=0)
+    try:
+        with os.fdopen(read_end, encoding="utf-8") as reader:
+            if len(stdin) <= 32_768:  # fits a pipe's buffer: nobody needs to read meanwhile
+                feeder.write(stdin)
+                feeder.close()
+            else:
+                raise ValueError("longer input goes through a file")
+            sys.stdin = reader
+            sys.stdout = io.TextIOWrapper(stdout, encoding="utf-8", write_through=True)
+            sys.stderr = io.TextIOWrapper(stderr, encoding="utf-8", write_through=True)
+            code = run_command(arguments)
+            sys.stdout.flush()
+            # The wrappers would close what the caller is about to read.
+            sys.stdout.detach()
+            sys.stderr.detach()
+    finally:
+        feeder.close()
+        sys.stdin, sys.stdout, sys.stderr = before
+    return Shown(code, stdout.getvalue(), stderr.getvalue().decode())
