@@ -47,7 +47,6 @@ from oncelog_controller.replies import refusal
 from oncelog_controller.store import (
     MetadataStore,
     NoNodeError,
-    OpResult,
     SessionExpiredError,
     SessionState,
     StoreDisconnectedError,
@@ -129,7 +128,8 @@ class ControllerTerm:
             return "the session expired"
         finally:
             self._ended = True
-            self._store.on_session.remove(self._session_changed)
+            if self._session_changed in self._store.on_session:
+                self._store.on_session.remove(self._session_changed)
             self._refuse_all()
             await self._writers.close()
             await self._gateway.close()
@@ -140,9 +140,13 @@ class ControllerTerm:
         self._wake.set()
 
     async def handle(self, request: Request, *, internal: bool = False) -> Any:
-        """Serve one request. Refusals are inside the response."""
+        """Serve one request. Refusals are inside the response.
+
+        :raises TypeError: the request is none of the controller's.
+        """
+        refused = refusal(request, NotControllerError.code)
         if self._ended or len(self._futures) >= REQUESTS_MAX:
-            return refusal(request, NotControllerError.code)
+            return refused
         ids: tuple[str, ...] = ()
         if isinstance(request, CreateTopicsRequest):
             ids = tuple(self._entropy.uuid() for _ in request.topics)
@@ -179,6 +183,8 @@ class ControllerTerm:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self.resign("the session expired")
+        # We may have been deposed while we were cut off: look before anything else is done.
+        self._controller_changed = True
         self._wake.set()
 
     def _registrations_changed(self, _: WatchEvent) -> None:
@@ -238,20 +244,16 @@ class ControllerTerm:
 
     async def _process(self, event: Event) -> None:
         """Hand one event to the machine and carry out what follows, to the end."""
-        writes: deque[tuple[int, asyncio.Task[list[OpResult]]]] = deque()
+        writes: deque[tuple[int, asyncio.Task[StoreError | None]]] = deque()
         self._execute(self._machine.handle(event, self._loop.time()), writes)
         while writes:
             write_id, task = writes.popleft()
-            try:
-                await task
-            except StoreError as error:
-                outcome: Event = WriteFailed(write_id, error)
-            else:
-                outcome = WriteSucceeded(write_id)
+            error = await task
+            outcome = WriteSucceeded(write_id) if error is None else WriteFailed(write_id, error)
             self._execute(self._machine.handle(outcome, self._loop.time()), writes)
 
     def _execute(
-        self, effects: list[Effect], writes: deque[tuple[int, asyncio.Task[list[OpResult]]]]
+        self, effects: list[Effect], writes: deque[tuple[int, asyncio.Task[StoreError | None]]]
     ) -> None:
         for effect in effects:
             if isinstance(effect, WriteStore):
@@ -271,8 +273,12 @@ class ControllerTerm:
             elif isinstance(effect, Resign):
                 self.resign(effect.reason)
 
-    async def _write(self, effect: WriteStore) -> list[OpResult]:
-        return await self._store.multi(list(effect.ops))
+    async def _write(self, effect: WriteStore) -> StoreError | None:
+        try:
+            await self._store.multi(list(effect.ops))
+        except StoreError as error:
+            return error
+        return None
 
     # ---- reading
 

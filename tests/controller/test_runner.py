@@ -10,7 +10,8 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.campaign import Campaign, Incumbent
 from oncelog_controller.store import SetData, StoreError, WatchEvent
-from oncelog_protocol.errors import NotControllerError
+from oncelog_controller.transitions import IllegalTransitionError
+from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.types import TopicPartition
 from support.controller_cluster import ControllerCluster, Member
@@ -328,18 +329,29 @@ async def test_without_a_registration_nobody_campaigns() -> None:
         await cluster.controller()
 
 
+def broken(event: object) -> None:
+    raise IllegalTransitionError("the test says so")
+
+
 @pytest.mark.asyncio
-async def test_a_bug_ends_the_term_not_the_runner(caplog: pytest.LogCaptureFixture) -> None:
+async def test_requests_that_are_not_the_controllers_are_refused() -> None:
+    async with ControllerCluster(1) as cluster:
+        controller = await cluster.controller()
+        with pytest.raises(TypeError):
+            await controller.runner.handle(admin.DescribeConfigsRequest([]))
+        await cluster.create("t", [1])
+
+
+@pytest.mark.asyncio
+async def test_a_bug_ends_the_term_not_the_runner() -> None:
     async with ControllerCluster(1) as cluster:
         await cluster.create("t", [1])
         controller = await cluster.controller()
-        with caplog.at_level("CRITICAL"):
-            assert controller.runner.term is not None
-            asked = asyncio.get_running_loop().create_task(
-                controller.runner.handle(admin.DescribeConfigsRequest([]))  # not the controller's
-            )
-            with pytest.raises(TypeError):
-                await asked
+        term = controller.runner.term
+        assert term is not None
+        term.machine._outside = broken  # type: ignore[method-assign]
+        response = await controller.runner.handle(admin.DeleteTopicsRequest(["t"], 1))
+        assert response.error_code == RequestTimedOutError.code
         await eventually(lambda: controller.runner.epoch == 2, timeout_s=10)
         await cluster.create("u", [1])
 

@@ -1,8 +1,8 @@
 """Several replica managers in one process: real logs, handlers and fetch loops, no sockets.
 
-Messages travel as they would on the wire (encoded, decoded, spans checked) over channels that can be
-cut, and brokers can be made unreachable. The controller is a few lines: it gives the roles that the
-test asks for and takes every ISR that a leader in the present epoch proposes.
+Messages travel as they would on the wire (encoded, decoded, spans checked) over channels that can
+be cut, and brokers can be made unreachable. The controller is a few lines: it gives the roles that
+the test asks for and takes every ISR that a leader in the present epoch proposes.
 """
 
 from __future__ import annotations
@@ -126,9 +126,7 @@ class InProcessChannel:
         self._next = 0
         self._state = ConnectionState()
 
-    def send(
-        self, request: Any, payload: Sequence[Any] = (), *, callback: ReplyCallback
-    ) -> None:
+    def send(self, request: Any, payload: Sequence[Any] = (), *, callback: ReplyCallback) -> None:
         number, self._sent = self._sent, self._sent + 1
         self.requests.append(request)
         self._waiting.append(callback)

@@ -25,6 +25,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import TopicPartition
 from support.replicas import Replicas
@@ -96,10 +97,8 @@ class Consumer:
     def values(self) -> list[bytes | None]:
         values: list[bytes | None] = []
         data = memoryview(self.answers[-1][1])
-        while data:
-            batch = decode_batch(data)
-            values += batch.values
-            data = data[batch.header.size_bytes :]
+        for position, header in iter_headers(data):
+            values += decode_batch(data[position : position + header.size_bytes]).values
         return values
 
 
@@ -192,9 +191,7 @@ async def test_partition_bytes_bound_each_partition() -> None:
         (0, 0, FencedLeaderEpochError),
     ],
 )
-async def test_errors_are_answered_at_once(
-    offset: int, epoch: int, error: type[Exception]
-) -> None:
+async def test_errors_are_answered_at_once(offset: int, epoch: int, error: type[Exception]) -> None:
     group = Replicas()
     group.elect(1)
     consumer = Consumer(group)

@@ -243,9 +243,7 @@ async def test_errors_of_one_partition_leave_the_others_alone() -> None:
     leader = Leader(A0)
     leader.append(A0)
     leader.fetch((TopicPartition("x", 0), 0), (A0, 0))
-    codes = {
-        t.topic: p.error_code for t in leader.answers[0][0].topics for p in t.partitions
-    }
+    codes = {t.topic: p.error_code for t in leader.answers[0][0].topics for p in t.partitions}
     assert codes == {"x": UnknownTopicOrPartitionError.code, "a": 0}
 
 

@@ -90,18 +90,14 @@ class Follower:
 
 def data(base: int = 0, count: int = 1, epoch: int = 3) -> bytes:
     return bytes(
-        encode_batch(
-            [b"v"] * count, timestamps=NOW_MS, base_offset=base, leader_epoch=epoch
-        )
+        encode_batch([b"v"] * count, timestamps=NOW_MS, base_offset=base, leader_epoch=epoch)
     )
 
 
 def records(
     payload: bytes, partition: int = 0, *, watermark: int = 0, start: int = 0
 ) -> FetchPartitionResponse:
-    return FetchPartitionResponse(
-        partition, 0, watermark, watermark, start, Span(0, len(payload))
-    )
+    return FetchPartitionResponse(partition, 0, watermark, watermark, start, Span(0, len(payload)))
 
 
 def named(request: FetchRequest) -> list[FetchPartition]:
@@ -190,9 +186,7 @@ def test_where_to_cut(diverging: EpochEnd, end: int) -> None:
     """KIP-279. Our log: epoch 0 from 0, epoch 1 from 2, epoch 2 from 4, epoch 4 from 6, end 8."""
     follower = Follower()
     follower.follow()
-    payload = b"".join(
-        data(base, 1, epoch) for base, epoch in enumerate([0, 0, 1, 1, 2, 2, 4, 4])
-    )
+    payload = b"".join(data(base, 1, epoch) for base, epoch in enumerate([0, 0, 1, 1, 2, 2, 4, 4]))
     follower.answer(records(payload), payload=payload)
     follower.partitions[0].truncate_to_divergence(diverging)
     assert follower.partitions[0].log.log_end_offset == end
@@ -232,9 +226,7 @@ def test_out_of_range_begins_anew_at_the_leaders_start() -> None:
     follower.answer(records(data(count=3)), payload=data(count=3))
     follower.sync()
     follower.machine.next_request(0.0)
-    follower.answer(
-        FetchPartitionResponse(0, OffsetOutOfRangeError.code, log_start_offset=50)
-    )
+    follower.answer(FetchPartitionResponse(0, OffsetOutOfRangeError.code, log_start_offset=50))
     partition = follower.partitions[0]
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (50, 50)
     assert partition.high_watermark == 50

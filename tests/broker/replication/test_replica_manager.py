@@ -47,9 +47,7 @@ async def test_many_partitions_and_a_stream_of_batches() -> None:
     async with Cluster() as cluster:
         for i, tp in enumerate(tps):
             cluster.lead(tp, 1 + i % 3)
-        answers = [
-            cluster.produce(tp, b"%d" % number * 100) for number in range(40) for tp in tps
-        ]
+        answers = [cluster.produce(tp, b"%d" % number * 100) for number in range(40) for tp in tps]
         for answer in answers:
             message = await answer.wait()
             assert message.topics[0].partitions[0].error_code == 0
@@ -134,9 +132,7 @@ async def test_stop_replica_fences_stops_and_deletes() -> None:
         manager = cluster[2].replicas
 
         async def stop(epoch: int, *, delete: bool, topic_id: str = "id") -> int:
-            request = StopReplicaRequest(
-                9, 1, 0, [StopPartition("t", topic_id, 0, epoch, delete)]
-            )
+            request = StopReplicaRequest(9, 1, 0, [StopPartition("t", topic_id, 0, epoch, delete)])
             return (await manager.stop_replicas(request))[0].error_code
 
         assert await stop(0, delete=True) == FencedLeaderEpochError.code

@@ -1,0 +1,190 @@
+"""Produce: what is refused, what is parked, and that every request is answered exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncelog_broker.server.authorizer import AllowAllAuthorizer
+from oncelog_broker.server.handlers.produce import ProduceHandler
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.errors import (
+    CorruptMessageError,
+    InvalidRequestError,
+    InvalidRequiredAcksError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.produce import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from oncelog_protocol.schema import Span
+from oncelog_protocol.types import TopicPartition
+from support.replicas import batch_of
+from support.replication_cluster import Answer, Cluster, call, make_context
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+TP = TopicPartition("t", 0)
+
+
+class Nobody(AllowAllAuthorizer):
+    """Lets nobody write."""
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        return False
+
+
+def produce(
+    handler: ProduceHandler,
+    *batches: tuple[str, int, bytes],
+    acks: int = -1,
+    timeout_ms: int = 5000,
+    internal: bool = False,
+) -> Answer:
+    payload = b""
+    topics: dict[str, ProduceTopic] = {}
+    for topic, partition, batch in batches:
+        group = topics.setdefault(topic, ProduceTopic(topic, []))
+        group.partitions.append(ProducePartition(partition, Span(len(payload), len(batch))))
+        payload += batch
+    request = ProduceRequest(None, acks, timeout_ms, list(topics.values()))
+    return call(handler, request, payload=payload, context=make_context(internal=internal))
+
+
+def codes(message: ProduceResponse) -> dict[tuple[str, int], int]:
+    return {(t.topic, p.partition): p.error_code for t in message.topics for p in t.partitions}
+
+
+GOOD = bytes(batch_of(b"v"))
+
+
+async def test_one_request_many_partitions_one_answer() -> None:
+    async with Cluster() as cluster:
+        for number in range(3):
+            cluster.lead(TopicPartition("t", number), 1)
+        cluster.lead(TopicPartition("u", 0), 2)
+        answer = produce(
+            cluster[1].produce,
+            ("t", 0, GOOD),
+            ("t", 1, GOOD[:-1] + b"\x00"),
+            ("u", 0, GOOD),
+            ("t", 2, GOOD),
+            ("x", 0, GOOD),
+        )
+        message = await answer.wait()
+        assert codes(message) == {
+            ("t", 0): 0,
+            ("t", 1): CorruptMessageError.code,
+            ("t", 2): 0,
+            ("u", 0): NotLeaderOrFollowerError.code,
+            ("x", 0): UnknownTopicOrPartitionError.code,
+        }
+        assert [t.topic for t in message.topics] == ["t", "u", "x"]
+        assert message.topics[0].partitions[1].error_message
+
+
+@pytest.mark.parametrize("acks", [2, -2, 127])
+async def test_acks_must_be_one_of_three(acks: int) -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        with pytest.raises(InvalidRequiredAcksError):
+            produce(cluster[1].produce, ("t", 0, GOOD), acks=acks)
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+async def test_a_partition_twice_is_refused_whole() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        with pytest.raises(InvalidRequestError):
+            produce(cluster[1].produce, ("t", 0, GOOD), ("t", 0, GOOD))
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+async def test_two_batches_in_one_span_are_refused() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        message = await produce(cluster[1].produce, ("t", 0, GOOD + GOOD)).wait()
+        assert codes(message)["t", 0] != 0
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+async def test_an_empty_span_is_refused() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        message = await produce(cluster[1].produce, ("t", 0, b"")).wait()
+        assert codes(message) == {("t", 0): CorruptMessageError.code}
+
+
+async def test_a_batch_above_the_topics_limit_is_refused() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1, configs={"max.message.bytes": "100"})
+        batch = bytes(batch_of(b"v" * 200))
+        message = await produce(cluster[1].produce, ("t", 0, batch)).wait()
+        assert codes(message) == {("t", 0): MessageTooLargeError.code}
+
+
+async def test_internal_topics_are_not_for_clients() -> None:
+    topic = "__consumer_offsets"
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TopicPartition(topic, 0), 1)
+        message = await produce(cluster[1].produce, (topic, 0, GOOD)).wait()
+        assert codes(message) == {(topic, 0): InvalidTopicError.code}
+        message = await produce(cluster[1].produce, (topic, 0, GOOD), internal=True).wait()
+        assert codes(message) == {(topic, 0): 0}
+
+
+async def test_without_the_right_to_write_nothing_is_written() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        handler = ProduceHandler(cluster[1].replicas, Nobody())
+        message = await produce(handler, ("t", 0, GOOD)).wait()
+        assert codes(message) == {("t", 0): TopicAuthorizationFailedError.code}
+        assert cluster[1].partition(TP).log.log_end_offset == 0
+
+
+async def test_time_runs_out_for_those_that_still_wait() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.lead(TP, 1, isr=[1, 2])
+        cluster.lead(TopicPartition("t", 1), 1, isr=[1])
+        cluster[2].cut()
+        answer = produce(cluster[1].produce, ("t", 0, GOOD), ("t", 1, GOOD), timeout_ms=30)
+        message = await answer.wait()
+        assert codes(message) == {("t", 0): RequestTimedOutError.code, ("t", 1): 0}
+        await cluster.isr_is(TP, 1)  # committed after all, and answered only once
+        await eventually(lambda: cluster[1].partition(TP).high_watermark == 1)
+        assert len(cluster[1].replicas.deadlines) == 0
+
+
+async def test_no_acks_no_answer_but_appended() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        answer = produce(cluster[1].produce, ("t", 0, GOOD), ("x", 0, GOOD), acks=0)
+        assert answer.count == 1
+        assert answer.message is None
+        assert cluster[1].partition(TP).log.log_end_offset == 1
+
+
+async def test_topics_that_stamp_records_answer_with_the_time() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1, configs={"message.timestamp.type": "LogAppendTime"})
+        message = await produce(cluster[1].produce, ("t", 0, GOOD)).wait()
+        assert message.topics[0].partitions[0].log_append_time_ms > 0
+
+
+async def test_an_empty_request_is_answered() -> None:
+    async with Cluster(brokers=1) as cluster:
+        message = await produce(cluster[1].produce).wait()
+        assert message.topics == []
+        await asyncio.sleep(0)

@@ -1,0 +1,187 @@
+"""A cluster of real processes for failure tests: signals in, facts about the cluster out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from integration.replicas import assert_replicas_agree
+from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog_cli.local.cluster import LocalCluster
+
+T = TypeVar("T")
+
+DEADLINE_S = 60.0
+POLL_S = 0.05
+
+SETTINGS = {
+    "zookeeper_session_timeout_ms": 3000,
+    "replica_lag_time_max_ms": 3000,
+}
+"""Shorter than the defaults, so that the tests of silent hosts do not wait for long."""
+
+
+class Processes:
+    """Three brokers and a ZooKeeper, each a process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cluster = LocalCluster(directory, brokers=3, settings=SETTINGS)
+        self.broker_ids = sorted(self.cluster.brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients."""
+        return self.cluster.bootstrap
+
+    # ---- damage
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        self.cluster.broker(broker_id).kill()
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP."""
+        self.cluster.broker(broker_id).pause()
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self.cluster.broker(broker_id).resume()
+
+    async def stop_cleanly(self, broker_id: int) -> None:
+        """SIGTERM, and it must end by itself."""
+        assert await asyncio.to_thread(self.cluster.broker(broker_id).stop)
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker without waiting for it."""
+        self.cluster.broker(broker_id).launch()
+
+    async def restart(self, broker_id: int) -> None:
+        """Start a broker and wait until it serves."""
+        await asyncio.to_thread(self.cluster.start_broker, broker_id, DEADLINE_S)
+
+    async def wait_ready(self) -> None:
+        """Wait until every broker serves."""
+        for broker in self.cluster.brokers.values():
+            await asyncio.to_thread(broker.wait_ready, DEADLINE_S)
+
+    def stop_zookeeper(self) -> None:
+        """End ZooKeeper."""
+        assert self.cluster.zookeeper is not None
+        self.cluster.zookeeper.kill()
+
+    def start_zookeeper(self) -> None:
+        """Start ZooKeeper on the same port with the same data."""
+        assert self.cluster.zookeeper is not None
+        self.cluster.zookeeper.start()
+
+    async def heal(self) -> None:
+        """Whatever a test left behind: everything runs again."""
+        zookeeper = self.cluster.zookeeper
+        assert zookeeper is not None
+        if zookeeper.process is None or not zookeeper.process.is_alive():
+            self.start_zookeeper()
+        for broker_id, broker in self.cluster.brokers.items():
+            broker.resume()
+            if broker.state == "stopped":
+                await self.restart(broker_id)
+        await self.wait_ready()
+
+    # ---- facts
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Replication factor 3, min.insync.replicas 2, all in sync when it returns."""
+        async with Admin(self.bootstrap) as admin:
+            new = NewTopic(topic, partitions, 3, {"min_insync_replicas": "2"})
+            (await admin.create_topics([new])).raise_for_errors()
+        await self.wait_isr(topic, 3)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        async with Admin(self.bootstrap) as admin:
+            (await admin.delete_topics([topic])).raise_for_errors()
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """The leader's broker id; waits until there is one."""
+
+        async def known(admin: Admin) -> int | None:
+            leader = (await admin.describe_topics([topic]))[0].partitions[partition].leader
+            return leader if leader >= 0 else None
+
+        return await self._eventually(f"{topic}-{partition} has a leader", known)
+
+    async def wait_for_leader_other_than(self, broker: int, topic: str, partition: int) -> None:
+        """Wait until somebody else leads, asking the others."""
+
+        async def moved(admin: Admin) -> bool | None:
+            leader = (await admin.describe_topics([topic]))[0].partitions[partition].leader
+            return True if leader not in (-1, broker) else None
+
+        bootstrap = ",".join(b.address for i, b in self.cluster.brokers.items() if i != broker)
+        await self._eventually(f"{topic}-{partition} moved from {broker}", moved, bootstrap)
+
+    async def controller(self) -> int:
+        """The controller's broker id; waits until there is one that runs."""
+
+        async def known(admin: Admin) -> int | None:
+            controller = (await admin.describe_cluster()).controller_id
+            alive = controller >= 0 and self.cluster.broker(controller).state != "stopped"
+            return controller if alive else None
+
+        return await self._eventually("there is a controller", known)
+
+    async def wait_isr(self, topic: str, size: int) -> None:
+        """Wait until every partition has a leader and ``size`` in-sync replicas."""
+
+        async def whole(admin: Admin) -> bool | None:
+            partitions = (await admin.describe_topics([topic]))[0].partitions
+            good = [len(p.isr) == size and p.leader >= 0 for p in partitions]
+            return True if partitions and all(good) else None
+
+        await self._eventually(f"the ISR of {topic} is {size}", whole)
+
+    async def assert_replicas_agree(self, topic: str) -> None:
+        """All replicas hold the same bytes below the high watermark."""
+        async with Consumer(topic, bootstrap_servers=self.bootstrap) as consumer:
+            ends = await consumer.end_offsets(await consumer.partitions_for(topic))
+        marks = {tp.partition: offset for tp, offset in ends.items()}
+        dirs = {broker_id: b.data_path for broker_id, b in self.cluster.brokers.items()}
+        await self._eventually(
+            f"followers hold {topic} up to {marks}",
+            lambda admin: _all_hold(admin, topic, marks, len(self.broker_ids)),
+        )
+        assert_replicas_agree(dirs, topic, marks)
+
+    async def _eventually(
+        self,
+        what: str,
+        ask: Callable[[Admin], Awaitable[T | None]],
+        bootstrap: str | None = None,
+    ) -> T:
+        """Ask until the answer is not None; errors of a cluster in trouble are no answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DEADLINE_S
+        last: object = None
+        while loop.time() < deadline:
+            try:
+                async with Admin(bootstrap or self.bootstrap) as admin:
+                    answer = await ask(admin)
+                    if answer is not None:
+                        return answer
+            except Exception as error:
+                last = error
+            await asyncio.sleep(POLL_S)
+        raise AssertionError(f"not within {DEADLINE_S:g} s: {what} (last error: {last!r})")
+
+
+async def _all_hold(
+    admin: Admin, topic: str, marks: dict[int, int], brokers: int
+) -> bool | None:
+    held: dict[TopicPartition, int] = {}
+    for log_dir in await admin.describe_log_dirs():
+        for replica in log_dir.replicas:
+            tp = replica.partition
+            if tp.topic == topic and replica.log_end_offset >= marks[tp.partition]:
+                held[tp] = held.get(tp, 0) + 1
+    return True if all(held.get(TopicPartition(topic, p), 0) == brokers for p in marks) else None
