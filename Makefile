@@ -65,6 +65,7 @@ bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench
 
 bench-peers: setup ## the same work by Apache Kafka and its Python clients
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
 	@$(BIN)/python -m oncelog_bench.peers
 
 fuzz: setup ## hostile bytes against every decoder, for longer than in the tests

@@ -39,7 +39,7 @@ async def _send(producer: Producer, topic: str, rate: int, total: int) -> None:
             stamp = b"%020.9f" % time.perf_counter()
             await producer.enqueue(topic, stamp + b"x" * 80)
             sent += 1
-        await asyncio.sleep(0.0005)
+        await asyncio.sleep(max(0.0, began + sent / rate - time.perf_counter()))
     await producer.flush()
 
 

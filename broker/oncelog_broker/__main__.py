@@ -82,11 +82,10 @@ def _run(main_coro: Coroutine[Any, Any, int]) -> int:
 
 def make_store(config: BrokerConfig) -> MetadataStore:
     """ZooKeeper at ``zookeeper_connect``, whose chroot follows the first slash."""
-    hosts, slash, chroot = config.zookeeper_connect.partition("/")
-    return ZooKeeperStore(
-        hosts,
-        chroot=slash + chroot,
+    return ZooKeeperStore.from_connect_string(
+        config.zookeeper_connect,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connect_timeout_ms=config.zookeeper_connection_timeout_ms,
     )
 
 

@@ -30,7 +30,7 @@ FORMAT_HELP = (
     "%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %v value, %h headers, "
     "%n newline, %% a percent sign; \\n, \\t, \\0 and \\xHH as in C"
 )
-_PIECES = re.compile(r"%(?P<verb>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.))", re.DOTALL)
+_PIECES = re.compile(r"%(?P<verb>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))", re.DOTALL)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 

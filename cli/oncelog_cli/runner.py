@@ -7,9 +7,10 @@ the document on stdout says it as well. An unexpected one keeps its traceback: i
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import typer
 
@@ -37,8 +38,16 @@ def run(command: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(command)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    except BrokenPipeError as error:
+        # Typer would end with 1 and no word, whichever pipe it was.
+        code = exit_code_of(error)
+        raise typer.Exit(code) from None
 
 
+@overload
+def exit_code_of(error: OSError) -> int: ...
+@overload
+def exit_code_of(error: Exception) -> int | None: ...
 def exit_code_of(error: Exception) -> int | None:
     """Say what went wrong; None for an error that nobody expected."""
     if isinstance(error, BrokenPipeError) and _stdout_is_gone():
@@ -85,13 +94,17 @@ def _usage_code_of(error: Exception) -> int | None:
 
 
 def _stdout_is_gone() -> bool:
-    """Whether the pipe that broke is our standard output; if so, silence it: what is still
-    buffered goes nowhere, or the interpreter complains at its end."""
+    """Whether the pipe that broke is our standard output, not a connection; if so, silence it:
+    what is still buffered goes nowhere, or the interpreter complains at its end."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        return True
-    return False
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False  # standard output is not a file at all
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        return False
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
+    return True

@@ -46,12 +46,21 @@ async def test_refused() -> None:
 
 @pytest.mark.asyncio
 async def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
-    server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    over = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
     with pytest.raises(TimeoutError) as caught:
         await open_channel(address, "test", 0.05)
     assert "0.05 s" in reason_of(caught.value)
+    over.set()
     server.close()
+    await server.wait_closed()
 
 
 def test_reasons() -> None:

@@ -73,7 +73,7 @@ async def test_one_dead_bootstrap_address_does_not_matter() -> None:
     async with FakeCluster(2) as cluster:
         addresses = cluster.bootstrap
         await cluster.brokers[1].stop()
-        cluster.down.add(1)
+        cluster.down.append(1)
         router = make(addresses)
         await router.start()
         assert list(router.cluster.brokers) == [2]

@@ -37,13 +37,13 @@ class Heard:
 
 
 @asynccontextmanager
-async def gateway(**settings: int) -> AsyncIterator[Heard]:
+async def gateway(order_timeout_ms: int = 30_000) -> AsyncIterator[Heard]:
     events: list[Event] = []
     fenced: list[str] = []
     made = BrokerGateway(
         controller_id=1,
         controller_epoch=5,
-        config=ControllerConfig(**settings),
+        config=ControllerConfig(order_timeout_ms=order_timeout_ms),
         report=events.append,
         on_fenced=fenced.append,
     )

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,10 @@ class Watcher:
 
     def refused(self) -> None:
         self.events.append("refused")
+
+
+def has_connected(watcher: Watcher, times: int) -> bool:
+    return watcher.events.count("up") == times
 
 
 @asynccontextmanager
@@ -66,7 +71,7 @@ async def test_a_dead_process_is_refused_at_once() -> None:
 async def test_a_broken_connection_alone_is_no_evidence() -> None:
     async with FakeBroker(1) as broker, linked(broker.port) as watcher:
         for connections in (1, 2, 3):
-            await eventually(lambda n=connections: watcher.events.count("up") == n)
+            await eventually(partial(has_connected, watcher, connections))
             broker.break_connections()
         await eventually(lambda: watcher.events.count("up") == 4)
         assert "refused" not in watcher.events

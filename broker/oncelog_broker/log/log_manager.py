@@ -28,6 +28,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
+from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks("log manager")
         self._moving: list[asyncio.Task[None]] = []
         self.default_config = parse_topic_config(
             {}, {"flush": config.flush, **config.topic_defaults}
@@ -136,19 +137,15 @@ class LogManager:
         self.was_clean = all(log_dir.was_clean for log_dir in self.dirs)
         if self.was_clean:
             self.previous_broker_epoch = min(each.previous_broker_epoch for each in self.dirs)
-        loop = asyncio.get_running_loop()
         for log_dir in self.dirs:
             log_dir.high_watermarks = self._current_high_watermarks
             log_dir.start()
-            self._tasks.append(loop.create_task(log_dir.run_checkpoints()))
-        self._tasks.append(loop.create_task(self._run_retention()))
+            self._tasks.spawn(f"checkpoints of {log_dir.path}", log_dir.run_checkpoints())
+        self._tasks.spawn("retention", self._run_retention())
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop the loops, then each directory. Unclean: close files and write nothing more."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         moving, self._moving = self._moving, []
         await asyncio.gather(*moving, return_exceptions=True)
         for log_dir in self.dirs:

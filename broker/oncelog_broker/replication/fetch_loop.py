@@ -60,6 +60,7 @@ class FetchLoop:
         self._held_since_s = 0.0
         self._retry: asyncio.TimerHandle | None = None
         self._heard_at_s = 0.0
+        self._was_served = False
         self._closed = False
         tasks.spawn(f"fetch from {leader_id}", self._run())
 
@@ -120,14 +121,15 @@ class FetchLoop:
             self._channel = channel
             self._broken.clear()
             self._machine.reconnect()
-            self._heard_at_s = connected_at = self._loop.time()
+            self._heard_at_s = self._loop.time()
+            self._was_served = False
             logger.info("fetching from broker %d", self.leader_id)
             self._pump()
             await self._watch(channel)
             self._channel = None
             channel.close("the fetch session ended")
-            # A leader that accepts and hangs up at once is not asked in a tight circle.
-            failures = 0 if self._heard_at_s > connected_at else failures + 1
+            # A leader that hangs up or refuses at once is not asked in a tight circle.
+            failures = 0 if self._was_served else failures + 1
             await asyncio.sleep(self._backoff_s(failures))
 
     async def _watch(self, channel: LeaderChannel) -> None:
@@ -179,7 +181,11 @@ class FetchLoop:
             now = self._loop.time()
             if not machine.in_flight:
                 self._heard_at_s = now
-            channel.send(machine.next_request(now), callback=self._on_reply)
+            try:
+                channel.send(machine.next_request(now), callback=self._on_reply)
+            except OncelogError:
+                logger.exception("cannot ask broker %d", self.leader_id)
+                self._broken.set()
         elif machine.syncing and not machine.in_flight:
             self._hold()
 
@@ -213,6 +219,12 @@ class FetchLoop:
             logger.warning("broker %d refuses to be fetched from: %s", self.leader_id, refusal)
             self._broken.set()
             return
+        except Exception:
+            # A defect; the session's state is not to be trusted any more.
+            logger.exception("an answer of broker %d could not be handled", self.leader_id)
+            self._broken.set()
+            return
+        self._was_served = True
         if self._machine.delayed and self._retry is None:
             self._arm_retry(self._machine.retry_due(now))
         self._pump()

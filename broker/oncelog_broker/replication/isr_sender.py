@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, ReplicaConfig
-from oncelog_protocol.errors import NotControllerError, OncelogError, error_for
+from oncelog_protocol.errors import OncelogError, error_for
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
-    AlterPartitionResponse,
     AlterPartitionResult,
 )
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.channel import NotSentError
 from oncelog_runtime.entropy import Entropy
 
 logger = logging.getLogger(__name__)
@@ -69,40 +67,31 @@ class IsrSender:
         if not asked:
             return True
         items = [entry.item for entry in asked]
-        sent = True
-        response: AlterPartitionResponse | None = None
+        results: dict[TopicPartition, AlterPartitionResult] = {}
         try:
             async with asyncio.timeout(self._config.isr_change_timeout_ms / 1000):
                 response = await self._port.alter_partition(items)
-        except NotControllerError as error:
-            sent = False  # a definite answer: it was not done
-            logger.info("isr changes for %d partitions: %s", len(items), error)
-        except NotSentError as error:
-            sent = False
-            logger.info("isr changes for %d partitions: not sent: %s", len(items), error)
         except (OSError, TimeoutError, OncelogError) as error:
+            # Whatever it says: the port may have tried more than once.
             logger.info("isr changes for %d partitions: outcome unknown: %r", len(items), error)
-        if response is not None and response.error_code:
-            logger.info("isr changes refused: %s", error_for(response.error_code).name)
-            sent = not error_for(response.error_code).definite
-            response = None
-        return self._settle(asked, response, sent=sent)
+        else:
+            if response.error_code:
+                name = error_for(response.error_code).name
+                logger.info("isr changes for %d partitions refused: %s", len(items), name)
+            else:
+                results = {TopicPartition(r.topic, r.partition): r for r in response.partitions}
+        return self._settle(asked, results)
 
     def _settle(
-        self, asked: list[_Asked], response: AlterPartitionResponse | None, *, sent: bool
+        self, asked: list[_Asked], results: dict[TopicPartition, AlterPartitionResult]
     ) -> bool:
-        results = {} if response is None else _by_partition(response)
         now = asyncio.get_running_loop().time()
         settled = True
         for partition, item in asked:
-            if response is None and not sent:
-                still_open = partition.isr_item() is not None
-            else:
-                result = results.get(TopicPartition(item.topic, item.partition))
-                still_open = partition.isr_answered(item, result, now)
-            if still_open:
+            result = results.get(TopicPartition(item.topic, item.partition))
+            if partition.isr_answered(item, result, now):
                 self.enqueue(partition)
-                settled = False
+                settled = settled and result is not None and result.error_code == 0
         return settled
 
     def _take_queue(self) -> list[_Asked]:
@@ -124,7 +113,3 @@ class IsrSender:
             config.isr_change_backoff_ms / 1000 * 2 ** min(failures - 1, 10), longest
         )
         return delay * (0.8 + 0.4 * self._entropy.random())
-
-
-def _by_partition(response: AlterPartitionResponse) -> dict[TopicPartition, AlterPartitionResult]:
-    return {TopicPartition(r.topic, r.partition): r for r in response.partitions}

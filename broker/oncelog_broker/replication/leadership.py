@@ -75,7 +75,7 @@ class LeaderRole:
         self._safeguards = safeguards
         self._counted: list[FollowerProgress] = []
         self._at_end: list[FollowerProgress] = []
-        self._not_before_s: dict[int, float] = {}
+        self._refused: dict[int, tuple[int, float]] = {}
         self._unproven = set(self.followers) if resumes else set()
         """Followers that may hold a tail of this epoch's former life; see
         ``resumed_divergence``."""
@@ -169,7 +169,10 @@ class LeaderRole:
         needed = high_watermark
         if self._safeguards.join_at_epoch_start:
             needed = max(needed, self.epoch_start_offset)
-        if follower.durable_offset < needed or now < self._not_before_s.get(replica_id, now):
+        if follower.durable_offset < needed:
+            return False
+        refused_epoch, not_before_s = self._refused.get(replica_id, (NO_BROKER_EPOCH, now))
+        if follower.broker_epoch == refused_epoch and now < not_before_s:
             return False
         self._propose((*state.committed, replica_id))
         return True
@@ -240,8 +243,10 @@ class LeaderRole:
         elif code in _REFUSALS:
             if code == IneligibleReplicaError.code and proposal is not None:
                 for replica in proposal.broker_ids:
-                    if replica not in self.state.committed:
-                        self._not_before_s[replica] = now + REJOIN_DELAY_S
+                    if replica not in self.state.committed and replica in self.followers:
+                        # Only this life of it: a broker that stops is refused, and soon back.
+                        epoch = self.followers[replica].broker_epoch
+                        self._refused[replica] = (epoch, now + REJOIN_DELAY_S)
             self.state = self.state.refused()
         else:
             # Includes FENCED_LEADER_EPOCH and a newer epoch in the answer: we are deposed, and the

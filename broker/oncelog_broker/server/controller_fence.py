@@ -2,6 +2,8 @@
 
 * Z4: an order with a controller epoch below the highest one seen is refused with
   STALE_CONTROLLER_EPOCH.
+* A broker that has not registered yet cannot tell an order for its earlier life from one for this
+  one: it refuses all with BROKER_NOT_AVAILABLE, which controllers send again.
 * K21 (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker
   epoch than ours, is refused with STALE_BROKER_EPOCH; a higher one is obeyed, because the
   controller may learn of a new registration before this broker does (KAFKA-9839)."""
@@ -10,7 +12,11 @@ from __future__ import annotations
 
 import logging
 
-from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
+from oncelog_protocol.errors import (
+    BrokerNotAvailableError,
+    StaleBrokerEpochError,
+    StaleControllerEpochError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +31,12 @@ class ControllerFence:
     def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         """Remember the order's controller epoch, or refuse the order.
 
+        :raises BrokerNotAvailableError: this broker has not registered yet.
         :raises StaleControllerEpochError: a newer controller has spoken.
         :raises StaleBrokerEpochError: the order is for an earlier life of this broker.
         """
+        if self.broker_epoch < 0:
+            raise BrokerNotAvailableError("the broker has not registered yet")
         if controller_epoch < self.controller_epoch:
             raise StaleControllerEpochError(
                 f"controller epoch {controller_epoch}, seen {self.controller_epoch}"

@@ -57,4 +57,6 @@ def bench(context: typer.Context) -> None:
     command = [sys.executable, "-m", "oncelog_bench", *context.args]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], command, broker_environment(keep_settings=True))
+    # The benchmarks find what this process finds, however its path came about.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    os.execve(command[0], command, environment)

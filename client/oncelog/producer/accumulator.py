@@ -64,6 +64,7 @@ class Batch:
         "count",
         "deadline",
         "done",
+        "due",
         "encoded",
         "error",
         "headers",
@@ -87,6 +88,8 @@ class Batch:
         self.deadline = deadline
         self.reserved = reserved
         self.linger_until = 0.0
+        self.due = False
+        """Its linger is over: it goes out when it can, and grows until then."""
         self.values: Sequence[bytes | None] = []
         self.keys: Sequence[bytes | None] | None = None
         self.timestamps: Sequence[int] | int = []
@@ -190,7 +193,12 @@ class PartitionQueue:
     @property
     def may_send(self) -> bool:
         """Whether the next ready batch could go out, as far as order is concerned."""
-        return not self.failed and len(self.in_flight) < self.window and bool(self.ready)
+        return not self.failed and len(self.in_flight) < self.window and self.has_work
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a batch waits to go out, closed or with its linger over."""
+        return bool(self.ready) or (self.open is not None and self.open.due)
 
     @property
     def load(self) -> int:
@@ -370,8 +378,8 @@ class Accumulator:
 
     def close_all(self) -> None:
         """Close every open batch, the oldest first."""
-        while self._lingering:
-            batch = self._lingering.popleft()
+        self._lingering.clear()
+        for batch in list(self.incomplete):
             if batch.queue.open is batch:
                 self.close_batch(batch)
 
@@ -402,17 +410,29 @@ class Accumulator:
         batch.queue.ready.append(batch)
         self.sendable[batch.queue] = None
 
-    def close_lingering(self, now: float) -> float | None:
-        """Close the batches whose linger is over; when the next one's is, None if none is open."""
+    def end_lingers(self, now: float) -> float | None:
+        """Let the batches go whose linger is over; when the next one's is, None if there is none.
+
+        They stay open until they are sent: while the connection is busy they fill up.
+        """
         lingering = self._lingering
         while lingering:
             batch = lingering[0]
             if batch.queue.open is batch:
                 if batch.linger_until > now:
                     return batch.linger_until
-                self.close_batch(batch)
+                batch.due = True
+                self.sendable[batch.queue] = None
             lingering.popleft()
         return None
+
+    def next_ready(self, queue: PartitionQueue) -> Batch | None:
+        """The batch that goes out next, closed if it was still open."""
+        if not queue.ready and queue.open is not None and queue.open.due:
+            self.close_batch(queue.open)
+        while queue.ready and queue.ready[0].done:
+            queue.ready.popleft()  # timed out while it waited
+        return queue.ready[0] if queue.ready else None
 
     # ------------------------------------------------------------------------------ ends
 

@@ -164,7 +164,7 @@ class Sender:
 
     def _linger_over(self) -> None:
         self._linger_timer = None
-        following = self._accumulator.close_lingering(self._loop.time())
+        following = self._accumulator.end_lingers(self._loop.time())
         if following is not None:
             self._linger_timer = self._loop.call_at(following, self._guarded, self._linger_over)
         self._pump()
@@ -189,9 +189,7 @@ class Sender:
         by_leader: dict[int, list[PartitionQueue]] = {}
         sendable = self._accumulator.sendable
         for queue in list(sendable):
-            while queue.ready and queue.ready[0].done:
-                queue.ready.popleft()  # timed out while it waited
-            if not queue.ready:
+            if not queue.has_work:
                 del sendable[queue]
             elif queue.may_send:
                 leader = self._leader_for(queue, now)
@@ -249,9 +247,8 @@ class Sender:
         for queue in queues:
             if not queue.may_send:
                 continue
-            batch = queue.ready[0]
-            if batch.done:
-                queue.ready.popleft()
+            batch = self._accumulator.next_ready(queue)
+            if batch is None:
                 continue
             if batch.encoded is None and not self._encode(batch):
                 queue.ready.popleft()
@@ -265,7 +262,7 @@ class Sender:
             picked.append(batch)
             # To the end of the line, so that a full request leaves out somebody else next time.
             del sendable[queue]
-            if queue.ready:
+            if queue.has_work:
                 sendable[queue] = None
         return picked
 
@@ -371,8 +368,9 @@ class Sender:
         except BrokerUnreachableError as error:
             link.retry_at = self._loop.time() + link.backoff.next_s()
             for queue in self._accumulator.sendable:
-                if queue.ready and self._router.cluster.leader(queue.tp) == link.leader:
-                    queue.ready[0].last_error = error
+                waiting = queue.ready[0] if queue.ready else queue.open
+                if waiting and self._router.cluster.leader(queue.tp) == link.leader:
+                    waiting.last_error = error
             self._router.refresh_soon()
         finally:
             link.connecting = False

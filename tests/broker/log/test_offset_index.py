@@ -18,9 +18,7 @@ def entries_of(moves: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @given(steps, st.integers(0, 70_000), st.integers(0, 700_000))
-def test_floors_agree_with_a_scan(
-    moves: list[tuple[int, int]], offset: int, position: int
-) -> None:
+def test_floors_agree_with_a_scan(moves: list[tuple[int, int]], offset: int, position: int) -> None:
     entries = entries_of(moves)
     index = OffsetIndex()
     for entry in entries:

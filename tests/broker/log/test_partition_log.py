@@ -1,10 +1,9 @@
-"""One replica's log: appending, reading, cutting, failing, and how far it is durable."""
+"""One replica's log: appending, reading, cutting, and how far it is durable."""
 
 from __future__ import annotations
 
-import errno
-
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,23 +13,17 @@ from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InvalidRecordError,
     OffsetOutOfRangeError,
-    StorageError,
 )
 from oncelog_protocol.records.batch import (
     CRC_END,
     CRC_OFFSET,
-    crc32c,
-    iter_headers,
     parse_header,
     verify_crc,
 )
-from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.files import SystemFiles
 from support.clock import ManualClock
 from support.logs import (
-    DATA,
     NOW_MS,
-    TP,
     batch,
     follower_batches,
     make_log,
@@ -154,9 +147,7 @@ def test_the_follower_rolls_in_the_middle_of_what_it_got() -> None:
     fill(leader, 60)
     everything = bytearray()
     for segment in leader.segments:
-        everything += leader.read(
-            segment.base_offset, 1 << 20, upto=segment.next_offset
-        )
+        everything += leader.read(segment.base_offset, 1 << 20, upto=segment.next_offset)
     follower.append_as_follower(memoryview(everything))
     assert [s.base_offset for s in follower.segments] == [s.base_offset for s in leader.segments]
     assert values_in(follower) == values_in(leader)
@@ -208,7 +199,9 @@ def test_a_log_may_start_inside_a_batch() -> None:
         log.append_as_follower(follower_batches((105, 10, 2)))
     sync(log)
     files.crash("none")
-    assert values_in(reload_log(files, log_start_offset=105)) == [b"%d" % n for n in range(105, 111)]
+    assert values_in(reload_log(files, log_start_offset=105)) == [
+        b"%d" % n for n in range(105, 111)
+    ]
 
 
 # ---- reading
@@ -470,170 +463,6 @@ def test_names_of_new_segments_are_durable_before_offsets_in_them_count() -> Non
     files.crash("none")
     loaded = reload_log(files, SMALL)
     assert len(values_in(loaded)) == 40
-
-
-# ---- failing
-
-
-@pytest.mark.parametrize("leader", [True, False])
-def test_an_append_error_stops_the_directory(leader: bool) -> None:
-    # KAFKA-10778: nothing behind it may succeed.
-    files = MemoryFiles()
-    log = make_log(files)
-    log.append_as_follower(follower_batches((0, 1, 0)))
-    files.fail("append", f"{DATA}/{TP}", keep_bytes=10)
-    for _ in range(3):
-        with pytest.raises(StorageError):
-            if leader:
-                log.append_as_leader(batch(), 0)
-            else:
-                log.append_as_follower(follower_batches((1, 1, 0)))
-    assert not log.log_dir.online
-    assert log.log_end_offset == 1
-    with pytest.raises(StorageError):
-        log.read(0, 100, upto=1)
-
-
-def test_a_full_disk_refuses_writes_reads_on_and_recovers() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 3)
-    log.log_dir.credit_bytes = 10**6
-    files.set_free_bytes(30)
-    with pytest.raises(StorageError):
-        fill(log, 1)
-    with pytest.raises(StorageError):
-        fill(log, 1)
-    assert log.log_dir.online
-    assert log.log_dir.full
-    assert files.size(log.segments.active.path) == log.size_bytes
-    assert len(values_in(log)) == 3
-    files.heal()
-    fill(log, 1)
-    assert not log.log_dir.full
-    sync(log)
-    assert log.synced_offset == 4
-    files.crash("none")
-    assert len(values_in(reload_log(files))) == 4
-
-
-def test_when_cutting_back_fails_too_the_directory_stops() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 1)
-    log.log_dir.credit_bytes = 10**6
-    files.fail("append", f"{DATA}/{TP}", error=errno.ENOSPC, keep_bytes=10)
-    files.fail("truncate", f"{DATA}/{TP}")
-    with pytest.raises(StorageError):
-        fill(log, 1)
-    assert not log.log_dir.online
-
-
-def test_a_failed_epoch_change_is_undone_with_the_append() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    log.append_as_follower(follower_batches((0, 1, 1)))
-    log.log_dir.credit_bytes = 10**6
-    files.set_free_bytes(10)
-    with pytest.raises(StorageError):
-        log.append_as_follower(follower_batches((1, 1, 1), (2, 1, 5)))
-    assert log.epochs.entries() == [(1, 0)]
-    files.heal()
-    log.append_as_follower(follower_batches((1, 1, 1), (2, 1, 5)))
-    assert log.epochs.entries() == [(1, 0), (5, 2)]
-
-
-def test_a_read_error_stops_the_directory() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 3)
-    files.fail("read", f"{DATA}/{TP}")
-    with pytest.raises(StorageError):
-        log.read(0, 100, upto=3)
-    assert not log.log_dir.online
-
-
-def test_running_out_of_descriptors_does_not() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 3)
-    sync(log)
-    log.segments.active.close()
-    files.fail("open", f"{DATA}/{TP}", error=errno.EMFILE, times=2)
-    with pytest.raises(StorageError):
-        log.read(0, 100, upto=3)
-    assert log.log_dir.online
-    assert offsets_in(log.read(0, 1, upto=3)) == [0]
-
-
-def test_a_failed_sync_stops_the_directory_and_nothing_counts() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 2)
-    files.fail("sync", f"{DATA}/{TP}")
-    sync(log)
-    assert not log.log_dir.online
-    assert log.synced_offset == 0
-    with pytest.raises(StorageError):
-        fill(log, 1)
-    sync(log)
-    assert log.synced_offset == 0
-
-
-@pytest.mark.parametrize("operation", ["rename", "truncate"])
-def test_a_failed_truncation_stops_the_directory(operation: str) -> None:
-    files = MemoryFiles()
-    log = make_log(files, SMALL)
-    fill(log, 40)
-    files.fail(operation, f"{DATA}/{TP}")  # type: ignore[arg-type]
-    with pytest.raises(StorageError):
-        log.truncate_to(5)
-    assert not log.log_dir.online
-
-
-def test_a_damaged_log_takes_no_writes_until_it_is_started_anew() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 3)
-    sync(log)
-    log.close()
-    position = [p for p, _ in iter_headers(files.read_bytes(log.segments.active.path))][1]
-    files.corrupt(log.segments.active.path, position + 8)
-    loaded = reload_log(files, recovery_point=3)
-    assert loaded.needs_refetch
-    assert loaded.log_end_offset == 1
-    assert len(values_in(loaded)) == 1
-    with pytest.raises(StorageError):
-        loaded.append_as_leader(batch(), 1)
-    with pytest.raises(StorageError):
-        loaded.append_as_follower(follower_batches((1, 1, 1)))
-    with pytest.raises(StorageError):
-        loaded.truncate_to(0)
-    assert loaded.apply_retention(NOW_MS + 10**12, 3) == 0
-    loaded.truncate_fully_and_start_at(0)
-    assert not loaded.needs_refetch
-    loaded.append_as_follower(follower_batches((0, 3, 2)))
-    sync(loaded)
-    assert loaded.synced_offset == 3
-
-
-def test_internal_topics_may_use_half_of_what_is_kept_back() -> None:
-    files = MemoryFiles(total_bytes=1_000_000)
-    log_dir = make_log_dir(files)
-    log_dir._headroom_bytes = 40_000
-    plain = make_log(files, log_dir=log_dir)
-    internal = make_log(
-        files, log_dir=log_dir, topic_partition=TopicPartition("__consumer_offsets", 0)
-    )
-    files.set_free_bytes(30_000)
-    log_dir.credit_bytes = 0
-    with pytest.raises(StorageError):
-        fill(plain, 1)
-    fill(internal, 1)
-    files.set_free_bytes(19_000)
-    with pytest.raises(StorageError):
-        fill(internal, 1)
-    assert log_dir.online
 
 
 def test_over_real_files(tmp_path: object) -> None:

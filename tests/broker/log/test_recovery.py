@@ -169,6 +169,17 @@ def test_a_tail_that_goes_back_in_epochs_is_cut() -> None:
     assert loaded.epochs.entries() == [(1, 0), (7, 2)]
 
 
+def test_what_recovery_keeps_is_synced_before_it_counts() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 4)
+    files.crash("all")  # the process died, the machine did not
+    log = reload_log(files, recovery_point=0)
+    assert log.synced_offset == 4
+    files.crash("none")
+    assert values_in(reload_log(files, recovery_point=4)) == expected(0, 4)
+
+
 # ---- damage below the recovery point
 
 
@@ -308,6 +319,18 @@ def test_epochs_above_the_recovery_point_come_from_the_batches() -> None:
     assert not loaded.epochs_intact
 
 
+def test_epochs_of_a_tail_that_is_no_more_do_not_stay() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 2, epoch=1)
+    fill(log, 4, epoch=3)
+    sync(log)
+    files.write_atomic_now(f"{DIRECTORY}/{LEADER_EPOCH}", encode_epochs([(1, 0), (3, 4)]))
+    loaded = load(files, 2)
+    assert loaded is not None
+    assert loaded.epochs.entries() == [(1, 0), (3, 2)]
+
+
 def test_epochs_are_cut_to_the_log() -> None:
     files = MemoryFiles()
     log = make_log(files)
@@ -388,8 +411,11 @@ def test_left_overs_are_tidied_away() -> None:
     files.open(f"{DIRECTORY}/notes", create=True)
     load(files, 3)
     assert files.list_dir(DIRECTORY) == sorted(
-        [*(f"{0:020d}{suffix}" for suffix in (".index", ".log", ".timeindex"))]
-        + ["notes", PARTITION_META]
+        [
+            *(f"{0:020d}{suffix}" for suffix in (".index", ".log", ".timeindex")),
+            "notes",
+            PARTITION_META,
+        ]
     )
 
 

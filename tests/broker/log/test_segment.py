@@ -32,9 +32,7 @@ def extend(segment: Segment, counts: list[int], stamp_ms: int = NOW_MS) -> None:
     for count in counts:
         data = follower_batches((segment.next_offset, count, 0))
         segment.write((data,))
-        segment.note(
-            segment.next_offset, segment.next_offset + count, len(data), stamp_ms, NOW_MS
-        )
+        segment.note(segment.next_offset, segment.next_offset + count, len(data), stamp_ms, NOW_MS)
 
 
 def reopened(pool: OpenSegments, segment: Segment, interval_bytes: int = 4096) -> Segment:

@@ -41,7 +41,7 @@ def test_find(offset: int, base: int) -> None:
 )
 def test_since_skips_segments_that_are_older_as_a_whole(stamp_ms: int, first: int) -> None:
     segments = make_list([5, 3, 9])
-    assert [segment.base_offset for segment in segments.since(stamp_ms)][0] == first
+    assert next(segments.since(stamp_ms)).base_offset == first
 
 
 def test_since_sees_changes() -> None:

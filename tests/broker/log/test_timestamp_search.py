@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog_broker.log.timestamp_search import find_timestamp
-from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, crc32c
+from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from support.logs import NOW_MS, batch, make_log, topic_config

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from crc32c import crc32c
 
 from oncelog_broker.log.validator import check_replicated_batches, validate_client_batch
 from oncelog_protocol import limits
@@ -19,7 +20,7 @@ from oncelog_protocol.errors import (
     RecordListTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, HEADER_BYTES, crc32c
+from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, HEADER_BYTES
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from support.logs import NOW_MS, batch, follower_batches, topic_config
@@ -222,9 +223,7 @@ def test_64_a_million_records_cost_no_more_than_their_bytes() -> None:
 
 
 def test_producer_ids_are_let_through_when_whole() -> None:
-    data = encode_batch(
-        [b"a"], timestamps=NOW_MS, producer_id=5, producer_epoch=0, base_sequence=0
-    )
+    data = encode_batch([b"a"], timestamps=NOW_MS, producer_id=5, producer_epoch=0, base_sequence=0)
     assert validate_client_batch(memoryview(data), topic_config(), NOW_MS).producer_id == 5
 
 

@@ -93,19 +93,6 @@ async def test_whatever_settles_nothing_is_asked_again(
     assert len(port.requests) == 3
 
 
-async def test_only_an_unknown_outcome_leaves_doubt() -> None:
-    group, port, sender, task = await proposal()
-    port.script = [NotSentError("dead")]
-    sender.enqueue(group.leader.partition)
-    await eventually(lambda: port.requests)
-    await asyncio.sleep(0)
-    leader = group.leader.partition.leader
-    assert leader is not None
-    if leader.state.proposal is not None:
-        assert not leader.state.proposal.in_doubt
-    await settled(group, sender, task)
-
-
 async def test_a_partition_without_a_proposal_is_not_asked_for() -> None:
     group = Replicas(brokers=2)
     port = Port(group)

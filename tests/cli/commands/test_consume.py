@@ -1,0 +1,203 @@
+"""``oncelog consume`` against a real broker: ranges, formats, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from oncelog import Record, TopicPartition
+from oncelog_cli.commands.consume import Printer, Span, chosen_record_format
+from oncelog_cli.options import UsageError
+from oncelog_cli.record_text import value_line
+from support.cluster import Cluster
+from support.shell import oncelog, start
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_769_860_800_000
+"""2026-01-31T12:00:00Z."""
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One broker with a topic: partition 0 holds a0 to a9, one an hour from noon on, partition 1
+    holds b0 to b4 of the same hours."""
+    async with Cluster(tmp_path) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        lines = [
+            f'{{"value": "{name}{n}", "partition": {p}, "timestamp": {NOON_MS + n * HOUR_MS}}}\n'
+            for p, name, count in ((0, "a", 10), (1, "b", 5))
+            for n in range(count)
+        ]
+        shown = await oncelog(
+            "produce", "t", "-j", stdin="".join(lines).encode(), bootstrap=cluster.bootstrap
+        )
+        assert shown.code == 0, shown.err
+        yield cluster
+
+
+def numbered(name: str, start: int, end: int) -> list[str]:
+    """``a3``, ``a4``, ..."""
+    return [f"{name}{n}" for n in range(start, end)]
+
+
+async def values(cluster: Cluster, *arguments: str) -> list[str]:
+    """What is printed, sorted: partitions take turns as they like."""
+    shown = await oncelog("consume", "t", *arguments, bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.err) == (0, "")
+    return sorted(shown.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--until-end"], numbered("a", 0, 10) + numbered("b", 0, 5)),
+        (["--from-beginning", "-e"], numbered("a", 0, 10) + numbered("b", 0, 5)),
+        (["-o", ":end"], numbered("a", 0, 10) + numbered("b", 0, 5)),
+        (["-o", "end", "-e"], []),
+        (["-p", "1", "-e"], numbered("b", 0, 5)),
+        (["-p", "1", "-p", "0", "-o", "3:5"], numbered("a", 3, 5) + numbered("b", 3, 5)),
+        (["-o", "8:end"], numbered("a", 8, 10)),
+        (["-o", "8", "--until-end"], numbered("a", 8, 10)),
+        (["-o", "-2:end"], numbered("a", 8, 10) + numbered("b", 3, 5)),
+        (["-o", "+4", "-e"], numbered("a", 4, 10) + numbered("b", 4, 5)),
+        (["-o", "2:+3"], numbered("a", 2, 5) + numbered("b", 2, 5)),
+        (["-o", ":-4"], numbered("a", 0, 6) + numbered("b", 0, 1)),
+        (["-o", "@2026-01-31T15:00:00Z:end"], numbered("a", 3, 10) + numbered("b", 3, 5)),
+        (
+            ["-o", f"@{NOON_MS + HOUR_MS}:@{NOON_MS + 3 * HOUR_MS}"],
+            numbered("a", 1, 3) + numbered("b", 1, 3),
+        ),
+        (["-o", "@2026-02-01:@2030-01-01"], []),
+        (["-o", "5:3000", "-e", "-p", "0"], numbered("a", 5, 10)),
+        (["-o", "0:+1", "-o", "1:+1"], numbered("a", 1, 2) + numbered("b", 1, 2)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+@pytest.mark.asyncio
+async def test_ranges(cluster: Cluster, arguments: list[str], wanted: list[str]) -> None:
+    assert await values(cluster, *arguments) == wanted
+
+
+@pytest.mark.asyncio
+async def test_a_number_of_records(cluster: Cluster) -> None:
+    assert len(await values(cluster, "-o", "start", "-n", "7")) == 7
+    assert await values(cluster, "-p", "0", "-o", "-3", "-n", "2") == ["a7", "a8"]
+
+
+@pytest.mark.asyncio
+async def test_formats(cluster: Cluster) -> None:
+    shown = await oncelog(
+        *("consume", "t", "-p", "0", "-o", "1:2", "-f", "%t/%p@%o %v %T%n"),
+        bootstrap=cluster.bootstrap,
+    )
+    assert shown.out == f"t/0@1 a1 {NOON_MS + HOUR_MS}\n"
+    shown = await oncelog(
+        "consume", "t", "-p", "0", "-o", "1:2", "--json", bootstrap=cluster.bootstrap
+    )
+    assert shown.json_lines == [
+        {
+            "topic": "t",
+            "partition": 0,
+            "offset": 1,
+            "timestamp": NOON_MS + HOUR_MS,
+            "key": None,
+            "value": "a1",
+            "headers": [],
+        }
+    ]
+
+
+@pytest.mark.asyncio
+async def test_several_topics(cluster: Cluster) -> None:
+    await cluster.create_topic("u")
+    await oncelog("produce", "u", stdin=b"c0\n", bootstrap=cluster.bootstrap)
+    shown = await oncelog("consume", "t", "u", "t", "-o", "0:1", bootstrap=cluster.bootstrap)
+    assert sorted(shown.out.splitlines()) == ["a0", "b0", "c0"]
+
+
+@pytest.mark.asyncio
+async def test_by_default_only_what_comes_is_printed(cluster: Cluster) -> None:
+    async with (
+        start("consume", "t", "-n", "1", bootstrap=cluster.bootstrap) as process,
+        asyncio.timeout(20),
+    ):
+        while process.returncode is None:
+            # It begins at what is the end when it has started; when that is, only it knows.
+            await oncelog("produce", "t", stdin=b"new\n", bootstrap=cluster.bootstrap)
+            await asyncio.sleep(0.05)
+        out, err = await process.communicate()
+        assert (process.returncode, out, err) == (0, b"new\n", b"")
+
+
+@pytest.mark.asyncio
+async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -> None:
+    lines = b"b5\nb6\nb7\nb8\nb9\n"
+    async with start(
+        "consume", "t", "-p", "1", "-o", "7:9", bootstrap=cluster.bootstrap
+    ) as process:
+        shown = await oncelog("produce", "t", "-p", "1", stdin=lines, bootstrap=cluster.bootstrap)
+        assert shown.code == 0
+        async with asyncio.timeout(20):
+            out, err = await process.communicate()
+        assert (process.returncode, out, err) == (0, b"b7\nb8\n", b"")
+
+
+@pytest.mark.asyncio
+async def test_what_is_not_there(cluster: Cluster) -> None:
+    shown = await oncelog("consume", "t", "-p", "2", "-e", bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.out) == (1, "")
+    assert "t has 2 partitions, there is no 2" in shown.err
+    shown = await oncelog("consume", "none", "-e", bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.out) == (1, "")
+    assert "'none' does not exist" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["-o", "nonsense"], "--offset"),
+        (["-o", "5", "--from-beginning"], "--from-beginning"),
+        (["-f", "xml"], "--format"),
+        (["-f", "%q"], "%q"),
+        (["-n", "0"], "--number"),
+        ([], "TOPIC"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_usage(arguments: list[str], word: str) -> None:
+    topic = ["t"] if arguments else []
+    shown = await oncelog("consume", *topic, *arguments, bootstrap="127.0.0.1:1")
+    assert shown.code == 2
+    assert word in shown.err
+
+
+def test_record_formats() -> None:
+    record = Record("t", 0, 1, 2, None, b"v")
+    assert chosen_record_format("value")(record) == b"v\n"
+    assert chosen_record_format("json")(record).startswith(b'{"topic":"t"')
+    assert chosen_record_format("%o")(record) == b"1"
+    with pytest.raises(UsageError):
+        chosen_record_format("wide")
+
+
+def test_the_printer_keeps_to_its_span_and_number() -> None:
+    tp = TopicPartition("t", 0)
+    sink = io.BytesIO()
+    printer = Printer(value_line, sink, left=3, spans={tp: Span(2, 8, 2)})
+    printer.print(tp, [Record("t", 0, n, 0, None, b"%d" % n) for n in range(4)])
+    assert not printer.done
+    printer.print(tp, [Record("t", 0, n, 0, None, b"%d" % n) for n in range(7, 20)])
+    printer.print(TopicPartition("t", 1), [Record("t", 1, 0, 0, None, b"other")])
+    assert sink.getvalue() == b"2\n3\n7\n"
+    assert printer.done
+
+
+def test_empty_spans() -> None:
+    assert Span(5, 5, 5).is_empty
+    assert Span(5, 4, 5).is_empty
+    assert not Span(5, None, 5).is_empty

@@ -1,0 +1,96 @@
+"""The table of commands: lazy, complete, and quiet about what is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from oncelog_cli.main import COMMANDS, LazyCommand, load, run_command
+from oncelog_cli.options import UsageError
+from support.shell import environment
+
+INSTALLED = [
+    command
+    for command in COMMANDS
+    if importlib.util.find_spec(command.target.partition(":")[0]) is not None
+]
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"  {command.name} " in shown
+        assert command.help in shown
+
+
+def test_help_imports_no_command_and_no_sdk() -> None:
+    script = (
+        "import sys; from oncelog_cli.main import run_command; code = run_command(['--help']);"
+        "heavy = {'asyncio', 'oncelog', 'rich', 'oncelog_cli.commands', 'oncelog_cli.local'};"
+        "sys.exit(code or ' '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"imported for --help: {done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "command", [c for c in INSTALLED if not c.passes_through], ids=lambda command: command.name
+)
+def test_every_command_has_help(
+    command: LazyCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([command.name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: oncelog {command.name}")
+
+
+def test_without_arguments_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command([]) == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("oncelog ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], ["No such command", "oncelog --help"]),
+        (["topics", "list", "--nonsense"], ["--nonsense", "oncelog topics list --help"]),
+        (["topics", "create"], ["TOPIC", "oncelog topics create --help"]),
+        (["topics", "alter", "t", "--partitions", "0"], ["--partitions"]),
+        (["produce", "t", "--acks", "2"], ["--acks"]),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert len(captured.err.splitlines()) == 1
+    for word in words:
+        assert word in captured.err
+
+
+def test_a_command_that_is_not_installed_harms_no_other() -> None:
+    missing = LazyCommand("later", "oncelog_cli.not_there:later", "")
+    with pytest.raises(UsageError, match="oncelog later"):
+        load(missing)
+
+
+def test_a_defect_inside_a_command_is_not_called_missing() -> None:
+    with pytest.raises(AttributeError):
+        load(LazyCommand("broken", "oncelog_cli.main:not_there", ""))

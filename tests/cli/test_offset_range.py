@@ -1,0 +1,123 @@
+"""The grammar of --offset, and what it means on a partition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog_cli.offset_range import (
+    Base,
+    Held,
+    OffsetRange,
+    Point,
+    parse_range,
+    resolve_end,
+    resolve_start,
+)
+
+NOW_MS = 1_800_000_000_000
+HELD = Held(100, 200)
+START, END = Point(Base.START), Point(Base.END)
+
+
+def at(number: int) -> Point:
+    """An offset."""
+    return Point(Base.ZERO, number)
+
+
+def ago(ms: int) -> Point:
+    """A time before now."""
+    return Point(Base.TIME, NOW_MS - ms)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("start", OffsetRange(START)),
+        ("earliest", OffsetRange(START)),
+        ("end", OffsetRange(END)),
+        ("35", OffsetRange(at(35))),
+        ("35:", OffsetRange(at(35))),
+        ("35:40", OffsetRange(at(35), at(40))),
+        (":40", OffsetRange(START, at(40))),
+        (":end", OffsetRange(START, END)),
+        (":", OffsetRange(START)),
+        ("+5", OffsetRange(Point(Base.START, 5))),
+        ("-5", OffsetRange(Point(Base.END, -5))),
+        ("-5:latest", OffsetRange(Point(Base.END, -5), END)),
+        ("100:+10", OffsetRange(at(100), Point(Base.START, 10))),
+        (":-1", OffsetRange(START, Point(Base.END, -1))),
+        ("@1770000000000", OffsetRange(Point(Base.TIME, 1_770_000_000_000))),
+        ("@1770000000", OffsetRange(Point(Base.TIME, 1_770_000_000_000))),
+        ("@-1h", OffsetRange(ago(3_600_000))),
+        ("@1h", OffsetRange(ago(3_600_000))),
+        ("@-1d2h3m4s5ms", OffsetRange(ago(93_784_005))),
+        ("@-90m:@-30m", OffsetRange(ago(5_400_000), ago(1_800_000))),
+        ("@-1h:+1000", OffsetRange(ago(3_600_000), Point(Base.START, 1000))),
+        ("@2026-01-31", OffsetRange(Point(Base.TIME, 1_769_817_600_000))),
+        ("@2026-01-31T10:30:00Z", OffsetRange(Point(Base.TIME, 1_769_855_400_000))),
+        ("@2026-01-31T10:30", OffsetRange(Point(Base.TIME, 1_769_855_400_000))),
+        ("@2026-01-31T11:30:00+01:00:end", OffsetRange(Point(Base.TIME, 1_769_855_400_000), END)),
+        (
+            "@2026-01-31T10:30:00Z:@2026-01-31T10:30:01Z",
+            OffsetRange(
+                Point(Base.TIME, 1_769_855_400_000), Point(Base.TIME, 1_769_855_401_000)
+            ),
+        ),
+        ("@-9999999d", OffsetRange(Point(Base.TIME, 0))),
+    ],
+)
+def test_ranges(text: str, wanted: OffsetRange) -> None:
+    assert parse_range(text, NOW_MS) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "1.5", "--1", "1:2:3", "@", "@-", "@yesterday", "@-1x", "9" * 20, "٣", "1:x", "40:35"],
+)
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(ValueError, match="range|end is before"):
+        parse_range(text, NOW_MS)
+
+
+@given(st.text(alphabet="0123456789:@+-dhmsT.Zendart ", max_size=24))
+def test_any_text_is_a_range_or_a_value_error(text: str) -> None:
+    try:
+        parse_range(text, NOW_MS)
+    except ValueError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("point", "found", "offset"),
+    [
+        (at(150), None, 150),
+        (at(5), None, 100),  # retention took it
+        (at(300), None, 300),  # is waited for
+        (START, None, 100),
+        (Point(Base.START, 7), None, 107),
+        (END, None, 200),
+        (Point(Base.END, -10), None, 190),
+        (Point(Base.END, -1000), None, 100),
+        (Point(Base.TIME, 1), 160, 160),
+        (Point(Base.TIME, 1), None, 200),
+    ],
+)
+def test_starts(point: Point, found: int | None, offset: int) -> None:
+    assert resolve_start(point, HELD, found) == offset
+
+
+@pytest.mark.parametrize(
+    ("point", "found", "offset"),
+    [
+        (at(160), None, 160),
+        (Point(Base.START, 10), None, 160),
+        (END, None, 200),
+        (Point(Base.END, -10), None, 190),
+        (Point(Base.TIME, 1), 180, 180),
+        (Point(Base.TIME, 1), None, 200),
+    ],
+)
+def test_ends(point: Point, found: int | None, offset: int) -> None:
+    assert resolve_end(point, 150, HELD, found) == offset

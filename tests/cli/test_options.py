@@ -1,0 +1,93 @@
+"""Shared options: where a cluster is found, and what KEY=VALUE means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oncelog_cli.options import (
+    Format,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    confirm,
+    key_values,
+    matching,
+    typed_values,
+)
+from oncelog_cli.render import Output
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine on which nothing is set."""
+    monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
+    monkeypatch.setenv("ONCELOG_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_the_option_goes_before_the_environment_and_that_before_the_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "cluster.json").write_text(json.dumps({"bootstrap": "file:1"}))
+    assert bootstrap_servers(None) == "file:1"
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "environment:1")
+    assert bootstrap_servers(None) == "environment:1"
+    assert bootstrap_servers("option:1") == "option:1"
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"bootstrap": 7}', '{"version": 1}'])
+def test_a_file_that_says_nothing_is_no_cluster(home: Path, text: str | None) -> None:
+    if text is not None:
+        (home / "cluster.json").write_text(text)
+    with pytest.raises(UsageError, match="oncelog up"):
+        bootstrap_servers(None)
+
+
+def test_json_is_a_shorthand() -> None:
+    assert chosen_format(Format.WIDE, False) is Format.WIDE
+    assert chosen_format(Format.TEXT, True) is Format.JSON
+
+
+def test_key_values() -> None:
+    assert key_values("--config", ["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+
+
+@pytest.mark.parametrize("items", [["a"], ["=1"], ["a=1", "a=2"]])
+def test_wrong_key_values(items: list[str]) -> None:
+    with pytest.raises(UsageError, match="--config"):
+        key_values("--config", items)
+
+
+def test_typed_values() -> None:
+    given = ["a=1", "b=true", "c=some words", 'd="1"', "e.f=[1, 2]", "e.g=x"]
+    assert typed_values("--set", given) == {
+        "a": 1,
+        "b": True,
+        "c": "some words",
+        "d": "1",
+        "e": {"f": [1, 2], "g": "x"},
+    }
+    with pytest.raises(UsageError, match="has a value already"):
+        typed_values("--set", ["a=1", "a.b=2"])
+
+
+def test_matching() -> None:
+    known = ["orders", "orders-dead", "bills"]
+    assert matching(known, ["orders", "new", "orders"], regex=False) == ["orders", "new"]
+    assert matching(known, ["orders.*"], regex=True) == ["orders", "orders-dead"]
+    assert matching(known, ["order"], regex=True) == []
+    with pytest.raises(UsageError, match="regular expression"):
+        matching(known, ["("], regex=True)
+
+
+def test_nobody_is_there_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    confirm("Really?", True)
+    with pytest.raises(UsageError, match="--yes"):
+        confirm("Really?", False)
+
+
+def test_output_takes_the_format() -> None:
+    assert Output("x", Format.JSON).is_json

@@ -1,0 +1,126 @@
+"""Records as JSON lines and by format strings; reading what was written is exact."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog import Record
+from oncelog_cli.record_text import (
+    InputRecord,
+    compile_format,
+    json_line,
+    parse_json_line,
+    value_line,
+)
+
+data = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(lambda text: text.encode())
+headers = st.lists(st.tuples(st.text(max_size=8), data), max_size=4).map(tuple)
+
+
+@given(
+    st.builds(
+        Record,
+        st.text(min_size=1),
+        st.integers(0, 2**31 - 1),
+        st.integers(0, 2**63 - 1),
+        st.integers(0, 2**63 - 1),
+        data,
+        data,
+        headers,
+    )
+)
+def test_what_was_written_is_read_back(record: Record) -> None:
+    line = json_line(record)
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert parse_json_line(line) == InputRecord(
+        record.value, record.key, record.headers, record.partition, record.timestamp
+    )
+
+
+def test_the_form_of_a_line() -> None:
+    record = Record("t", 1, 7, 1000, b"\xff", None, (("h", b"x"), ("h", None)))
+    assert json.loads(json_line(record)) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "timestamp": 1000,
+        "key": {"base64": "/w=="},
+        "value": None,
+        "headers": [{"key": "h", "value": "x"}, {"key": "h", "value": None}],
+    }
+
+
+def test_a_line_by_hand() -> None:
+    assert parse_json_line(b'{"value": "v"}') == InputRecord(b"v")
+    assert parse_json_line(b'{"value": null, "key": "k"}') == InputRecord(None, b"k")
+    assert parse_json_line(b'{"value": "", "headers": {"a": "b"}}') == InputRecord(
+        b"", headers=(("a", b"b"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "object"),
+        (b"{}", '"value"'),
+        (b'{"value": 7}', "value must be text"),
+        (b'{"value": {"a": 1}}', "value must be text"),
+        (b'{"value": {"base64": "?"}}', "base64"),
+        (b'{"value": {"base64": 7}}', "value must be text"),
+        (b'{"value": "\\ud800"}', "surrogate"),
+        (b'{"value": "", "vlaue": ""}', "'vlaue'"),
+        (b'{"value": "", "partition": -1}', "partition"),
+        (b'{"value": "", "partition": true}', "partition"),
+        (b'{"value": "", "timestamp": 1.5}', "timestamp"),
+        (b'{"value": "", "headers": 7}', "headers"),
+        (b'{"value": "", "headers": [{"value": "x"}]}', "headers"),
+        (b'{"value": "", "headers": [{"key": 7}]}', "header"),
+    ],
+)
+def test_what_is_no_record(line: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_json_line(line)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_record_or_a_value_error(line: bytes) -> None:
+    try:
+        parse_json_line(line)
+    except ValueError:
+        pass
+
+
+RECORD = Record("t", 1, 7, 1000, b"k", b"v", (("a", b"1"), ("b", None)))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("%t %p %o %k %v %h %T%n", b"t 1 7 k v a=1,b= 1000\n"),
+        ("%v", b"v"),
+        ("100%% %v\\n", b"100% v\n"),
+        ("%k\\t%v\\x00\\0\\\\", b"k\tv\0\0\\"),
+        ("ä%v", "äv".encode()),
+    ],
+)
+def test_format_strings(text: str, shown: bytes) -> None:
+    assert compile_format(text)(RECORD) == shown
+
+
+def test_nothing_is_shown_for_what_is_not_there() -> None:
+    assert compile_format("[%k|%v|%h]")(Record("t", 0, 0, 0, None, None)) == b"[||]"
+    assert value_line(Record("t", 0, 0, 0, None, None)) == b"\n"
+
+
+@pytest.mark.parametrize("text", ["%x", "%", "\\q", "%v\\x1", "\\"])
+def test_what_means_nothing(text: str) -> None:
+    with pytest.raises(ValueError, match="means nothing"):
+        compile_format(text)

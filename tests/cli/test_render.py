@@ -1,0 +1,133 @@
+"""Output: aligned text, the JSON envelope, one line an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import pytest
+import typer
+
+from oncelog.errors import TopicAlreadyExistsError
+from oncelog_cli.options import Format
+from oncelog_cli.render import Column, Output, human_bytes, report
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("COUNT", "count", right=True),
+    Column("IDS", "ids"),
+    Column("NOTE", "note", wide=True),
+)
+ROWS: list[dict[str, Any]] = [
+    {"name": "a", "count": 7, "ids": [1, 2], "note": True},
+    {"name": "longer", "count": 1000, "ids": [], "note": None},
+]
+
+
+def test_a_table_is_aligned_and_has_no_colours_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Output("x", Format.TEXT).table(COLUMNS, ROWS)
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME    COUNT  IDS",
+        "a           7  1,2",
+        "longer   1000  -",
+    ]
+
+
+def test_wide_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x", Format.WIDE).table(COLUMNS, ROWS)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "a           7  1,2  yes",
+        "longer   1000  -    -",
+    ]
+
+
+def test_an_empty_table_shows_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x", Format.TEXT).table(COLUMNS, [])
+    assert capsys.readouterr().out == "NAME  COUNT  IDS\n"
+
+
+def test_a_terminal_gets_a_rich_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    Output("x", Format.TEXT).table(COLUMNS, [{"name": "[red]x[/red]", "count": 1}])
+    assert "[red]x[/red]" in capsys.readouterr().out  # names are not markup
+
+
+def test_json_is_one_document_with_command_and_version(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Output("topics list", Format.JSON)
+    output.table(COLUMNS, ROWS)
+    output.line("for people")
+    output.note("for people")
+    output.finish({"rows": ROWS})
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert list(document)[:2] == ["_command", "_version"]
+    assert (document["_command"], document["_version"]) == ("topics list", 1)
+    assert document["rows"] == ROWS
+    assert document["errors"] == []
+    assert captured.err == ""
+
+
+def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Output("topics create", Format.JSON)
+    output.fail("orders", TopicAlreadyExistsError("it is there"))
+    output.fail("line 3", "is no JSON")
+    with pytest.raises(typer.Exit) as leaving:
+        output.finish({})
+    assert leaving.value.exit_code == 1
+    captured = capsys.readouterr()
+    assert captured.err == "error: orders: it is there\nerror: line 3: is no JSON\n"
+    assert json.loads(captured.out)["errors"] == [
+        {
+            "item": "orders",
+            "error": "TOPIC_ALREADY_EXISTS",
+            "message": "it is there",
+            "definite": True,
+        },
+        {"item": "line 3", "error": "FAILED", "message": "is no JSON"},
+    ]
+
+
+def test_what_names_its_item_does_not_name_it_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x", Format.TEXT).fail("orders", "topic orders exists")
+    assert capsys.readouterr().err == "error: topic orders exists\n"
+
+
+@pytest.mark.parametrize("chosen", [Format.TEXT, Format.JSON])
+def test_a_command_that_fails_as_a_whole(
+    chosen: Format, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Output("cluster", chosen)
+    report(ConnectionError("nobody answered"))
+    captured = capsys.readouterr()
+    assert captured.err == "error: nobody answered\n"
+    if chosen is Format.TEXT:
+        assert captured.out == ""
+    else:
+        document = json.loads(captured.out)
+        assert document["_command"] == "cluster"
+        assert document["errors"][0]["message"] == "nobody answered"
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (None, "-"), (-1, "-")],
+)
+def test_human_bytes(size: int | None, shown: str) -> None:
+    assert human_bytes(size) == shown
+
+
+def test_the_tests_look_at_a_pipe() -> None:
+    assert not os.isatty(1) or not sys.stdout.isatty()

@@ -1,0 +1,74 @@
+"""The batch in hand: positions without bookkeeping, and iterations that can be cut short."""
+
+from __future__ import annotations
+
+from oncelog.consumer.cursor import Cursor
+from oncelog.consumer.record import Record
+from oncelog.consumer.subscription import PartitionState
+from oncelog_protocol.types import TopicPartition
+
+DATA = memoryview(b"batch")
+
+
+def make(count: int = 5) -> tuple[PartitionState, Cursor]:
+    state = PartitionState(TopicPartition("t", 0))
+    state.seek(10)
+    # Offsets with gaps, and more of them after the last record: compaction leaves both.
+    records = [Record("t", 0, 10 + 2 * n, 0, None, b"%d" % n) for n in range(count)]
+    return state, Cursor(state, records, 30, 4, DATA)
+
+
+def test_the_position_is_behind_what_was_handed_out() -> None:
+    state, cursor = make()
+    cursor.settle()
+    assert (state.offset, state.epoch) == (10, -1), "nothing was"
+    next(cursor.iterator)
+    cursor.settle()
+    assert (state.offset, state.epoch) == (12, 4)
+    assert cursor.left == 4
+    list(cursor.iterator)
+    cursor.settle()
+    assert (state.offset, cursor.left) == (30, 0)
+
+
+def test_take() -> None:
+    state, cursor = make()
+    assert [record.value for record in cursor.take(2)] == [b"0", b"1"]
+    cursor.settle()
+    assert state.offset == 14
+    assert len(cursor.take(100)) == 3
+    cursor.settle()
+    assert state.offset == 30
+    assert cursor.take(1) == []
+
+
+def test_stop_ends_a_running_loop_and_gives_the_rest_back() -> None:
+    state, cursor = make()
+    seen = []
+    for record in cursor.iterator:
+        seen.append(record.value)
+        if len(seen) == 2:
+            cursor.stop()
+    assert seen == [b"0", b"1"]
+    assert state.offset == 14
+    assert [chunk.data for chunk in state.chunks] == [DATA]
+    assert state.buffered == len(DATA)
+    assert next(cursor.iterator, None) is None
+
+
+def test_a_batch_that_was_used_up_gives_nothing_back() -> None:
+    state, cursor = make()
+    list(cursor.iterator)
+    cursor.stop()
+    assert not state.chunks
+    assert state.offset == 30
+
+
+def test_after_a_seek_the_cursor_has_no_say() -> None:
+    state, cursor = make()
+    next(cursor.iterator)
+    state.seek(500)
+    cursor.settle()
+    cursor.stop()
+    assert state.offset == 500
+    assert not state.chunks

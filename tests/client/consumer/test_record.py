@@ -1,0 +1,31 @@
+"""Columns become records without losing anything."""
+
+from __future__ import annotations
+
+from oncelog.consumer.record import Record, make_records
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.decode import decode_batch
+
+
+def test_bare_values() -> None:
+    columns = decode_batch(encode_batch([b"a", None], timestamps=7, base_offset=10))
+    assert make_records("t", 1, columns) == [
+        Record("t", 1, 10, 7, None, b"a", ()),
+        Record("t", 1, 11, 7, None, None, ()),
+    ]
+    assert type(make_records("t", 1, columns)[0]) is Record
+
+
+def test_every_column_and_gaps() -> None:
+    batch = encode_batch(
+        [b"a", b"b"],
+        keys=[b"k", None],
+        timestamps=[5, 6],
+        headers=[[("h", b"1")], None],
+        base_offset=100,
+        offset_deltas=[1, 4],
+    )
+    first, second = make_records("t", 0, decode_batch(batch))
+    assert first == ("t", 0, 101, 5, b"k", b"a", (("h", b"1"),))
+    assert second == ("t", 0, 104, 6, None, b"b", ())
+    assert second.value == b"b"

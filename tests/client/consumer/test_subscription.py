@@ -1,0 +1,87 @@
+"""Positions, turns, and what a seek throws away."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.errors import ClientError
+from oncelog_protocol.types import TopicPartition
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+def fill(state: PartitionState, size: int = 10) -> None:
+    state.fetched(memoryview(bytes(size)), state.fetch_offset + 5, 1)
+
+
+def test_assigning_anew_keeps_the_positions_of_those_that_stay() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B], Reset.LATEST)
+    assert [state.reset for state in subscription.without_position()] == [Reset.LATEST] * 2
+    subscription.state(A).seek(7)
+    dropped = subscription.state(B)
+    fill(dropped)
+    subscription.assign([C, A], Reset.EARLIEST)
+    assert list(subscription.states) == [C, A]
+    assert subscription.state(A).offset == 7
+    assert dropped.version == 1, "what comes for it now is ignored"
+    assert dropped.buffered == 0
+    with pytest.raises(ClientError, match="t-1"):
+        subscription.state(B)
+
+
+def test_partitions_take_turns() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B, C], None)
+    for tp in (A, B, C):
+        subscription.state(tp).seek(0)
+    assert subscription.next_with_data() is None
+    fill(subscription.state(A))
+    fill(subscription.state(C))
+    found = [subscription.next_with_data() for _ in range(4)]
+    assert [state.tp for state in found if state] == [A, C, A, C]
+    subscription.state(A).paused = True
+    assert subscription.next_with_data() is subscription.state(C)
+    assert subscription.buffered == 20
+
+
+def test_a_partition_added_later() -> None:
+    subscription = Subscription()
+    subscription.assign([A], None)
+    subscription.add(B, Reset.EARLIEST)
+    assert subscription.state(B).reset is Reset.EARLIEST
+    assert subscription.without_position()[-1].tp == B
+
+
+def test_a_seek_drops_what_was_fetched_and_what_is_under_way() -> None:
+    state = PartitionState(A, Reset.LATEST)
+    state.seek(10)
+    version = state.version
+    fill(state)
+    assert (state.fetch_offset, state.fetch_epoch, state.has_data) == (15, 1, True)
+    state.error = ValueError()
+    state.seek(3, epoch=2)
+    assert state.version > version
+    assert (state.offset, state.fetch_offset, state.fetch_epoch) == (3, 3, 2)
+    assert (state.buffered, state.has_data, state.error) == (0, False, None)
+
+
+def test_losing_the_position() -> None:
+    state = PartitionState(A)
+    state.seek(10)
+    fill(state)
+    state.lose(Reset.EARLIEST)
+    assert (state.offset, state.reset, state.has_data) == (None, Reset.EARLIEST, False)
+
+
+def test_an_error_counts_as_something_to_hand_out() -> None:
+    state = PartitionState(A)
+    state.error = ValueError()
+    assert state.has_data
+    state.paused = True
+    assert not state.has_data
+
+
+def test_reset_timestamps_are_kafkas() -> None:
+    assert (Reset.EARLIEST.timestamp, Reset.LATEST.timestamp) == (-2, -1)
