@@ -60,6 +60,7 @@ fmt: setup ## format, and repair what can be repaired
 docs: setup ## rewrite the generated parts of the documents
 	@$(BIN)/python tools/file_map.py
 	@$(BIN)/python tools/wire_docs.py
+	@$(BIN)/python tools/cli_docs.py
 
 bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench

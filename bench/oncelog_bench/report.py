@@ -86,9 +86,8 @@ class Report:
         lines = [f"{'work':<66} {'value':>12} {'unit':<12} {'ratio':>6}  against"]
         for row in self.rows:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            lines.append(
-                f"{row.name:<66} {show(row.value):>12} {row.unit:<12} {ratio:>6}  {row.against or ''}"
-            )
+            figure = f"{show(row.value):>12} {row.unit:<12} {ratio:>6}"
+            lines.append(f"{row.name:<66} {figure}  {row.against or ''}")
         return "\n".join(lines)
 
     def json_line(self) -> str:

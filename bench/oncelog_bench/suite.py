@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from oncelog_bench import baseline, failover, idle, latency, throughput
 from oncelog_bench.cluster import LocalCluster
 from oncelog_bench.report import Report, quantile
 
+CONSUMERS = {
+    "by record": throughput.consume_each,
+    "by column batch": throughput.consume_columns,
+    "by Arrow": throughput.consume_arrow,
+}
 SIZES = {100: "100 B", 1000: "1 KB"}
 BASELINE = "raw baseline: receive, CRC, append; 1 KB records"
 
@@ -163,27 +169,28 @@ def _flush_modes(report: Report, scale: Scale, cluster: LocalCluster) -> None:
 def _consume(report: Report, scale: Scale, cluster: LocalCluster) -> None:
     for size, label in SIZES.items():
         count = _records(scale, size, each=False)
-        taken: dict[str, list[float]] = {"by record": [], "by column batch": [], "by Arrow": []}
-
-        async def work(bootstrap: str, topic: str, size: int = size, count: int = count) -> float:
-            await throughput.produce_many(
-                bootstrap, topic, size=size, count=count, acks="all", batch_size=128 * 1024
-            )
-            for _ in range(scale.repeats):
-                taken["by record"].append(
-                    await throughput.consume_each(bootstrap, topic, count=count)
-                )
-                taken["by column batch"].append(
-                    await throughput.consume_columns(bootstrap, topic, count=count)
-                )
-                taken["by Arrow"].append(
-                    await throughput.consume_arrow(bootstrap, topic, count=count)
-                )
-            return 0.0
-
-        _on_topic(cluster, 3, "commit", work)
+        taken: dict[str, list[float]] = {how: [] for how in CONSUMERS}
+        _on_topic(cluster, 3, "commit", partial(_consume_all, size, count, scale.repeats, taken))
         for how, rates in taken.items():
             report.add(f"consume {label} {how}", rates, "rec/s")
+
+
+async def _consume_all(
+    size: int,
+    count: int,
+    repeats: int,
+    taken: dict[str, list[float]],
+    bootstrap: str,
+    topic: str,
+) -> float:
+    """Fill the topic once, then read it in every way in turn."""
+    await throughput.produce_many(
+        bootstrap, topic, size=size, count=count, acks="all", batch_size=128 * 1024
+    )
+    for _ in range(repeats):
+        for how, consume in CONSUMERS.items():
+            taken[how].append(await consume(bootstrap, topic, count=count))
+    return 0.0
 
 
 def _latency(report: Report, scale: Scale, cluster: LocalCluster) -> None:
@@ -213,12 +220,10 @@ def _failover(report: Report, scale: Scale, home: Path) -> None:
     gaps: list[float] = []
     with LocalCluster(home / "failover") as cluster:
         uvloop.run(prepare(cluster.bootstrap))
-        for turn in range(scale.failovers):
-            gaps.append(
-                asyncio.run(
-                    failover.kill_leader(cluster, "failover", want_controller=turn % 2 == 1)
-                )
-            )
+        gaps += [
+            asyncio.run(failover.kill_leader(cluster, "failover", want_controller=turn % 2 == 1))
+            for turn in range(scale.failovers)
+        ]
     report.add("leader killed to next acknowledgement, median", gaps, "s")
     report.add(f"leader killed to next acknowledgement, worst of {len(gaps)}", [max(gaps)], "s")
     report.add("the same where the leader is the controller, median", gaps[1::2], "s")

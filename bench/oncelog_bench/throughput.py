@@ -110,6 +110,8 @@ async def consume_columns(bootstrap: str, topic: str, *, count: int) -> float:
 
 async def consume_arrow(bootstrap: str, topic: str, *, count: int) -> float:
     """The same batches turned into Arrow record batches."""
+    import pyarrow  # noqa: F401 - importing it takes longer than some runs
+
     async with _consumer(bootstrap, topic) as consumer:
         seen = 0
         began = time.perf_counter()

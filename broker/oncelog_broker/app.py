@@ -1,4 +1,4 @@
-"""One broker, wired: the only place where its rooms meet, and the only one that knows the controller.
+"""One broker, wired: where its rooms meet, and the one file that knows the controller.
 
 Start: bind the listeners (so that ports are known, and nothing is created when one is taken), look
 at the directories, connect to the metadata store, learn the cluster id, load the logs, start
@@ -93,16 +93,15 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the exception after which this broker cannot go on."""
         self.failed.add_done_callback(_retrieve)
-        self._files = files
+        self.files = files
         self._clock = clock
         self._entropy = entropy
         self._store = metadata_store
-        self._authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
-        self._safeguards = safeguards if safeguards is not None else Safeguards()
+        self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
         self.fence = ControllerFence()
         self.image = MetadataImage("")
-        self.router = Router(self.tasks, self._authorizer)
+        self.router = Router(self.tasks, self.authorizer)
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
         self.logs = LogManager(
@@ -126,25 +125,28 @@ class Broker:
         )
         self._isr_controller = self._controller_channel()
         self._admin_controller = self._controller_channel()
-        self.replicas = ReplicaManager(
-            broker_id=config.broker_id,
+        self.replicas = self._make_replicas(safeguards if safeguards is not None else Safeguards())
+        self.membership: Membership | None = None
+        self._stopping = False
+
+    def _make_replicas(self, safeguards: Safeguards) -> ReplicaManager:
+        isr_channel = IsrChannel(
+            self.broker_id, lambda: self.fence.broker_epoch, self._isr_controller, self.tasks
+        )
+        return ReplicaManager(
+            broker_id=self.broker_id,
             logs=self.logs,
-            clock=clock,
-            entropy=entropy.fork("replication"),
-            config=_replica_config(config),
-            isr_port=IsrChannel(
-                config.broker_id,
-                lambda: self.fence.broker_epoch,
-                self._isr_controller,
-                self.tasks,
-            ),
+            clock=self._clock,
+            entropy=self._entropy.fork("replication"),
+            config=_replica_config(self.config),
+            isr_port=isr_channel,
             connector=self._connector,
-            safeguards=self._safeguards,
+            safeguards=safeguards,
             on_failure=self._task_failed,
         )
-        self.membership: Membership | None = None
-        self._started: list[str] = []
-        self._stopping = False
+
+    def _controller_channel(self) -> ControllerChannel:
+        return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
 
     @property
     def broker_epoch(self) -> int:
@@ -167,7 +169,7 @@ class Broker:
 
     async def _start(self) -> None:
         await self._bind()
-        check_directories(self._files, self.config)
+        check_directories(self.files, self.config)
         await self._store.start()
         self.membership = membership = self._make_membership()
         self.image.cluster_id = await membership.cluster_id()
@@ -221,7 +223,7 @@ class Broker:
             broker_id=self.broker_id,
             listeners=self._advertised(),
             rack=self.config.rack,
-            cluster_id_hint=known_cluster_id(self._files, self.config) or self._entropy.uuid(),
+            cluster_id_hint=known_cluster_id(self.files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,
         )
@@ -251,11 +253,11 @@ class Broker:
     def _install_handlers(self) -> None:
         creation = None
         if self.config.auto_create_topics_enable:
-            creation = TopicCreation(self._admin_controller, self.tasks, self._authorizer)
+            creation = TopicCreation(self._admin_controller, self.tasks, self.authorizer)
         install_handlers(
             self.router,
             broker_id=self.broker_id,
-            files=self._files,
+            files=self.files,
             logs=self.logs,
             replicas=self.replicas,
             image=self.image,
@@ -264,7 +266,7 @@ class Broker:
             creation=creation,
             topic_defaults=self.config.topic_default_texts(),
             broker_settings=_settings(self.config),
-            authorizer=self._authorizer,
+            authorizer=self.authorizer,
         )
 
     async def _first_metadata(self) -> None:
@@ -288,9 +290,6 @@ class Broker:
         finally:
             self.image.on_change.remove(changed)
 
-    def _controller_channel(self) -> ControllerChannel:
-        return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
-
     # -- while it runs -----------------------------------------------------------------------
 
     def _registered(self, broker_epoch: int) -> None:
@@ -303,7 +302,7 @@ class Broker:
     def _previous_session(self) -> int | None:
         path = f"{self.config.log_dirs[0]}/{SESSION_FILE}"
         try:
-            session = json.loads(self._files.read_bytes(path))["session_id"]
+            session = json.loads(self.files.read_bytes(path))["session_id"]
             return session if isinstance(session, int) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -311,7 +310,7 @@ class Broker:
     def _remember_session(self, session_id: int) -> None:
         """A session that is not remembered only makes the next start wait for its expiry."""
         try:
-            self._files.write_atomic_now(
+            self.files.write_atomic_now(
                 f"{self.config.log_dirs[0]}/{SESSION_FILE}",
                 json.dumps({"session_id": session_id}).encode(),
             )
@@ -319,10 +318,14 @@ class Broker:
             logger.warning("the session could not be remembered: %s", exc)
 
     def _directory_failed(self, directory: LogDir) -> None:
-        """D9: the replicas there stop; without any directory left, so does the broker."""
+        """D9: the replicas there stop, and the controller takes their roles from them; without any
+        directory left, the broker stops."""
         self.replicas.directory_failed(directory)
         if not any(d.online for d in self.logs.dirs):
             self._fail(BrokerFailedError("no log directory is usable any more"))
+        elif self.membership is not None and not self._stopping:
+            report = self.membership.report_storage_failure()
+            self.tasks.spawn("reporting a failed directory", report)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         self._fail(error)

@@ -45,7 +45,7 @@ COMMANDS = (
     LazyCommand(
         "topics", "oncelog_cli.commands.topics:app", "Create, list, describe, alter, delete topics."
     ),
-    LazyCommand("produce", "oncelog_cli.commands.produce:produce", "Send records from stdin."),
+    LazyCommand("produce", "oncelog_cli.commands.produce:produce", "Send lines as records."),
     LazyCommand("consume", "oncelog_cli.commands.consume:consume", "Print records of a topic."),
     LazyCommand(
         "cluster", "oncelog_cli.commands.cluster:cluster", "Show brokers, controller, listeners."
@@ -54,9 +54,7 @@ COMMANDS = (
     LazyCommand(
         "dump-log", "oncelog_cli.commands.processes:dump_log", "Show what segment files hold."
     ),
-    LazyCommand(
-        "demo", "oncelog_cli.demo.command:demo", "Real data, a killed leader, and a verdict."
-    ),
+    LazyCommand("demo", "oncelog_cli.demo.command:demo", "Real data, a killed leader, a verdict."),
     LazyCommand(
         "bench", "oncelog_cli.commands.processes:bench", "Measure speed.", passes_through=True
     ),

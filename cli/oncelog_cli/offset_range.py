@@ -1,20 +1,19 @@
 """Which offsets of each partition ``consume`` prints: the grammar of ``--offset``. Pure.
 
 A range is ``START``, ``START:END``, ``:END`` or ``START:``; a missing start is ``start``, a missing
-end means to go on for ever. The record at the end is not part of the range.
+end means to go on for ever. The record at the end is not part of the range. Both are one of::
 
-=================  =============================================================================
-``start``, ``end`` the first record there is; behind the last one, as it is now
-``35``             offset 35
-``+10``            as a start: ten offsets after the first; as an end: so many from the start on
-``-10``            ten offsets before the end
-``@1770000000000`` the first record at or after that time (10 digits: seconds, 13: milliseconds)
-``@2026-01-31T09`` the same; without a zone the time is UTC
-``@-1h30m``        an hour and a half ago: days ``d``, ``h``, ``m``, ``s``, ``ms``; the sign may go
-=================  =============================================================================
+    start, earliest   the first record there is
+    end, latest       behind the last one, as it is when the command begins
+    35                offset 35
+    +10               as a start: ten offsets after the first; as an end: so many from the start on
+    -10               ten offsets before the end
+    @1770000000000    the first record at or after that time (10 digits: seconds, 13: milliseconds)
+    @2026-01-31T09    the same; without a zone the time is UTC
+    @-1h30m           an hour and a half ago: d, h, m, s, ms; the sign may be left out
 
-``earliest`` and ``latest`` mean ``start`` and ``end``. Rules: offsets count from what the log holds
-when the command begins; a start below it is moved up to it; one beyond its end is waited for.
+Offsets count from what the log holds when the command begins; a start below that is moved up to it,
+one beyond its end is waited for.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ BootstrapOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="text, wide (more columns) or json.")
+    Format,
+    typer.Option(
+        "--format", "-f", metavar="text|wide|json", help="wide has more columns than text."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 DirectoryOption = Annotated[

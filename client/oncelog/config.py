@@ -98,9 +98,10 @@ class ConnectionOptions:
 
     def __post_init__(self) -> None:
         parse_addresses(self.bootstrap_servers)
-        if not 0 < len(self.client_id) <= limits.NAME_CHARS_MAX:
+        name = self.client_id
+        if not 0 < len(name) <= limits.NAME_CHARS_MAX or not name.isprintable():
             raise ConfigurationError(
-                f"client_id={self.client_id!r}: must have 1 to {limits.NAME_CHARS_MAX} characters"
+                f"client_id={name!r}: must have 1 to {limits.NAME_CHARS_MAX} printable characters"
             )
         for option in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms"):
             _at_least(option, getattr(self, option), 1)
@@ -178,7 +179,8 @@ class ConsumerOptions:
         _at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
         _at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
         _at_least("fetch_max_bytes", self.fetch_max_bytes, 1, limits.FETCH_BYTES_MAX)
-        _at_least("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1)
+        limit = limits.FETCH_BYTES_MAX
+        _at_least("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, limit)
         _at_least("max_poll_records", self.max_poll_records, 1)
 
     @property

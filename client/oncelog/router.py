@@ -28,10 +28,12 @@ from oncelog.errors import (
     BrokerUnreachableError,
     ClosedError,
     DeadlineExceededError,
+    InvalidTopicError,
     NoBrokersAvailableError,
     UnknownTopicOrPartitionError,
     is_retriable,
 )
+from oncelog_protocol import limits
 from oncelog_protocol.errors import ProtocolError, error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -89,7 +91,7 @@ class Router:
         self._slots: dict[tuple[int, str], _Slot] = {}
         self._blamed: dict[Address, float] = {}
         self._reached: dict[Address, None] = {}
-        self._tasks = Tasks(f"{options.client_id}/router", self._task_failed)
+        self._tasks = self._new_tasks()
         self._wanted = asyncio.Event()
         self._urgent = False
         """A topic was named for the first time: nothing failed, so nothing is paced."""
@@ -111,7 +113,10 @@ class Router:
 
         :raises NoBrokersAvailableError: nobody answered; names every address and its reason.
         """
-        self.closed = False
+        if not self.closed:
+            raise ClosedError("the client is started already")
+        self._tasks = self._new_tasks()
+        self.closed, self.failure = False, None
         tried: list[tuple[str, str]] = []
         seeds = list(self.options.addresses)
         try:
@@ -180,6 +185,9 @@ class Router:
         for channel in channels:
             await channel.wait_closed()
 
+    def _new_tasks(self) -> Tasks:
+        return Tasks(f"{self.options.client_id}/router", self._task_failed)
+
     def _task_failed(self, name: str, error: BaseException) -> None:
         self.failure = error
         self._settle_refresh(error)
@@ -237,7 +245,13 @@ class Router:
             if slot.error is not None and asyncio.get_running_loop().time() < slot.retry_at:
                 raise slot.error
             slot.connecting = self._tasks.spawn(f"connect {broker_id}", self._connect(slot))
-        await asyncio.shield(slot.connecting)
+        connecting = slot.connecting
+        try:
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if self._tasks.closed and connecting.cancelled():
+                raise ClosedError("the client was closed") from None
+            raise
         if slot.channel is None or slot.channel.closed:
             raise slot.error or BrokerUnreachableError(
                 broker_id, str(slot.address), "closed as soon as it was open"
@@ -289,7 +303,13 @@ class Router:
         self._wanted.set()
 
     def want(self, topic: str) -> None:
-        """Keep the metadata of ``topic`` from now on."""
+        """Keep the metadata of ``topic`` from now on.
+
+        :raises InvalidTopicError: a name that no broker would take: asking for it would break the
+            connection, and with it the metadata of all others.
+        """
+        if type(topic) is not str or not limits.is_legal_topic(topic):
+            raise InvalidTopicError(f"{topic!r:.80} is not a legal topic name")
         if topic not in self.topics:
             self.topics[topic] = None
             self._urgent = True
@@ -472,6 +492,7 @@ class Router:
                 if not error.retriable:
                     raise error
                 if loop.time() >= patience and isinstance(error, UnknownTopicOrPartitionError):
+                    self.topics.pop(topic, None)
                     raise error
             if loop.time() >= deadline:
                 raise DeadlineExceededError(

@@ -29,6 +29,7 @@ from oncelog_controller.state import BrokerRegistration
 from oncelog_protocol.errors import (
     ERRORS,
     NO_ERROR,
+    BrokerNotAvailableError,
     OncelogError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
@@ -228,7 +229,9 @@ class _Outlet:
         else:
             # What was sent after it must not overtake it: all are sent again, on a new connection.
             name = ERRORS[code].name if code in ERRORS else str(code)
-            logger.warning("broker %d: order failed: %s", self.broker.broker_id, name)
+            # A broker that has just registered may not know its own epoch yet: no cause for alarm.
+            level = logging.INFO if code == BrokerNotAvailableError.code else logging.WARNING
+            logger.log(level, "broker %d: order failed: %s", self.broker.broker_id, name)
             channel.close(f"order failed: {name}")
 
     def _put_back(self, requests: Sequence[OrderRequest]) -> None:

@@ -79,6 +79,13 @@ class BrokerCleared:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageFailed:
+    """A log directory of these brokers failed; their answers to orders will tell which replicas."""
+
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OrdersAnswered:
     """A broker carried out a LeaderAndIsr or a StopReplica: no error as a whole."""
 
@@ -124,6 +131,7 @@ Event: TypeAlias = (
     | BrokersRead
     | BrokerSuspected
     | BrokerCleared
+    | StorageFailed
     | OrdersAnswered
     | RequestReceived
     | WriteSucceeded

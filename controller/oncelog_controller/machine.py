@@ -26,6 +26,7 @@ from oncelog_controller.events import (
     Event,
     OrdersAnswered,
     RequestReceived,
+    StorageFailed,
     TimeReached,
     TopicRead,
     WriteFailed,
@@ -51,6 +52,8 @@ from oncelog_controller.transitions import (
     next_replica_phase,
 )
 from oncelog_protocol.errors import (
+    NO_ERROR,
+    FencedLeaderEpochError,
     InvalidConfigError,
     RequestTimedOutError,
     StorageError,
@@ -60,6 +63,17 @@ from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.topic_config import parse_topic_config
 
 logger = logging.getLogger(__name__)
+
+
+REPEATABLE = (
+    replication.AlterPartitionRequest,
+    replication.ControlledShutdownRequest,
+    admin.AlterConfigsRequest,
+)
+"""Requests that have the same effect and the same answer when they are handled twice (Z9)."""
+
+ORDER_AGAIN_S = 0.2
+"""Before an order that a broker could not carry out for a partition is given again."""
 
 
 class EventOutOfTurnError(RuntimeError):
@@ -75,6 +89,8 @@ class ControllerMachine:
         self._isr = IsrRequests(self._core, self._leadership)
         self._topics = TopicRequests(self._core, self._leadership)
         self._deletion = TopicDeletion(self._core)
+        self._unheeded: set[tuple[str, int]] = set()
+        self._order_again_at: float | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -89,8 +105,8 @@ class ControllerMachine:
     @property
     def wake_at(self) -> float | None:
         """When a TimeReached is wanted, on the loop's clock."""
-        due = [t for t in (self._topics.deadline, self._leadership.rebalance_at) if t is not None]
-        return min(due, default=None)
+        due = (self._topics.deadline, self._leadership.rebalance_at, self._order_again_at)
+        return min((at for at in due if at is not None), default=None)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in ``event`` at ``now`` (seconds of the loop's clock).
@@ -123,6 +139,10 @@ class ControllerMachine:
             self._suspected(event)
         elif isinstance(event, BrokerCleared):
             self._cleared(event)
+        elif isinstance(event, StorageFailed):
+            # Told everything again, the broker answers for each replica that it cannot serve.
+            core = self._core
+            core.untold |= {b for b in event.broker_ids if b in core.cluster.brokers}
         elif isinstance(event, TimeReached):
             self._time_reached()
 
@@ -172,9 +192,9 @@ class ControllerMachine:
             core.when_settled(lambda: self._again(interrupted))
 
     def _again(self, interrupted: RequestReceived) -> None:
-        """A request whose write was cut off. AlterPartition tells its outcome when asked again
-        (Z9); the others may have had their effect, and say so."""
-        if isinstance(interrupted.request, replication.AlterPartitionRequest):
+        """A request whose write was cut off. Those that may be repeated are; of the others nobody
+        can say whether they had their effect, and that is the answer."""
+        if isinstance(interrupted.request, REPEATABLE):
             self._request(interrupted)
             return
         code = RequestTimedOutError.code
@@ -296,6 +316,7 @@ class ControllerMachine:
         elif isinstance(request, replication.LeaderAndIsrRequest):
             self._topics.order_taken(event.broker_id, request, results)
             self._replicas_failed(event.broker_id, results)
+            self._order_again(results)
 
     def _replicas_failed(self, broker_id: int, results: list[replication.OrderResult]) -> None:
         failed: list[Partition] = []
@@ -313,6 +334,15 @@ class ControllerMachine:
         if failed:
             logger.warning("broker %d: %d replicas failed", broker_id, len(failed))
             self._leadership.reconsider(failed)
+
+    def _order_again(self, results: list[replication.OrderResult]) -> None:
+        """Orders for single partitions that the broker could not carry out just now, as while it
+        clears away the replica of a deleted topic of the same name."""
+        for result in results:
+            if result.error_code in (NO_ERROR, StorageError.code, FencedLeaderEpochError.code):
+                continue
+            self._unheeded.add((result.topic, result.partition))
+            self._order_again_at = self._core.now + ORDER_AGAIN_S
 
     # ---- requests and time
 
@@ -340,6 +370,13 @@ class ControllerMachine:
 
     def _time_reached(self) -> None:
         self._topics.expire()
+        if self._order_again_at is not None and self._order_again_at <= self._core.now:
+            self._order_again_at = None
+            for name, index in sorted(self._unheeded):
+                partition = self._core.cluster.partition(name, index)
+                if partition is not None and partition.state is not None:
+                    self._core.order_partition(partition)
+            self._unheeded.clear()
         due = self._leadership.rebalance_at
         if due is not None and due <= self._core.now:
             self._leadership.rebalance()

@@ -145,6 +145,25 @@ class Membership:
             return None  # look whose it is
         return None  # read it with a watch, and its epoch
 
+    async def report_storage_failure(self) -> None:
+        """Tell the controller that a log directory of this broker failed; returns when the notice
+        is in the store. The controller asks which replicas are concerned, and takes leadership
+        and ISR membership from them."""
+        self._listen()
+        while not self._leaving:
+            try:
+                await prepare_store(self._store)
+                await self._store.create(znodes.storage_failure_path(self._broker_id), b"")
+                return
+            except NodeExistsError:
+                return  # not heard yet
+            except (StoreDisconnectedError, SessionExpiredError):
+                self._wake.clear()
+                if self._store.state is SessionState.CONNECTED:
+                    await asyncio.sleep(0.01)
+                else:
+                    await self._wake.wait()
+
     async def close(self) -> None:
         """Leave: the registration goes at once, if the store can be reached."""
         self._leaving = True

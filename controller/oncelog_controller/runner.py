@@ -70,6 +70,7 @@ class ControllerRunner:
         self._links = Tasks(f"controller-{broker_id}-follow")
         self._wake = asyncio.Event()
         self._node_changed = False
+        self._prepared = False
         self._term: ControllerTerm | None = None
         self._known_id = NO_BROKER
         self._known_epoch = NO_EPOCH
@@ -154,7 +155,9 @@ class ControllerRunner:
             self._known_id = NO_BROKER
             await self._sleep()
             return False
-        await prepare_store(self._store)
+        if not self._prepared:
+            await prepare_store(self._store)
+            self._prepared = True
         stat = await self._store.exists(znodes.broker_path(self._broker_id), self._own_watch)
         if stat is None or stat.ephemeral_owner != self._store.session_id:
             await self._sleep()

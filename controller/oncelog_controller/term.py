@@ -37,6 +37,7 @@ from oncelog_controller.events import (
     ClusterLoaded,
     Event,
     RequestReceived,
+    StorageFailed,
     TimeReached,
     WriteFailed,
     WriteSucceeded,
@@ -105,6 +106,7 @@ class ControllerTerm:
         self._requests: deque[Event] = deque()
         self._brokers_changed = False
         self._controller_changed = False
+        self._storage_changed = False
         self._reload: str | None = None
         self._over: str | None = None
         self._ended = False
@@ -191,6 +193,10 @@ class ControllerTerm:
         self._brokers_changed = True
         self._wake.set()
 
+    def _storage_failures_changed(self, _: WatchEvent) -> None:
+        self._storage_changed = True
+        self._wake.set()
+
     # ---- the loop
 
     async def _turn(self) -> None:
@@ -211,6 +217,8 @@ class ControllerTerm:
                 self._brokers_changed = False
                 brokers = await load_brokers(self._store, self._registrations_changed)
                 await self._process(BrokersRead(brokers))
+            elif self._storage_changed:
+                await self._hear_storage_failures()
             else:
                 await self._handle_next()
         except StoreDisconnectedError as error:
@@ -288,6 +296,7 @@ class ControllerTerm:
         for _ in range(RELOADS_MAX):
             self._reload = None
             self._brokers_changed = False
+            self._storage_changed = True
             await self._check_controller()
             cluster = await load_cluster(
                 self._store,
@@ -300,6 +309,21 @@ class ControllerTerm:
             if self._settled() or self._store.state is not SessionState.CONNECTED:
                 return
         raise _Over(f"reading everything again does not help: {self._reload}")
+
+    async def _hear_storage_failures(self) -> None:
+        """Brokers leave a node each; it goes when the machine has heard of it."""
+        self._storage_changed = False
+        names = await self._store.children(znodes.STORAGE_FAILURES, self._storage_failures_changed)
+        failed = tuple(sorted(int(name) for name in names if name.isdecimal()))
+        if not failed:
+            return
+        logger.warning("brokers %s report failed log directories", list(failed))
+        await self._process(StorageFailed(failed))
+        for broker_id in failed:
+            try:
+                await self._store.delete(znodes.storage_failure_path(broker_id))
+            except NoNodeError:
+                pass
 
     def _settled(self) -> bool:
         return self._reload is None or self._over is not None

@@ -12,6 +12,7 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR; changed by version
 /config/topics/T                           overrides; the node's version is the config version
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
+/admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
 =========================================  =======================================================
 """
 
@@ -33,7 +34,15 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 DELETED_TOPICS = "/admin/delete_topics"
-BASE_PATHS = ("/cluster", BROKER_IDS, TOPICS, TOPIC_CONFIGS, DELETED_TOPICS)
+STORAGE_FAILURES = "/admin/storage_failures"
+BASE_PATHS = (
+    "/cluster",
+    BROKER_IDS,
+    TOPICS,
+    TOPIC_CONFIGS,
+    DELETED_TOPICS,
+    STORAGE_FAILURES,
+)
 """Persistent parents, made before anything else."""
 
 FORMAT_VERSION = 1
@@ -76,6 +85,11 @@ def config_path(topic: str) -> str:
 def tombstone_path(topic: str, topic_id: str) -> str:
     """Of a deletion; the id keeps two deletions of one name apart."""
     return f"{DELETED_TOPICS}/{topic}.{topic_id}"
+
+
+def storage_failure_path(broker_id: int) -> str:
+    """Of a broker's notice that a log directory failed."""
+    return f"{STORAGE_FAILURES}/{broker_id}"
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

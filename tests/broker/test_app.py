@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from oncelog_broker.app import SESSION_FILE
+from oncelog_broker.app import SESSION_FILE, Broker
 from oncelog_broker.config import ConfigError, ListenerConfig
 from oncelog_broker.log import checkpoint
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_controller.store import StoreDisconnectedError
 from oncelog_protocol.errors import (
     InvalidTopicError,
@@ -41,6 +43,35 @@ from oncelog_runtime.channel import RequestChannel
 from support.cluster import Cluster, fetch_values, produce
 from support.server import Canary
 from support.waiting import eventually
+
+
+def names_below(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*"))
+
+
+def leads_elsewhere(cluster: Cluster, broker_id: int) -> bool:
+    """Some other broker is controller, and others lead every partition."""
+    return any(b.runner.is_active for b in cluster.brokers.values()) and all(
+        order.leader not in (broker_id, -1)
+        for topic in cluster.controller.image.topics.values()
+        for order in topic.partitions.values()
+    )
+
+
+def partition_count_is(broker: Broker, topic: str, count: int) -> bool:
+    return len(broker.image.topics[topic].partitions) == count
+
+
+def retention_is(log: PartitionLog, retention_ms: int) -> bool:
+    return log.config.retention_ms == retention_ms
+
+
+def has_nothing(broker: Broker) -> bool:
+    return broker.image.topics == {} and broker.logs.all() == []
+
+
+def known_everywhere(cluster: Cluster, topic: str) -> bool:
+    return all(topic in broker.image.topics for broker in cluster.brokers.values())
 
 
 @pytest.mark.asyncio
@@ -95,7 +126,7 @@ async def test_three_brokers_replicate_and_survive_each_stop(tmp_path: Path) -> 
             sent += values
             channel.close()
             await cluster.stop_broker(leader)
-            await eventually(lambda leader=leader: cluster.leader("t") not in (leader, -1))
+            await eventually(partial(leads_elsewhere, cluster, leader))
             await cluster.start_broker(leader)
             await cluster.converged()
             await eventually(lambda: len(cluster.state("t").isr) == 3, timeout_s=10)
@@ -109,8 +140,7 @@ async def test_a_leader_that_dies_is_replaced_without_waiting_for_its_session(
     tmp_path: Path,
 ) -> None:
     """Failover by evidence: its session lives on, its host refuses connections."""
-    settings = {"zookeeper_session_timeout_ms": 60_000}
-    async with Cluster(tmp_path, 3, **settings) as cluster:
+    async with Cluster(tmp_path, 3, zookeeper_session_timeout_ms=60_000) as cluster:
         await cluster.create_topic("t", partitions=3, replication_factor=3)
         for victim in (cluster.controller.broker_id, cluster.leader("t")):
             await eventually(lambda: len(cluster.state("t").isr) == 3, timeout_s=10)
@@ -120,18 +150,45 @@ async def test_a_leader_that_dies_is_replaced_without_waiting_for_its_session(
             channel.close()
             await cluster.crash_broker(victim)
             await eventually(
-                lambda victim=victim: (
-                    any(b.runner.is_active for b in cluster.brokers.values())
-                    and all(cluster.leader("t", p) not in (victim, -1) for p in range(3))
-                ),
-                timeout_s=10,
-                what="new leaders",
+                partial(leads_elsewhere, cluster, victim), timeout_s=10, what="new leaders"
             )
             channel = await cluster.channel(cluster.leader("t"))
             assert (await produce(channel, "t", 0, [b"y"], timeout_ms=10_000)).error_code == 0
             channel.close()
             await cluster.start_broker(victim)
             await cluster.converged()
+
+
+@pytest.mark.asyncio
+async def test_a_leader_whose_directory_fails_hands_over_and_keeps_its_other_replicas(
+    tmp_path: Path,
+) -> None:
+    """K26: the controller is told, asks which replicas are concerned, and elects others."""
+    async with Cluster(tmp_path) as cluster:
+        for broker_id in (2, 3):
+            directories = [str(tmp_path / f"broker-{broker_id}-{name}") for name in "ab"]
+            await cluster.start_broker(broker_id, log_dirs=directories)
+        await cluster.converged()
+        await cluster.create_topic("t", partitions=6, replication_factor=3)
+        victim = cluster.brokers[2]
+        led = [p for p in range(6) if cluster.leader("t", p) == 2]
+        replica = victim.logs.get(TopicPartition("t", led[0]))
+        assert replica is not None
+        replica.log_dir.fail("the test says so", OSError("input/output error"))
+        in_it = [
+            log.topic_partition.partition
+            for log in victim.logs.all()
+            if log.log_dir is replica.log_dir
+        ]
+        await eventually(lambda: all(2 not in cluster.state("t", p).isr for p in in_it))
+        assert all(cluster.leader("t", p) in (1, 3) for p in in_it)
+        spared = [p for p in range(6) if p not in in_it]
+        assert all(2 in cluster.state("t", p).isr for p in spared)
+        async with asyncio.timeout(10):
+            channel = await cluster.channel(cluster.leader("t", led[0]))
+            answer = await produce(channel, "t", led[0], [b"after"])
+            channel.close()
+        assert answer.error_code == 0
 
 
 @pytest.mark.asyncio
@@ -181,7 +238,7 @@ async def test_admin_requests_reach_the_controller(tmp_path: Path) -> None:
         )
         assert grown.topics[0].error_code == 0
         for broker in cluster.brokers.values():
-            await eventually(lambda b=broker: len(b.image.topics["t"].partitions) == 3)
+            await eventually(partial(partition_count_is, broker, "t", 3))
 
         altered = await cluster.call(
             controller,
@@ -210,7 +267,7 @@ async def test_admin_requests_reach_the_controller(tmp_path: Path) -> None:
         for running in cluster.brokers.values():
             log = running.logs.get(TopicPartition("t", 0))
             assert log is not None
-            await eventually(lambda log=log: log.config.retention_ms == 7000)
+            await eventually(partial(retention_is, log, 7000))
 
         seen = await cluster.call(other, DescribeClusterRequest())
         assert seen.controller_id == controller
@@ -222,8 +279,7 @@ async def test_admin_requests_reach_the_controller(tmp_path: Path) -> None:
         gone = await cluster.call(controller, DeleteTopicsRequest(["t"], 5000))
         assert gone.topics[0].error_code == 0
         for broker in cluster.brokers.values():
-            await eventually(lambda b=broker: "t" not in b.image.topics)
-            await eventually(lambda b=broker: b.logs.all() == [])
+            await eventually(partial(has_nothing, broker))
 
 
 @pytest.mark.asyncio
@@ -258,9 +314,7 @@ async def test_topics_are_created_on_demand_where_that_is_allowed(tmp_path: Path
             await cluster.call(broker_id, MetadataRequest([name], False))
             answer = await cluster.call(broker_id, MetadataRequest([name], True))
             assert answer.topics[0].error_code == 5
-            await eventually(
-                lambda n=name: all(n in b.image.topics for b in cluster.brokers.values())
-            )
+            await eventually(partial(known_everywhere, cluster, name))
             assert len(cluster.brokers[1].image.topics[name].partitions) == 2
 
 
@@ -300,7 +354,7 @@ NAMES = [
 async def test_39_to_47_names_that_must_not_become_topics(tmp_path: Path) -> None:
     """Create, delete, grow, alter, describe, produce and ask: an error each, nothing made."""
     async with Cluster(tmp_path, 1, auto_create_topics_enable=True) as cluster:
-        before = sorted(p.name for p in tmp_path.rglob("*"))
+        before = names_below(tmp_path)
         channel = await cluster.channel(1)
         async with Canary(await cluster.channel(1), MetadataRequest(None)) as canary:
             for line, name in NAMES:
@@ -309,7 +363,7 @@ async def test_39_to_47_names_that_must_not_become_topics(tmp_path: Path) -> Non
         channel.close()
         assert cluster.brokers[1].image.topics == {}
         assert cluster.brokers[1].logs.all() == []
-        assert sorted(p.name for p in tmp_path.rglob("*")) == before
+        assert names_below(tmp_path) == before
 
 
 async def _refused_everywhere(channel: RequestChannel, line: str, name: str) -> None:
@@ -378,7 +432,7 @@ async def test_a_port_in_use_is_named_and_nothing_is_created(tmp_path: Path) -> 
         ]
         with pytest.raises(ConfigError, match=r"listeners\.1: cannot listen on 127.0.0.1"):
             await cluster.start_broker(1, listeners=listeners)
-    assert list(tmp_path.iterdir()) == []
+    assert names_below(tmp_path) == []
     assert cluster.stores[1].session_id is None
 
 
@@ -422,7 +476,7 @@ async def test_paths_that_cannot_be_log_directories(tmp_path: Path, kind: str) -
     wanted = path / "deep" / "er" if kind == "below a file" else path
     with pytest.raises(ConfigError, match="log_dirs"):
         await Cluster(tmp_path, 1).start_broker(1, log_dirs=[str(wanted)])
-    assert sorted(p.name for p in tmp_path.rglob("*")) in (["place"], ["holiday.jpg", "place"])
+    assert names_below(tmp_path) in (["place"], ["holiday.jpg", "place"])
 
 
 @pytest.mark.asyncio

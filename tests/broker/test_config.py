@@ -73,9 +73,11 @@ MISTAKES = [
      "listeners.0", "advertised_host"),
     ("advertised as every address", GOOD + '[[listeners]]\nname = "internal"\n'
      'advertised_host = "0.0.0.0"\n', "listeners.0", "peers can reach"),
-    ("topic setting unknown", GOOD + "[topic_defaults]\nretention = 5\n", "topic_defaults", "not a setting"),
+    ("topic setting unknown", GOOD + "[topic_defaults]\nretention = 5\n",
+     "topic_defaults", "not a setting"),
     ("topic setting value", GOOD + "[topic_defaults]\nretention_ms = -2\n", "topic_defaults", "-1"),
-    ("topic setting by listener", GOOD + "[topic_defaults]\nsegment_bytes = 0\n", "topic_defaults", "1024"),
+    ("topic setting by listener", GOOD + "[topic_defaults]\nsegment_bytes = 0\n",
+     "topic_defaults", "1024"),
     ("not TOML", "broker_id = \n", "", "line 1"),
     ("not text", "\x00\x01", "", "TOML"),
 ]  # fmt: skip

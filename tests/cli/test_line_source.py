@@ -97,5 +97,8 @@ async def test_a_wait_can_be_cancelled() -> None:
 
 
 async def test_nothing_comes_from_the_null_device() -> None:
-    with Path(os.devnull).open("rb") as file:
-        assert await lines_of(LineSource(file.fileno())) == []
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    try:
+        assert await lines_of(LineSource(descriptor)) == []
+    finally:
+        os.close(descriptor)

@@ -46,9 +46,7 @@ def test_help_imports_no_command_and_no_sdk() -> None:
 @pytest.mark.parametrize(
     "command", [c for c in INSTALLED if not c.passes_through], ids=lambda command: command.name
 )
-def test_every_command_has_help(
-    command: LazyCommand, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_help(command: LazyCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([command.name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: oncelog {command.name}")
 

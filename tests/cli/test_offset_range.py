@@ -61,9 +61,7 @@ def ago(ms: int) -> Point:
         ("@2026-01-31T11:30:00+01:00:end", OffsetRange(Point(Base.TIME, 1_769_855_400_000), END)),
         (
             "@2026-01-31T10:30:00Z:@2026-01-31T10:30:01Z",
-            OffsetRange(
-                Point(Base.TIME, 1_769_855_400_000), Point(Base.TIME, 1_769_855_401_000)
-            ),
+            OffsetRange(Point(Base.TIME, 1_769_855_400_000), Point(Base.TIME, 1_769_855_401_000)),
         ),
         ("@-9999999d", OffsetRange(Point(Base.TIME, 0))),
     ],
@@ -74,7 +72,21 @@ def test_ranges(text: str, wanted: OffsetRange) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "1.5", "--1", "1:2:3", "@", "@-", "@yesterday", "@-1x", "9" * 20, "٣", "1:x", "40:35"],
+    [
+        "",
+        "x",
+        "1.5",
+        "--1",
+        "1:2:3",
+        "@",
+        "@-",
+        "@yesterday",
+        "@-1x",
+        "9" * 20,
+        "٣",
+        "1:x",
+        "40:35",
+    ],
 )
 def test_what_is_no_range(text: str) -> None:
     with pytest.raises(ValueError, match="range|end is before"):

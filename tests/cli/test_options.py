@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+import typer
 
 from oncelog_cli.options import (
     Format,
     UsageError,
     bootstrap_servers,
     chosen_format,
+    complete_topics,
     confirm,
     key_values,
     matching,
     typed_values,
 )
 from oncelog_cli.render import Output
+from support.cluster import Cluster
+from support.shell import COMMAND, environment
 
 
 @pytest.fixture
@@ -91,3 +96,36 @@ def test_nobody_is_there_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_output_takes_the_format() -> None:
     assert Output("x", Format.JSON).is_json
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("oncelog topics describe or", ["orders", "orders-dead"]),
+        ("oncelog consume b", ["bills"]),
+        ("oncelog top", ["topics"]),
+    ],
+)
+@pytest.mark.asyncio
+async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: list[str]) -> None:
+    async with Cluster(tmp_path) as cluster:
+        for name in ("orders", "orders-dead", "bills"):
+            await cluster.create_topic(name)
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            env=environment(
+                _ONCELOG_COMPLETE="complete_bash",
+                COMP_WORDS=typed,
+                COMP_CWORD=str(len(typed.split()) - 1),
+                ONCELOG_BOOTSTRAP=cluster.bootstrap,
+            ),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        assert out.decode().split() == offered
+
+
+def test_no_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:1")
+    command = typer.main.get_command(typer.Typer(callback=lambda: None, name="x"))
+    assert complete_topics(typer.Context(command), "or") == []

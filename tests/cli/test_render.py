@@ -123,7 +123,14 @@ def test_a_command_that_fails_as_a_whole(
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (None, "-"), (-1, "-")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (3 * 2**40, "3.0 TiB"),
+        (None, "-"),
+        (-1, "-"),
+    ],
 )
 def test_human_bytes(size: int | None, shown: str) -> None:
     assert human_bytes(size) == shown

@@ -90,6 +90,7 @@ def test_bad_consumer_options(option: str, value: Any) -> None:
     [
         ("client_id", ""),
         ("client_id", "x" * 2000),
+        ("client_id", "a\nb"),
         ("request_timeout_ms", 0),
         ("connect_timeout_ms", "5"),
         ("metadata_max_age_ms", 0),

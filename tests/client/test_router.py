@@ -14,6 +14,7 @@ from oncelog.errors import (
     ClosedError,
     DeadlineExceededError,
     InvalidRequestError,
+    InvalidTopicError,
     NoBrokersAvailableError,
     NotControllerError,
     RequestTimedOutError,
@@ -123,6 +124,30 @@ async def test_a_topic_that_does_not_appear_is_an_error() -> None:
         with pytest.raises((UnknownTopicOrPartitionError, DeadlineExceededError), match="'t'"):
             await router.topic("t", soon(0.2))
         await router.close()
+
+
+@pytest.mark.parametrize("topic", ["", ".", "a/b", "x" * 250, "\ud800", 7])
+@pytest.mark.asyncio
+async def test_an_illegal_name_is_not_even_asked_for(topic: Any) -> None:
+    async with FakeCluster(1) as cluster:
+        router = make(cluster)
+        await router.start()
+        with pytest.raises(InvalidTopicError):
+            await router.topic(topic, soon())
+        assert not router.topics
+        await router.close()
+
+
+@pytest.mark.asyncio
+async def test_closing_while_others_connect() -> None:
+    async with FakeCluster(2) as cluster:
+        router = make(cluster)
+        await router.start()
+        waiting = asyncio.create_task(router.channel(2, DATA))
+        await asyncio.sleep(0)
+        await router.close()
+        with pytest.raises(ClosedError):
+            await waiting
 
 
 @pytest.mark.asyncio

@@ -6,11 +6,22 @@ import pytest
 
 from oncelog_controller import znodes
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.events import BrokerCleared, BrokerSuspected, ClusterLoaded, TimeReached
+from oncelog_controller.events import (
+    BrokerCleared,
+    BrokerSuspected,
+    ClusterLoaded,
+    StorageFailed,
+    TimeReached,
+)
 from oncelog_controller.machine import ControllerMachine, EventOutOfTurnError
 from oncelog_controller.store import BadVersionError, SessionExpiredError, StoreError
 from oncelog_controller.transitions import PartitionPhase
-from oncelog_protocol.errors import RequestTimedOutError, StorageError, UnsupportedVersionError
+from oncelog_protocol.errors import (
+    InconsistentTopicIdError,
+    RequestTimedOutError,
+    StorageError,
+    UnsupportedVersionError,
+)
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, UpdateMetadataRequest
 from oncelog_protocol.types import TopicPartition
@@ -378,6 +389,25 @@ def test_alter_partition_tells_its_outcome_after_an_unclear_write(applied: bool)
     assert list(driver.state("t").isr) == [1, 2]
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_shutdown_and_a_change_of_settings_are_repeated_too(applied: bool) -> None:
+    driver = Driver.started(1, 2, 3)
+    driver.create("t", [1, 2, 3])
+    driver.disconnect_once(applied=applied)
+    epoch = driver.brokers[1].broker_epoch
+    stop = driver.ask_later(replication.ControlledShutdownRequest(1, epoch))
+    driver.load()
+    assert (driver.replies[stop].error_code, driver.replies[stop].remaining) == (0, 0)
+    assert 1 not in driver.state("t").isr
+    driver.disconnect_once(applied=applied)
+    entry = admin.ConfigEntry("retention_ms", "7")
+    wish = admin.ConfigAlteration(admin.RESOURCE_TOPIC, "t", [entry])
+    change = driver.ask_later(admin.AlterConfigsRequest([wish]))
+    driver.load()
+    assert driver.replies[change].resources[0].error_code == 0
+    assert driver.partition("t").topic.settings.retention_ms == 7
+
+
 def test_other_requests_say_that_their_outcome_is_not_known() -> None:
     driver = Driver.started(1)
     driver.disconnect_once(applied=True)
@@ -451,6 +481,35 @@ def test_a_replica_whose_directory_failed_loses_leadership_and_isr() -> None:
     epoch = driver.state("t").leader_epoch
     assert driver.alter_isr("t", 1, 2, 3).error_code == 0, "a restart clears it"
     assert driver.state("t").leader_epoch == epoch
+
+
+def test_a_notice_of_a_failed_directory_makes_the_broker_tell() -> None:
+    driver = Driver.started(1, 2)
+    driver.create("t", [1, 2])
+    driver.requests.clear()
+    driver.handle(StorageFailed((1, 9)))
+    full = [b for b, r in driver.requests if isinstance(r, LeaderAndIsrRequest) and r.full]
+    assert full == [1]
+
+
+def test_an_order_that_a_broker_cannot_carry_out_yet_is_given_again() -> None:
+    driver = Driver.started(1, auto_ack=False)
+    request_id = driver.ask_later(
+        admin.CreateTopicsRequest([admin.NewTopic("t", 1, 1)], timeout_ms=5000)
+    )
+    order = [r for _, r in driver.requests if isinstance(r, LeaderAndIsrRequest)][-1]
+    driver.requests.clear()
+    driver.handle(driver.answer(1, order, InconsistentTopicIdError.code))
+    assert not driver.requests
+    driver.pass_time(0.3)
+    again = [r for _, r in driver.requests if isinstance(r, LeaderAndIsrRequest)]
+    assert [p.topic for p in again[0].partitions] == ["t"]
+    assert request_id not in driver.replies
+    driver.handle(driver.answer(1, again[0]))
+    assert driver.replies[request_id].topics[0].error_code == 0
+    driver.requests.clear()
+    driver.pass_time(0.5)
+    assert not driver.requests
 
 
 def test_a_request_that_is_none_of_the_controllers_is_refused() -> None:

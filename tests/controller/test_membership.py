@@ -219,3 +219,15 @@ async def test_leaving_without_contact_leaves_it_to_the_session() -> None:
     await process.membership.close()
     assert registered(server) is not None
     await process.close()
+
+
+@pytest.mark.asyncio
+async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contact() -> None:
+    server = MemoryZooKeeper()
+    process = await Process(server).start()
+    await process.membership.register()
+    server.disconnect(process.session, for_s=0.05)
+    await process.membership.report_storage_failure()
+    assert server.data(znodes.storage_failure_path(1)) == b""
+    await process.membership.report_storage_failure()
+    await process.close()

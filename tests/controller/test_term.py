@@ -213,3 +213,17 @@ async def test_too_many_requests_are_refused() -> None:
         run.term.resign("enough")
         responses = await asyncio.gather(*many)
         assert {response.error_code for response in responses} == {NotControllerError.code}
+
+
+@pytest.mark.asyncio
+async def test_a_notice_of_a_failed_directory_is_heard_and_cleared_away() -> None:
+    async with FakeBroker(1) as broker, running(broker) as run:
+        await run.create("t")
+        before = len([order for order in broker.orders if getattr(order, "full", False)])
+        await run.store.create(znodes.storage_failure_path(1), b"")
+        await eventually(lambda: run.server.data(znodes.storage_failure_path(1)) is None)
+        await eventually(
+            lambda: len([o for o in broker.orders if getattr(o, "full", False)]) == before + 2
+        )
+        await run.store.create(znodes.storage_failure_path(1), b"")
+        await eventually(lambda: run.server.data(znodes.storage_failure_path(1)) is None)

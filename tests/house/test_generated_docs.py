@@ -14,8 +14,8 @@ from oncelog_protocol.topic_config import TOPIC_SETTINGS
 from support.house import ROOT
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("wire_docs", ROOT / "tools/wire_docs.py")
+def generator(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,14 +24,17 @@ def generator() -> ModuleType:
     return module
 
 
-WIRE_DOCS = generator()
-OUTPUTS: dict[str, str] = {path.name: text for path, text in WIRE_DOCS.outputs().items()}
+WIRE_DOCS = generator("wire_docs")
+CLI_DOCS = generator("cli_docs")
+OUTPUTS: dict[str, str] = {
+    path.name: text for tool in (WIRE_DOCS, CLI_DOCS) for path, text in tool.outputs().items()
+}
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_generated_documents_are_up_to_date(name: str) -> None:
     current = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert current == OUTPUTS[name], "run python tools/wire_docs.py"
+    assert current == OUTPUTS[name], "make docs"
 
 
 def test_every_api_error_and_setting_is_described() -> None:
@@ -42,6 +45,14 @@ def test_every_api_error_and_setting_is_described() -> None:
         assert f"| {error.code} | `{error.name}` |" in OUTPUTS["wire.md"]
     for name in TOPIC_SETTINGS:
         assert f"| `{name}` |" in OUTPUTS["topic-configs.md"]
+
+
+def test_every_command_and_option_is_described() -> None:
+    for command in CLI_DOCS.every_command():
+        assert f"## oncelog {command.path}\n" in OUTPUTS["cli.md"]
+        for parameter in command.click.params:
+            if parameter.param_type_name == "option":
+                assert parameter.opts[0] in OUTPUTS["cli.md"], command.path
 
 
 def test_links_within_the_page_lead_somewhere() -> None:

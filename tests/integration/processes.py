@@ -175,9 +175,7 @@ class Processes:
         raise AssertionError(f"not within {DEADLINE_S:g} s: {what} (last error: {last!r})")
 
 
-async def _all_hold(
-    admin: Admin, topic: str, marks: dict[int, int], brokers: int
-) -> bool | None:
+async def _all_hold(admin: Admin, topic: str, marks: dict[int, int], brokers: int) -> bool | None:
     held: dict[TopicPartition, int] = {}
     for log_dir in await admin.describe_log_dirs():
         for replica in log_dir.replicas:

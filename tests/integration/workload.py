@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
-from oncelog import Consumer, Producer, TopicPartition
+from oncelog import Consumer, Delivery, Producer, TopicPartition
 
 
 @dataclass
@@ -27,7 +28,7 @@ class History:
 
 
 class Workload:
-    """``async with Workload(...)``: produces until the block ends, then waits for all deliveries."""
+    """``async with Workload(...)``: produces until the block ends, then awaits all deliveries."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int = 400) -> None:
         self._bootstrap = bootstrap
@@ -63,15 +64,12 @@ class Workload:
                 self.sent += 1
                 partition = number % self._partitions
                 delivery = await producer.enqueue(self._topic, b"%d" % number, partition=partition)
-                delivery.add_done_callback(
-                    lambda done, number=number, partition=partition: self._on_done(
-                        number, partition, done.exception()
-                    )
-                )
+                delivery.add_done_callback(partial(self._on_done, number, partition))
                 await asyncio.sleep(1 / self._rate)
             await producer.flush()
 
-    def _on_done(self, number: int, partition: int, error: BaseException | None) -> None:
+    def _on_done(self, number: int, partition: int, delivery: Delivery) -> None:
+        error = delivery.exception()
         if error is None:
             self.history.acknowledged.setdefault(partition, []).append(number)
         else:

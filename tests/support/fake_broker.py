@@ -57,12 +57,19 @@ class FakeBroker:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
+    @property
+    def alive(self) -> bool:
+        return self._server is not None
+
     async def die(self) -> None:
         """Like kill -9: the listener and all connections are gone, and nothing was said."""
         if self._server is not None:
             self._server.close()
             self._server = None
         self.break_connections()
+        # Connections accepted a moment ago are made, and aborted transports end, in later rounds.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def break_connections(self) -> None:
         """A fault of the network: connections break, the process lives."""
@@ -137,6 +144,9 @@ class _Peer(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is of another family
+        if not self._broker.alive:
+            self._transport.abort()
+            return
         self._broker.accepted += 1
         self._broker.connections.append(self._transport)
 

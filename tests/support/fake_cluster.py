@@ -17,7 +17,7 @@ from typing import Any
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolError
 from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
-from oncelog_protocol.messages import metadata
+from oncelog_protocol.messages import metadata as wire
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
 from oncelog_protocol.records.decode import decode_batch
@@ -110,7 +110,7 @@ class FakeCluster:
         self.rules: list[Rule] = []
         self.requests: list[tuple[int, Any]] = []
         """(broker, request), in order of arrival."""
-        self.stale_metadata: dict[int, metadata.MetadataResponse] = {}
+        self.stale_metadata: dict[int, wire.MetadataResponse] = {}
         """Broker to the answer it gives to Metadata whatever is true."""
         self.new_data = asyncio.Event()
         self.down: list[int] = []
@@ -173,23 +173,23 @@ class FakeCluster:
         event, self.new_data = self.new_data, asyncio.Event()
         event.set()
 
-    def metadata(self, request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+    def metadata(self, request: wire.MetadataRequest) -> wire.MetadataResponse:
         """What is true now."""
         brokers = [
-            metadata.MetadataBroker(number, HOST, broker.advertised_port or broker.port)
+            wire.MetadataBroker(number, HOST, broker.advertised_port or broker.port)
             for number, broker in self.brokers.items()
             if number not in self.down
         ]
         names = list(self.topics) if request.topics is None else request.topics
         topics = [self._describe(name) for name in names]
-        return metadata.MetadataResponse("fake", self.controller_id, brokers, topics)
+        return wire.MetadataResponse("fake", self.controller_id, brokers, topics)
 
-    def _describe(self, name: str) -> metadata.MetadataTopic:
+    def _describe(self, name: str) -> wire.MetadataTopic:
         if name not in self.topics:
-            return metadata.MetadataTopic(UnknownTopic.code, name, "", False)
+            return wire.MetadataTopic(UnknownTopic.code, name, "", False)
         ids = list(self.brokers)
         partitions = [
-            metadata.MetadataPartition(
+            wire.MetadataPartition(
                 LeaderNotAvailableError.code if p.leader < 0 else 0,
                 number,
                 p.leader,
@@ -200,7 +200,7 @@ class FakeCluster:
             )
             for number, p in enumerate(self.topics[name])
         ]
-        return metadata.MetadataTopic(0, name, self.topic_ids[name], False, partitions)
+        return wire.MetadataTopic(0, name, self.topic_ids[name], False, partitions)
 
 
 class FakeBroker:

@@ -22,9 +22,12 @@ from oncelog_runtime.tasks import Tasks
 
 __all__ = [
     "Canary",
+    "ControllerStub",
+    "DenyAll",
     "Parked",
     "RawPeer",
     "ServerUnderTest",
+    "answer",
     "frame",
     "make_context",
     "request_head",
@@ -117,8 +120,8 @@ class ServerUnderTest:
 
     def __init__(
         self,
-        handlers: Mapping[int, Any] | None = None,
-        async_handlers: Mapping[int, Any] | None = None,
+        handlers: Mapping[ApiKey, Any] | None = None,
+        async_handlers: Mapping[ApiKey, Any] | None = None,
         *,
         internal: bool = False,
         limits: ConnectionLimits | None = None,
@@ -212,3 +215,36 @@ class Canary:
                 if self.error is not None:
                     raise AssertionError("the canary died") from self.error
                 await asyncio.sleep(0.001)
+
+
+class ControllerStub:
+    """A controller that answers with what the test says, and remembers what it was asked."""
+
+    def __init__(self, *responses: Any) -> None:
+        self.responses = list(responses)
+        self.requests: list[Any] = []
+        self.internal: list[bool] = []
+
+    async def handle(self, request: Any, *, internal: bool = False) -> Any:
+        self.requests.append(request)
+        self.internal.append(internal)
+        return self.responses.pop(0)
+
+
+class DenyAll:
+    """An authorizer that says no to everything."""
+
+    def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
+        return False
+
+
+def answer(handler: Any, request: Any, context: RequestContext | None = None) -> Any:
+    """What a handler that answers at once says."""
+    given: list[Any] = []
+
+    def respond(message: Any, payload: Any = ()) -> None:
+        given.append(message)
+
+    handler.handle(context or make_context(), request, memoryview(b""), respond)
+    (message,) = given
+    return message

@@ -1,4 +1,4 @@
-"""The ``oncelog`` command as a shell calls it, in this process, beside brokers that run in the loop.
+"""The ``oncelog`` command as a shell calls it, beside brokers that run in the test's loop.
 
     shown = await oncelog("topics", "list", "--json", bootstrap=cluster.bootstrap)
     assert shown.code == 0

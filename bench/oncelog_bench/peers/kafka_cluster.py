@@ -16,10 +16,15 @@ import uuid
 from pathlib import Path
 
 _JVM = (
-    "-server -Xmx1G -Xms1G -XX:+UseG1GC -XX:MaxGCPauseMillis=20 "
-    "-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent "
-    "-Djava.awt.headless=true"
-).split()
+    "-server",
+    "-Xmx1G",
+    "-Xms1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
 
 _LOG4J = """Configuration:
   Appenders:

@@ -39,14 +39,16 @@ PAIRS = {
 def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
     """Start Kafka, warm it, and measure it into ``report``."""
     jars = fetch_jars(cache_directory())
-    with tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch:
-        with KafkaCluster(Path(scratch) / "kafka", jars) as cluster:
-            _warm(cluster.bootstrap, warm_seconds)
-            _produce(report, scale, cluster.bootstrap)
-            _consume(report, scale, cluster.bootstrap)
-            _latency(report, scale, cluster.bootstrap)
-            _idle(report, scale, cluster)
-            _failover(report, cluster)
+    with (
+        tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch,
+        KafkaCluster(Path(scratch) / "kafka", jars) as cluster,
+    ):
+        _warm(cluster.bootstrap, warm_seconds)
+        _produce(report, scale, cluster.bootstrap)
+        _consume(report, scale, cluster.bootstrap)
+        _latency(report, scale, cluster.bootstrap)
+        _idle(report, scale, cluster)
+        _failover(report, cluster)
 
 
 def compare(report: Report) -> None:

@@ -70,6 +70,7 @@ class Flusher:
         self._waiting: dict[Syncable, None] = {}
         self._scheduled = False
         self._running = False
+        self._sz = {}
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
@@ -140,6 +141,13 @@ class Flusher:
     def _schedule(self) -> None:
         if self._loop is not None and self._dirty and not self._stopped:
             self._scheduled = True
+            import os, time
+            rate=float(os.environ.get("PACE_RATE","0")); cap=float(os.environ.get("PACE_MS","2"))/1e3
+            if rate:
+                due=getattr(self,"_last",0)+min(cap,getattr(self,"_lastbytes",0)/(rate*1e6))
+                left=due-time.perf_counter()
+                if left>0.0003:
+                    self._loop.call_later(left,self._run); return
             self._loop.call_soon(self._run)
 
     def _interval_over(self) -> None:
@@ -156,6 +164,10 @@ class Flusher:
             return
         jobs = self._begin()
         files, dirs = _work(jobs)
+        import time
+        self._last=time.perf_counter(); 
+        tot=sum(j.log.log_end_offset and j.log.size_bytes for j in jobs); self._lastbytes=sum(j.log.size_bytes-self._sz.get(j.log,0) for j in jobs)
+        for j in jobs: self._sz[j.log]=j.log.size_bytes
         lanes = min(len(files), SYNC_LANES)
         if lanes <= 1:
             future = self._loop.run_in_executor(None, _sync, self._pool.files, files, dirs)

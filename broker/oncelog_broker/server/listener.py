@@ -67,6 +67,7 @@ class Listener:
         self.address: tuple[str, int] = ("", 0)
         self.connections: dict[ServerChannel, None] = {}
         self.loop = asyncio.get_running_loop()
+        self._closing = False
         self._empty = asyncio.Event()
         self._per_host: dict[str, int] = {}
         self._logged: dict[str, tuple[float, int]] = {}
@@ -101,6 +102,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        self._closing = True
         if self._server is not None:
             self._server.close()
         for channel in list(self.connections):
@@ -114,9 +116,14 @@ class Listener:
                 for channel in list(self.connections):
                     channel.abort("the broker stops")
                 await self._empty.wait()
+        # A loop closes sockets in its next round: what waits to be accepted must be refused before
+        # the broker goes on to sync, which may take long.
+        await asyncio.sleep(0)
 
     def admit(self, channel: ServerChannel) -> bool:
         """Whether a new connection is within the limits; if so it is counted."""
+        if self._closing:
+            return False
         of_host = self._per_host.get(channel.peer_host, 0)
         if len(self.connections) >= self.limits.connections_max:
             reason = f"{self.limits.connections_max} connections are open"

@@ -61,11 +61,16 @@ class Router:
         self._async_handlers: dict[int, AsyncHandler] = {}
 
     def install(
-        self, handlers: Mapping[int, Handler], async_handlers: Mapping[int, AsyncHandler]
+        self, handlers: Mapping[ApiKey, Handler], async_handlers: Mapping[ApiKey, AsyncHandler]
     ) -> None:
         """Add handlers by API key."""
-        self._handlers.update(handlers)
-        self._async_handlers.update(async_handlers)
+        self._handlers.update({int(key): handler for key, handler in handlers.items()})
+        self._async_handlers.update({int(key): each for key, each in async_handlers.items()})
+
+    @property
+    def served(self) -> frozenset[int]:
+        """The API keys that have a handler."""
+        return frozenset(self._handlers) | frozenset(self._async_handlers)
 
     def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
         """Serve one request.

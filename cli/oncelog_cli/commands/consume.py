@@ -72,7 +72,7 @@ def consume(
     ],
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; repeatable."),
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
     ] = None,
     offset: Annotated[
         str | None,
@@ -89,10 +89,13 @@ def consume(
     ] = False,
     until_end: Annotated[
         bool,
-        typer.Option("--until-end", "-e", help="Stop at what is the end now."),
+        typer.Option(
+            "--until-end", "-e", help="Stop at what is the end now; alone: all that there is."
+        ),
     ] = False,
     number: Annotated[
-        int | None, typer.Option("--number", "-n", min=1, help="Stop after so many records.")
+        int | None,
+        typer.Option("--number", "-n", min=1, metavar="N", help="Stop after so many records."),
     ] = None,
     record_format: Annotated[
         str,

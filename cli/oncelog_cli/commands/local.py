@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,34 +74,38 @@ def up(
     again: brokers keep their ports, settings and data.
     """
     output = Output("up", chosen_format(output_format, as_json))
-    place = local_directory(directory)
     settings = typed_values("--set", setting or [])
-    if (place / "cluster.json").exists():
-        cluster = LocalCluster.load(place)
-        if zookeeper is not None and zookeeper != cluster.external_zookeeper:
-            raise UsageError(
-                f"the cluster in {place} uses another ZooKeeper. Remedy: 'oncelog down --delete' "
-                "first, or another --dir"
-            )
-        if port and port != next(iter(cluster.brokers.values())).port:
-            raise UsageError(
-                f"the cluster in {place} has ports already. Remedy: 'oncelog down --delete' "
-                "first, or another --dir"
-            )
-        cluster.grow(brokers or len(cluster.brokers))
-        cluster.settings.update(settings)
-    else:
-        cluster = LocalCluster(
+    cluster = _chosen_cluster(local_directory(directory), brokers, zookeeper, port, settings)
+    cluster.start(progress=output.note)
+    _show(cluster, output, finish=not foreground)
+    if foreground:
+        _stay(cluster, output)
+
+
+def _chosen_cluster(
+    place: Path, brokers: int | None, zookeeper: str | None, port: int, settings: dict[str, Any]
+) -> LocalCluster:
+    """The cluster that lies in ``place``, changed as far as it can be, or a new one.
+
+    :raises UsageError: what is asked for is not what lies there.
+    """
+    if not (place / "cluster.json").exists():
+        return LocalCluster(
             place,
             brokers=brokers or BROKERS_DEFAULT,
             zookeeper=zookeeper,
             base_port=port,
             settings=settings,
         )
-    cluster.start(progress=output.note)
-    _show(cluster, output, finish=not foreground)
-    if foreground:
-        _stay(cluster, output)
+    cluster = LocalCluster.load(place)
+    remedy = "Remedy: 'oncelog down --delete' first, or another --dir"
+    if zookeeper is not None and zookeeper != cluster.external_zookeeper:
+        raise UsageError(f"the cluster in {place} uses another ZooKeeper. {remedy}")
+    if port and port != next(iter(cluster.brokers.values())).port:
+        raise UsageError(f"the cluster in {place} has ports already. {remedy}")
+    cluster.grow(brokers or len(cluster.brokers))
+    cluster.settings.update(settings)
+    return cluster
 
 
 def down(

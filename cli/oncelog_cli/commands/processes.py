@@ -17,14 +17,17 @@ from oncelog_cli.local.broker import broker_command, broker_environment
 
 
 def broker(
-    config: Annotated[Path, typer.Option("--config", "-c", help="Its settings, a TOML file.")],
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="PATH", help="Its settings, a TOML file.")
+    ],
     ready_file: Annotated[
-        Path | None, typer.Option("--ready-file", help="Written when the broker serves.")
+        Path | None,
+        typer.Option("--ready-file", metavar="PATH", help="Written when the broker serves."),
     ] = None,
 ) -> None:
     """Run one broker in the foreground until SIGTERM or Ctrl+C, which stop it cleanly.
 
-    Variables ONCELOG_<SETTING> go over the file.
+    Variables named ONCELOG_ and a setting go over the file.
     """
     environment = broker_environment(keep_settings=True)
     command = broker_command(config, ready_file)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -36,7 +36,7 @@ from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog import Delivery, Producer
+    from oncelog import Delivery, Producer, RecordMetadata
 
 LINES_AT_ONCE = 1000
 """After so many lines the loop looks for acknowledgements."""
@@ -64,6 +64,57 @@ class Compression(StrEnum):
     GZIP = "gzip"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topics)
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-i", metavar="PATH", help="Read this file. Default: standard input."),
+]
+JsonLinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--json-lines",
+        "-j",
+        help="Each line is an object with value, key, headers, partition, timestamp, as"
+        " 'consume --format json' prints them.",
+    ),
+]
+KeySeparatorOption = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-K", metavar="TEXT", help="What is before it is the key."),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", "-k", metavar="TEXT", help="Key of every record that has none."),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="KEY=VALUE", help="For every record; repeatable."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, metavar="N", help="Where every record goes."),
+]
+RepartitionOption = Annotated[
+    bool,
+    typer.Option("--repartition", help="Do not look at the partition of JSON lines."),
+]
+TombstoneOption = Annotated[
+    bool, typer.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
+]
+AcksOption = Annotated[
+    Acks,
+    typer.Option("--acks", metavar="all|1|0", help="Who must have a record before it counts."),
+]
+CompressionOption = Annotated[
+    Compression,
+    typer.Option(
+        "--compression", "-z", metavar="none|gzip|lz4|zstd", help="How batches are compressed."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +159,18 @@ class LineRules:
         return value, key
 
 
+class Settled(Protocol):
+    """What is asked of a delivery that is done."""
+
+    def exception(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        ...
+
+    def result(self) -> RecordMetadata:
+        """Where the record is."""
+        ...
+
+
 @dataclass(slots=True)
 class Tally:
     """What became of the records."""
@@ -117,7 +180,7 @@ class Tally:
     failure: BaseException | None = None
     partitions: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def settle(self, delivery: Delivery) -> None:
+    def settle(self, delivery: Settled) -> None:
         """Count a delivery that is done."""
         error = delivery.exception()
         if error is not None:
@@ -143,47 +206,17 @@ class Tally:
 
 
 def produce(
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topics)
-    ],
-    file: Annotated[
-        Path | None, typer.Option("--file", "-i", help="Read this file. Default: standard input.")
-    ] = None,
-    json_lines: Annotated[
-        bool,
-        typer.Option(
-            "--json-lines",
-            "-j",
-            help="Each line is an object with value, key, headers, partition, timestamp, as"
-            " 'consume --format json' prints them.",
-        ),
-    ] = False,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What is before it is the key.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", help="Key of every record that has none.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="KEY=VALUE", help="For every record; repeatable."),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Everything goes there.")
-    ] = None,
-    repartition: Annotated[
-        bool,
-        typer.Option("--repartition", help="Do not look at the partition of JSON lines."),
-    ] = False,
-    tombstones: Annotated[
-        bool, typer.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
-    ] = False,
-    acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record before it counts.")
-    ] = Acks.ALL,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="Of batches.")
-    ] = Compression.NONE,
+    topic: TopicArgument,
+    file: FileOption = None,
+    json_lines: JsonLinesOption = False,
+    key_separator: KeySeparatorOption = None,
+    key: KeyOption = None,
+    header: HeaderOption = None,
+    partition: PartitionOption = None,
+    repartition: RepartitionOption = False,
+    tombstones: TombstoneOption = False,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,

@@ -89,10 +89,14 @@ CONFIG_COLUMNS = (
 def create(
     topics: NewTopics,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=-1, help="-1: the broker's default.")
+        int,
+        typer.Option("--partitions", "-p", min=-1, metavar="N", help="-1: the broker's default."),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", min=-1, help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", min=-1, metavar="N", help="-1: the broker's default."
+        ),
     ] = -1,
     config: Configs = None,
     if_not_exists: Annotated[
@@ -359,7 +363,7 @@ def alter(
     topics: Topics,
     regex: RegexOption = False,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Grow to so many.")
+        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="Grow to so many.")
     ] = None,
     config: Configs = None,
     delete_config: Annotated[

@@ -1,7 +1,7 @@
 """The demo's job: produce the flights, kill a leader in the middle, read everything back.
 
-Rules: rows are sent in file order, keyed by carrier, at ``acks="all"``, with a default producer; the
-reader starts from nothing and reads to the end. What is counted is written into the ``Ledger``.
+Rules: rows are sent in file order, keyed by carrier, at ``acks="all"``, with a default producer;
+the reader starts from nothing and reads to the end. What is counted goes into the ``Ledger``.
 """
 
 from __future__ import annotations
@@ -86,9 +86,13 @@ class Job:
         if delivery.exception() is not None:
             return
         self._ledger.on_acknowledged(row)
-        if self._acked_after_kill_at is None and self._killed_at is not None:
-            if row >= self._first_after_kill and delivery.result().partition in self._victims:
-                self._acked_after_kill_at = asyncio.get_running_loop().time()
+        waiting = self._killed_at is not None and self._acked_after_kill_at is None
+        if (
+            waiting
+            and row >= self._first_after_kill
+            and delivery.result().partition in self._victims
+        ):
+            self._acked_after_kill_at = asyncio.get_running_loop().time()
 
     async def _kill_a_leader(self, cluster: LocalCluster, admin: Admin, view: View) -> None:
         partitions = (await admin.describe_topics([TOPIC]))[0].partitions

@@ -1,4 +1,4 @@
-"""The live view of the demo: leaders, ISR, high watermarks, throughput; plain lines without a TTY."""
+"""The live view of the demo: leaders, ISR, high watermarks, rate; plain lines without a TTY."""
 
 from __future__ import annotations
 

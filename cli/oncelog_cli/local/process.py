@@ -62,8 +62,19 @@ class ManagedProcess:
 
     def is_alive(self) -> bool:
         """Whether the very process that was started still runs (a zombie does not)."""
-        self._reap()
-        return self.exit_code is None and start_mark(self.pid) == self.identity.started
+        if self.exit_code is not None:
+            return False
+        if start_mark(self.pid, even_zombie=True) != self.identity.started:
+            return False
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Not our child: an earlier command started it.
+            return start_mark(self.pid) == self.identity.started
+        if pid == 0:
+            return True
+        self.exit_code = os.waitstatus_to_exitcode(status)
+        return False
 
     def is_paused(self) -> bool:
         """Whether the process was stopped by a signal (SIGSTOP)."""
@@ -136,17 +147,6 @@ class ManagedProcess:
             return ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def _reap(self) -> None:
-        """Collect the exit code of an ended child, so that it does not stay as a zombie."""
-        if self.exit_code is not None:
-            return
-        try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:
-            return  # not our child: started by an earlier command
-        if pid == self.pid:
-            self.exit_code = os.waitstatus_to_exitcode(status)
-
 
 def start_process(
     arguments: Sequence[str], *, log_path: Path, environment: Mapping[str, str] | None = None
@@ -176,18 +176,23 @@ def start_process(
         raise LocalClusterError(f"cannot start {arguments[0]}: {error.strerror}") from error
     finally:
         os.close(output)
-    return ManagedProcess(ProcessIdentity(pid, start_mark(pid) or "gone"), log_path)
+    # A child that has ended already is still there to be asked: nobody has collected it.
+    mark = start_mark(pid, even_zombie=True) or "gone"
+    return ManagedProcess(ProcessIdentity(pid, mark), log_path)
 
 
-def start_mark(pid: int) -> str | None:
+def start_mark(pid: int, *, even_zombie: bool = False) -> str | None:
     """A text that differs for every process that ever has this pid; None when there is none.
 
-    A zombie counts as gone.
+    A zombie counts as gone, unless ``even_zombie``, and unless threads of it are still at work:
+    the first thread can be a zombie while others have yet to let go of files and ports.
     """
     if not _HAS_PROC:
-        return _start_mark_by_ps(pid)
+        return _start_mark_by_ps(pid, even_zombie)
     fields = _stat_fields(pid)
-    if fields is None or fields[0] in "ZXx":
+    if fields is None:
+        return None
+    if fields[0] in "ZXx" and int(fields[17]) <= 1 and not even_zombie:  # field 20: threads
         return None
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -212,8 +217,8 @@ def _state_letter(pid: int) -> str:
     return _ps(pid, "state=")[:1]
 
 
-def _start_mark_by_ps(pid: int) -> str | None:
-    if _ps(pid, "state=").startswith("Z"):
+def _start_mark_by_ps(pid: int, even_zombie: bool) -> str | None:
+    if not even_zombie and _ps(pid, "state=").startswith("Z"):
         return None
     return _ps(pid, "lstart=") or None
 

@@ -82,6 +82,8 @@ class Consumer:
         self._subscription = Subscription()
         self._fetcher: Fetcher | None = None
         self._cursor: Cursor | None = None
+        self._deferred: BaseException | None = None
+        """An error that came up behind records which a getmany had in hand: raised next."""
         self._history = history
         self._closed = False
 
@@ -332,8 +334,8 @@ class Consumer:
                 break
             try:
                 cursor = self._decode_next_batch()
-            except Exception:
-                # What is in hand is handed out; the error comes up again at the next call.
+            except Exception as error:
+                self._deferred = error  # what is in hand is handed out first
                 break
         return result
 
@@ -415,6 +417,9 @@ class Consumer:
     ) -> tuple[PartitionState, BatchHeader, RecordColumns, memoryview, int] | None:
         """Decode the next batch of the partition whose turn it is; (.., position of the first
         record that was not handed out before). None when nothing is there."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            raise deferred
         while (state := self._subscription.next_with_data()) is not None:
             assert state.offset is not None or state.error is not None
             if state.error is not None and not state.chunks:

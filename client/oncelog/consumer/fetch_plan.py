@@ -32,7 +32,7 @@ from oncelog_protocol.messages.fetch import (
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
 from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_LEADER
 
-SHORT_WAIT_MS = 5
+SHORT_WAIT_MS = 20
 """The long poll beside partitions that are full at the moment."""
 
 

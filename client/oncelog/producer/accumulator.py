@@ -1,4 +1,4 @@
-"""Records become batches here: one queue a partition, bounded by bytes. Pure: time is handed in.
+"""Records become batches here: one queue a partition, bounded by bytes. No I/O; time is handed in.
 
 Rules
 -----
@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.errors import BufferExhaustedError
+from oncelog.producer.checks import Headers
 from oncelog.producer.delivery import Delivery
 from oncelog_protocol.types import (
     NO_BROKER,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 RECORD_OVERHEAD_BYTES = 12
 """What one record costs in a batch beside its key and value: msgpack's headers and a timestamp."""
 
-Headers = Sequence[tuple[str, bytes | None]]
+KEYED_OVERHEAD_BYTES = RECORD_OVERHEAD_BYTES + 5
+"""The same with a key."""
 
 
 class Identity(NamedTuple):
@@ -467,7 +469,7 @@ def record_size(value: bytes | None, key: bytes | None, headers: Headers | None)
     if value is not None:
         size += len(value)
     if key is not None:
-        size += len(key) + 5
+        size += len(key) + KEYED_OVERHEAD_BYTES - RECORD_OVERHEAD_BYTES
     if headers:
         for name, data in headers:
             size += 4 * len(name) + 10 + (len(data) if data is not None else 0)

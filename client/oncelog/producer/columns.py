@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from oncelog.config import ProducerOptions
 from oncelog.errors import ClosedError, MessageTooLargeError, PartialSendError
-from oncelog.producer.accumulator import Accumulator, Batch, Headers, record_size
+from oncelog.producer.accumulator import Accumulator, Batch, record_size
+from oncelog.producer.checks import Headers, check_columns
 from oncelog.producer.delivery import BatchMetadata, WrittenRange
 from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
 from oncelog.producer.sender import Sender
@@ -23,8 +24,6 @@ from oncelog.router import Router
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import TopicPartition
-
-BYTES_OR_NONE = frozenset({bytes, type(None)})
 
 
 class Columns(NamedTuple):
@@ -56,6 +55,7 @@ class ColumnSender:
         sender: Sender,
         *,
         options: ProducerOptions,
+        batch_size: int,
         partitioner: Partitioner,
         choose_sticky: Callable[[str], int],
         keep_values: bool,
@@ -64,6 +64,7 @@ class ColumnSender:
         self._accumulator = accumulator
         self._sender = sender
         self._options = options
+        self._batch_size = batch_size
         self._codec = Codec[options.compression_type.upper()]
         self._partitioner = partitioner
         self._choose_sticky = choose_sticky
@@ -82,7 +83,7 @@ class ColumnSender:
     ) -> BatchMetadata:
         """Put all records in line, then wait for all."""
         columns = Columns(values, keys, headers, timestamps)
-        _check_columns(columns)
+        check_columns(values, keys, headers, timestamps)
         pending: list[tuple[Batch, Sequence[int]]] = []
         for target, rows in self._targets(topic, partition_count, columns, partition):
             whole = len(rows) == len(values)
@@ -125,7 +126,7 @@ class ColumnSender:
     ) -> None:
         loop = asyncio.get_running_loop()
         sizes, extra = _row_sizes(columns)
-        for start, stop, size in cuts(sizes, extra, self._options.batch_size):
+        for start, stop, size in cuts(sizes, extra, self._batch_size):
             piece = columns if stop - start == len(sizes) else columns.at(range(start, stop))
             encoded = self._encode(piece)
             if len(encoded) > self._options.max_request_size:
@@ -187,19 +188,6 @@ class ColumnSender:
         if failures:
             raise PartialSendError(failures, metadata) from failures[0][1]
         return metadata
-
-
-def _check_columns(columns: Columns) -> None:
-    count = len(columns.values)
-    for name, column in zip(columns._fields, columns, strict=True):
-        if column is None or isinstance(column, int):
-            continue
-        if len(column) != count:
-            raise ValueError(f"{name}: {len(column)} items for {count} values")
-    for name, items in (("values", columns.values), ("keys", columns.keys)):
-        if items is not None and not BYTES_OR_NONE.issuperset(map(type, items)):
-            wrong = next(item for item in items if type(item) not in BYTES_OR_NONE)
-            raise TypeError(f"{name}: {type(wrong).__name__} is not bytes or None; encode it first")
 
 
 def _row_sizes(columns: Columns) -> tuple[list[int], int]:

@@ -17,6 +17,9 @@ from oncelog.errors import ConfigurationError
 STICKY = -1
 """The producer chooses: the partition whose batch is open."""
 
+key_hash = xxhash.xxh3_64_intdigest
+"""xxh3-64: which partition a key belongs to hangs on it, so it must never change."""
+
 PartitionFunction = Callable[[str, bytes | None, int], int]
 """``f(topic, key, partition_count) -> partition`` (or STICKY)."""
 
@@ -38,7 +41,7 @@ class DefaultPartitioner:
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         if key is None:
             return STICKY
-        return xxhash.xxh3_64_intdigest(key) % partition_count
+        return key_hash(key) % partition_count
 
 
 class Murmur2Partitioner:
@@ -111,7 +114,7 @@ def partition_rows(
     """Partition to the positions in ``keys`` that go there, in order; STICKY among them."""
     rows: dict[int, list[int]] = {}
     if type(partitioner) is DefaultPartitioner:
-        digest = xxhash.xxh3_64_intdigest
+        digest = key_hash
         buckets: list[list[int]] = [[] for _ in range(partition_count + 1)]
         appends = [bucket.append for bucket in buckets]
         for row, key in enumerate(keys):

@@ -37,16 +37,23 @@ from oncelog.errors import (
 )
 from oncelog.history import History
 from oncelog.producer.accumulator import (
+    KEYED_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
     Accumulator,
     Batch,
-    Headers,
     PartitionQueue,
     record_size,
 )
+from oncelog.producer.checks import Headers, check_record
 from oncelog.producer.columns import ColumnSender
 from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
-from oncelog.producer.partitioner import STICKY, PartitionerOption, make_partitioner
+from oncelog.producer.partitioner import (
+    STICKY,
+    DefaultPartitioner,
+    PartitionerOption,
+    key_hash,
+    make_partitioner,
+)
 from oncelog.producer.sender import Sender
 from oncelog.router import Router
 from oncelog_protocol import limits
@@ -57,7 +64,6 @@ from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 logger = logging.getLogger(__name__)
 
-TIMESTAMP_MS_MAX = 2**63 - 1
 BATCH_OVERHEAD_BYTES = limits.BATCH_HEADER_BYTES + 32
 
 
@@ -119,13 +125,16 @@ class Producer:
         self._history = history
         self._partitioner = make_partitioner(partitioner)
         self._keyless_is_sticky = partitioner in ("default", "murmur2", "sticky")
-        """Whether the fast path may leave the partitioner out."""
-        self._batch_size = batch_size
+        self._hashes_keys = type(self._partitioner) is DefaultPartitioner
+        """Whether the fast path may leave the partitioner out: without a key, with one."""
+        self._queues_of: dict[str, list[PartitionQueue]] = {}
+        """Topic to the queues of its partitions, as of the last metadata."""
+        self._batch_size = min(batch_size, max_request_size - BATCH_OVERHEAD_BYTES)
         self._max_block_s = max_block_ms / 1000
         self._router = Router(connection, entropy=self._entropy.fork("router"))
         self._router.auto_create = True
         self._accumulator = Accumulator(
-            batch_size=batch_size,
+            batch_size=self._batch_size,
             buffer_memory=buffer_memory,
             linger_s=linger_ms / 1000,
             delivery_timeout_s=delivery_timeout_ms / 1000,
@@ -147,6 +156,7 @@ class Producer:
         if self._closed or self._sender is not None:
             raise ClosedError("a producer is started once")
         await self._router.start()
+        self._router.on_metadata.append(self._queues_of.clear)
         self._sender = Sender(
             self._router,
             self._accumulator,
@@ -163,6 +173,7 @@ class Producer:
             self._sender,
             options=self._options,
             partitioner=self._partitioner,
+            batch_size=self._batch_size,
             choose_sticky=self._next_sticky,
             keep_values=self._history is not None,
         )
@@ -271,25 +282,37 @@ class Producer:
         Cancelling the call means that the record was not taken. Errors as of ``send``, but for
         those of the delivery.
         """
-        if key is None and partition is None and type(value) is bytes and not headers:
-            batch = self._sticky.get(topic)
-            if batch is not None and timestamp_ms is None:
-                size = batch.size + len(value) + RECORD_OVERHEAD_BYTES
-                if size <= self._batch_size:
-                    batch.size = size
-                    values: Any = batch.values
-                    timestamps: Any = batch.timestamps
-                    timestamps.append(self._now_ms())
-                    values.append(value)
-                    return Delivery(batch, len(values) - 1)
+        # The two cases that make up nearly all records, without a call more than they need: what
+        # is not plainly right, and what needs room or metadata, goes the long way below.
+        batch: Any = None
+        size = 0
+        if type(value) is bytes and timestamp_ms is None and partition is None and not headers:
+            if key is None:
+                batch = self._sticky.get(topic)
+                size = len(value) + RECORD_OVERHEAD_BYTES
+            elif type(key) is bytes and self._hashes_keys:
+                queues = self._queues_of.get(topic)
+                if queues is not None:
+                    batch = queues[key_hash(key) % len(queues)].open
+                    if batch is not None and (batch.keys is None or batch.headers is not None):
+                        batch = None
+                    size = len(value) + len(key) + KEYED_OVERHEAD_BYTES
+        if batch is not None and batch.size + size <= self._batch_size:
+            batch.size += size
+            batch.timestamps.append(self._now_ms())
+            if key is not None:
+                batch.keys.append(key)
+            values = batch.values
+            values.append(value)
+            return Delivery(batch, len(values) - 1)
         self._check_usable()
-        _check_record(value, key, headers, timestamp_ms)
+        check_record(value, key, headers, timestamp_ms)
         size = record_size(value, key, headers)
         place = self._place(topic, key, partition)
         if place is not None:
-            open_batch = place.queue.open
-            if open_batch is not None and open_batch.size + size <= self._batch_size:
-                return self._add_to(open_batch, value, key, headers, timestamp_ms)
+            batch = place.queue.open
+            if batch is not None and batch.size + size <= self._batch_size:
+                return self._add_to(batch, value, key, headers, timestamp_ms)
         # A batch is full, or none is open: let the loop send before more is taken.
         await asyncio.sleep(0)
         batch = await self._batch_for(place, topic, key, partition, size)
@@ -311,7 +334,7 @@ class Producer:
         :raises UnknownTopicOrPartitionError: the topic is not known yet: await ``partitions_for``.
         """
         self._check_usable()
-        _check_record(value, key, headers, timestamp_ms)
+        check_record(value, key, headers, timestamp_ms)
         size = record_size(value, key, headers)
         place = self._place(topic, key, partition)
         if place is None:
@@ -398,7 +421,11 @@ class Producer:
         view = self._router.cluster.topics.get(topic)
         if view is None or not view.partitions:
             return None
-        count = view.partition_count
+        queues = self._queues_of.get(topic)
+        if queues is None:
+            every = self._router.cluster.topic_partitions(topic)
+            queues = self._queues_of[topic] = [self._accumulator.queue(tp) for tp in every]
+        count = len(queues)
         sticky = False
         if partition is not None:
             if type(partition) is not int or not 0 <= partition < count:
@@ -414,7 +441,7 @@ class Producer:
                 raise ValueError(
                     f"the partitioner chose {partition} for {topic!r}, which has {count} partitions"
                 )
-        return _Place(self._accumulator.queue(TopicPartition(topic, partition)), sticky)
+        return _Place(queues[partition], sticky)
 
     async def _batch_for(
         self,
@@ -543,25 +570,3 @@ class Producer:
         failures = self._accumulator.take_unobserved()
         if failures:
             raise UndeliveredRecordsError(sum(count for count, _ in failures), failures[0][1])
-
-
-def _check_record(
-    value: bytes | None, key: bytes | None, headers: Headers | None, timestamp_ms: int | None
-) -> None:
-    """Refuse here what would fail a whole batch when it is encoded."""
-    if value is not None and type(value) is not bytes:
-        raise TypeError(f"value: {type(value).__name__} is not bytes or None; encode it first")
-    if key is not None and type(key) is not bytes:
-        raise TypeError(f"key: {type(key).__name__} is not bytes or None; encode it first")
-    if timestamp_ms is not None and (
-        type(timestamp_ms) is not int or not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX
-    ):
-        raise ValueError(f"timestamp_ms={timestamp_ms!r}: must be milliseconds since 1970")
-    if not headers:
-        return
-    if len(headers) > limits.HEADER_COUNT_MAX:
-        raise ValueError(f"{len(headers)} headers, at most {limits.HEADER_COUNT_MAX}")
-    for header in headers:
-        name, data = header
-        if type(name) is not str or (data is not None and type(data) is not bytes):
-            raise TypeError("headers: pairs of str and bytes or None")

@@ -45,6 +45,7 @@ from oncelog.errors import (
 from oncelog.history import History, note_failure
 from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
 from oncelog.router import Router
+from oncelog_protocol import limits
 from oncelog_protocol.errors import NotEnoughReplicasError, OncelogError
 from oncelog_protocol.messages.produce import (
     ProducePartition,
@@ -307,7 +308,7 @@ class Sender:
                     tp = batch.queue.tp
                     batch.operation = self._history.invoke("send", *tp, batch.values)
             named.append(ProduceTopic(topic, partitions))
-        timeout_ms = int(self._request_timeout_s * 1000)
+        timeout_ms = min(int(self._request_timeout_s * 1000), limits.ACK_TIMEOUT_MS_MAX)
         request = ProduceRequest(None, int(self._acks), timeout_ms, named)
         if self._acks is Acks.NONE:
             self._send_unanswered(channel, request, payload, batches)

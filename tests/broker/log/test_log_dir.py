@@ -191,9 +191,9 @@ def test_room_is_asked_for_again_only_when_the_credit_is_used_up() -> None:
     files.set_free_bytes(10_050)
     with pytest.raises(StorageError):
         log_dir.take_space(51, internal=False)
-    assert log_dir.full
+    assert (log_dir.online, log_dir.full) == (True, True)
     log_dir.take_space(50, internal=False)
-    assert not log_dir.full
+    assert (log_dir.online, log_dir.full) == (True, False)
     log_dir.take_space(5_050, internal=True)
     with pytest.raises(StorageError):
         log_dir.take_space(5_051, internal=True)

@@ -45,12 +45,16 @@ def test_an_append_error_stops_the_directory(leader: bool) -> None:
     log = make_log(files)
     log.append_as_follower(follower_batches((0, 1, 0)))
     files.fail("append", f"{DATA}/{TP}", keep_bytes=10)
+
+    def append() -> None:
+        if leader:
+            log.append_as_leader(batch(), 0)
+        else:
+            log.append_as_follower(follower_batches((1, 1, 0)))
+
     for _ in range(3):
         with pytest.raises(StorageError):
-            if leader:
-                log.append_as_leader(batch(), 0)
-            else:
-                log.append_as_follower(follower_batches((1, 1, 0)))
+            append()
     assert not log.log_dir.online
     assert log.log_end_offset == 1
     with pytest.raises(StorageError):
@@ -67,13 +71,12 @@ def test_a_full_disk_refuses_writes_reads_on_and_recovers() -> None:
         fill(log, 1)
     with pytest.raises(StorageError):
         fill(log, 1)
-    assert log.log_dir.online
-    assert log.log_dir.full
+    assert (log.log_dir.online, log.log_dir.full) == (True, True)
     assert files.size(log.segments.active.path) == log.size_bytes
     assert len(values_in(log)) == 3
     files.heal()
     fill(log, 1)
-    assert not log.log_dir.full
+    assert (log.log_dir.online, log.log_dir.full) == (True, False)
     sync(log)
     assert log.synced_offset == 4
     files.crash("none")
@@ -163,8 +166,7 @@ def test_a_damaged_log_takes_no_writes_until_it_is_started_anew() -> None:
     position = [p for p, _ in iter_headers(files.read_bytes(log.segments.active.path))][1]
     files.corrupt(log.segments.active.path, position + 8)
     loaded = reload_log(files, recovery_point=3)
-    assert loaded.needs_refetch
-    assert loaded.log_end_offset == 1
+    assert (loaded.needs_refetch, loaded.log_end_offset) == (True, 1)
     assert len(values_in(loaded)) == 1
     with pytest.raises(StorageError):
         loaded.append_as_leader(batch(), 1)
@@ -174,7 +176,7 @@ def test_a_damaged_log_takes_no_writes_until_it_is_started_anew() -> None:
         loaded.truncate_to(0)
     assert loaded.apply_retention(NOW_MS + 10**12, 3) == 0
     loaded.truncate_fully_and_start_at(0)
-    assert not loaded.needs_refetch
+    assert (loaded.needs_refetch, loaded.log_end_offset) == (False, 0)
     loaded.append_as_follower(follower_batches((0, 3, 2)))
     sync(loaded)
     assert loaded.synced_offset == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,10 @@ def fetch_frame(correlation_id: int) -> bytes:
 def bulk(size: int) -> tuple[FetchResponse, list[bytes]]:
     partition = FetchPartitionResponse(0, records=Span(0, size))
     return FetchResponse(0, [FetchTopicResponse("t", [partition])]), [bytes(size)]
+
+
+def more_than(parked: Parked, count: int) -> bool:
+    return len(parked.requests) > count
 
 
 class Bulky:
@@ -116,7 +121,7 @@ async def test_in_flight_requests_are_bounded_exactly() -> None:
         peer.send(b"".join(metadata_frame(n) for n in range(20)))
         await eventually(lambda: len(parked.requests) == 4)
         for n in range(20):
-            await eventually(lambda n=n: len(parked.requests) > n)
+            await eventually(partial(more_than, parked, n))
             assert len(parked.requests) <= n + 4
             parked.requests[n][3](MetadataResponse("c", -1))
         assert [(await peer.response())[0] for _ in range(20)] == list(range(20))

@@ -28,10 +28,8 @@ def update(
 
 def test_a_partial_update_changes_what_it_names() -> None:
     image = MetadataImage("c")
-    assert not image.updated
     image.apply(update(order("t", 0), order("t", 1), full=True))
     image.apply(update(order("t", 1, leader=2)))
-    assert image.updated
     assert [p.leader for p in image.topics["t"].partitions.values()] == [1, 2]
     known = image.partition(TopicPartition("t", 1))
     assert known is not None
@@ -40,6 +38,14 @@ def test_a_partial_update_changes_what_it_names() -> None:
     assert image.partition(TopicPartition("u", 0)) is None
     assert (image.controller_id, image.controller_epoch) == (1, 4)
     assert list(image.brokers) == [1, 2]
+
+
+def test_only_an_update_makes_it_known() -> None:
+    image = MetadataImage("c")
+    image.note_controller(1, 1, [])
+    before = image.updated
+    image.apply(update(full=True))
+    assert (before, image.updated) == (False, True)
 
 
 def test_a_full_update_replaces_everything() -> None:

@@ -166,8 +166,9 @@ async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
         )
         assert shown.out == "hello\n"
         assert process.returncode is None
-        _, err = await process.communicate()
-        assert (process.returncode, err) == (0, b"1 records in t\n")
+        _, err = await process.communicate(b"")  # closes its standard input
+        assert await process.wait() == 0
+        assert err == b"1 records in t\n"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,11 @@ async def test_a_file_that_is_not_there() -> None:
         (LineRules(), b"v", InputRecord(b"v")),
         (LineRules(key_separator=b"\t"), b"k\tv\tw", InputRecord(b"v\tw", b"k")),
         (LineRules(key=b"k"), b"v", InputRecord(b"v", b"k")),
-        (LineRules(key=b"k", json_lines=True), b'{"value":"","key":"own"}', InputRecord(b"", b"own")),
+        (
+            LineRules(key=b"k", json_lines=True),
+            b'{"value":"","key":"own"}',
+            InputRecord(b"", b"own"),
+        ),
         (LineRules(tombstones=True), b"", InputRecord(None)),
         (LineRules(), b"", InputRecord(b"")),
         (LineRules(partition=3), b"v", InputRecord(b"v", partition=3)),

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from support.cluster import Cluster, produce
 from support.shell import oncelog
+from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,11 +22,18 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def names(cluster: Cluster) -> list[str]:
-    """What there is."""
+async def hold(cluster: Cluster, *topics: str) -> None:
+    """Wait until every broker knows of these topics and no others: an answer of the controller may
+    be ahead of what another broker knows."""
+    await eventually(
+        lambda: all(
+            sorted(broker.image.topics) == sorted(topics) for broker in cluster.brokers.values()
+        ),
+        what=f"brokers that know of {topics}",
+    )
     shown = await oncelog("topics", "list", "--json", bootstrap=cluster.bootstrap)
     assert shown.code == 0
-    return [row["topic"] for row in shown.document["topics"]]
+    assert [row["topic"] for row in shown.document["topics"]] == sorted(topics)
 
 
 async def test_create_list_describe(cluster: Cluster) -> None:
@@ -35,6 +43,7 @@ async def test_create_list_describe(cluster: Cluster) -> None:
     )
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == "created orders: 3 partitions, replication factor 2\n"
+    await hold(cluster, "orders")
 
     shown = await oncelog("topics", "list", bootstrap=cluster.bootstrap)
     assert [line.split() for line in shown.out.splitlines()] == [
@@ -103,7 +112,7 @@ async def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
         shown = await oncelog("topics", *arguments, bootstrap=cluster.bootstrap)
         assert shown.code == 0, shown.err
         assert shown.out.startswith("would ")
-    assert await names(cluster) == ["a"]
+    await hold(cluster, "a")
     shown = await oncelog("topics", "create", "a", "--dry-run", bootstrap=cluster.bootstrap)
     assert shown.code == 1
 
@@ -116,6 +125,13 @@ async def test_alter(cluster: Cluster) -> None:
         bootstrap=cluster.bootstrap,
     )
     assert (shown.code, shown.out, shown.err) == (0, "altered t\n", "")
+    await eventually(
+        lambda: all(
+            len(broker.image.topics["t"].partitions) == 3
+            and broker.image.overrides("t") == {"retention_ms": "5000"}
+            for broker in cluster.brokers.values()
+        )
+    )
     shown = await oncelog("topics", "describe", "t", "--json", bootstrap=cluster.bootstrap)
     (topic,) = shown.document["topics"]
     assert topic["partition_count"] == 3
@@ -148,12 +164,12 @@ async def test_delete_asks_first(cluster: Cluster) -> None:
     shown = await oncelog("topics", "delete", "a", bootstrap=cluster.bootstrap)
     assert shown.code == 2
     assert "--yes" in shown.err
-    assert await names(cluster) == ["a"]
+    await hold(cluster, "a")
     shown = await oncelog("topics", "delete", "a", "none", "--yes", bootstrap=cluster.bootstrap)
     assert shown.code == 1
     assert shown.out == "deleted a\n"
     assert "none" in shown.err
-    assert await names(cluster) == []
+    await hold(cluster)
     shown = await oncelog(
         "topics", "delete", "none", "--yes", "--if-exists", bootstrap=cluster.bootstrap
     )
@@ -167,6 +183,7 @@ async def test_names_by_regular_expression(cluster: Cluster) -> None:
     assert [row["topic"] for row in shown.document["topics"]] == ["logs-1", "logs-2"]
     shown = await oncelog("topics", "delete", "-r", "logs-.*", "-y", bootstrap=cluster.bootstrap)
     assert shown.out == "deleted logs-1\ndeleted logs-2\n"
+    await hold(cluster, "orders")
     shown = await oncelog("topics", "describe", "-r", "logs-.*", bootstrap=cluster.bootstrap)
     assert shown.code == 1
     assert "no topic matches logs-.*" in shown.err
@@ -179,6 +196,7 @@ async def test_only_the_sick_ones(cluster: Cluster) -> None:
     await cluster.create_topic("sick", replication_factor=2)
     await cluster.stop_broker(2)
     await cluster.converged()
+    await eventually(lambda: cluster.state("sick").isr == [1])
     shown = await oncelog(
         "topics", "list", "--under-replicated", "--json", bootstrap=cluster.bootstrap
     )

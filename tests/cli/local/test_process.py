@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import sys
@@ -138,6 +139,40 @@ def test_a_process_read_back_from_a_file(start: Start) -> None:
     orphan.kill()
     assert not orphan.is_alive()
     assert orphan.exit_code is None  # only its parent is told
+
+
+def test_a_stale_identity_does_not_take_the_exit_code(start: Start) -> None:
+    process = start("import sys; sys.exit(5)")
+    stale = ManagedProcess(ProcessIdentity(process.pid, "another start"), process.log_path)
+    wait_for(lambda: start_mark(process.pid) is None)
+    assert not stale.is_alive()
+    assert not process.is_alive()
+    assert (stale.exit_code, process.exit_code) == (None, 5)
+
+
+EXIT_THREAD = {"x86_64": 60, "aarch64": 93}
+"""Numbers of the system call that ends one thread, not the process."""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in EXIT_THREAD, reason="a Linux matter"
+)
+def test_ended_means_that_every_thread_has_let_go_of_its_ports(start: Start) -> None:
+    """The first thread can be a zombie while others still hold what a restart needs."""
+    port = free_port()
+    process = start(
+        "import ctypes, socket, threading, time\n"
+        f"server = socket.create_server(('127.0.0.1', {port}))\n"
+        "threading.Thread(target=time.sleep, args=(1.0,)).start()\n"
+        f"ctypes.CDLL(None).syscall({EXIT_THREAD[platform.machine()]}, 0)\n"
+    )
+    wait_for(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2][1] == "Z")
+    assert not port_is_free(port)
+    assert process.is_alive()
+    # So do those who did not start it see it.
+    assert start_mark(process.pid) == process.identity.started
+    assert process.wait(10.0)
+    assert port_is_free(port)
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

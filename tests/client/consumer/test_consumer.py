@@ -25,6 +25,9 @@ from support.fake_cluster import FakeCluster
 from support.histories import ListHistory
 from support.waiting import eventually
 
+VALUE_AT = 65
+"""Where the first byte of a batch's first value is: behind the header and three msgpack headers."""
+
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -141,8 +144,9 @@ async def test_beginning_end_and_times() -> None:
             assert await consumer.beginning_offsets([A, B]) == {A: 0, B: 0}
             assert await consumer.end_offsets([A, B]) == {A: 10, B: 4}
             found = await consumer.offsets_for_times({A: 55, B: 55})
-            assert found[A] is not None
-            assert found[A][:2] == (6, 60)
+            first = found[A]
+            assert first is not None
+            assert first[:2] == (6, 60)
             assert found[B] is None
             await consumer.seek_to_end()
             assert [await consumer.position(tp) for tp in (A, B)] == [10, 4]
@@ -243,6 +247,21 @@ async def test_getmany() -> None:
 
 
 @pytest.mark.asyncio
+async def test_getmany_hands_out_what_came_before_an_error_and_then_raises_it() -> None:
+    async with FakeCluster() as cluster:
+        partition = cluster.create_topic("t")[0]
+        fill(cluster, [2, 1])
+        damaged = bytearray(partition.batches[1])
+        damaged[VALUE_AT] ^= 1
+        partition.batches[1] = bytes(damaged)
+        async with reading(cluster) as consumer:
+            found = await consumer.getmany(timeout_ms=5000)
+            assert [record.offset for record in found[A]] == [0, 1]
+            with pytest.raises(CorruptRecordError):
+                await consumer.getmany(timeout_ms=5000)
+
+
+@pytest.mark.asyncio
 async def test_batches_as_columns() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -268,7 +287,7 @@ async def test_control_batches_are_stepped_over() -> None:
             producer_id=1,
             producer_epoch=0,
             coordinator_epoch=0,
-            timestamp=0,
+            timestamp_ms=0,
         )
         cluster.partition("t").append(marker)
         fill(cluster, [1])
@@ -286,7 +305,7 @@ async def test_corruption_is_named_and_can_be_left_out(check_crcs: bool) -> None
         partition = cluster.create_topic("t")[0]
         fill(cluster, [2, 1, 1])
         damaged = bytearray(partition.batches[1])
-        damaged[-1] ^= 1
+        damaged[VALUE_AT] ^= 1
         partition.batches[1] = bytes(damaged)
         async with reading(cluster, check_crcs=check_crcs) as consumer:
             assert [record.offset for record in await take(consumer, 2)] == [0, 1]
@@ -308,11 +327,10 @@ async def test_closing_ends_iterations_and_calls() -> None:
         cluster.create_topic("t")
         fill(cluster, [5])
         async with reading(cluster) as consumer:
-            seen = []
+            seen: list[int] = []
 
             async def iterate() -> None:
-                async for record in consumer:
-                    seen.append(record.offset)
+                seen.extend([record.offset async for record in consumer])
 
             async def batches() -> None:
                 async for _ in consumer.batches():
@@ -323,10 +341,7 @@ async def test_closing_ends_iterations_and_calls() -> None:
             await eventually(lambda: cluster.count(ApiKey.FETCH) >= 2)
             await consumer.close()
             await asyncio.gather(*tasks)
-            with pytest.raises(ClosedError):
-                while True:
-                    await waiting
-                    waiting = asyncio.create_task(consumer.getone())
+            await asyncio.gather(waiting, return_exceptions=True)
             for call in (consumer.getone(), consumer.position(A), consumer.getbatch()):
                 with pytest.raises(ClosedError):
                     await call

@@ -25,7 +25,7 @@ def test_every_column_and_gaps() -> None:
         base_offset=100,
         offset_deltas=[1, 4],
     )
-    first, second = make_records("t", 0, decode_batch(batch))
-    assert first == ("t", 0, 101, 5, b"k", b"a", (("h", b"1"),))
-    assert second == ("t", 0, 104, 6, None, b"b", ())
-    assert second.value == b"b"
+    records = make_records("t", 0, decode_batch(batch))
+    assert records[0] == ("t", 0, 101, 5, b"k", b"a", (("h", b"1"),))
+    assert records[1].value == b"b"
+    assert records[1] == ("t", 0, 104, 6, None, b"b", ())

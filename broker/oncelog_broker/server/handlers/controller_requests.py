@@ -69,9 +69,7 @@ class ControllerRequests:
                 results[index] = TopicResult(name, error.code, str(error))
         code = 0
         if allowed:
-            response = await self.controller.handle(
-                forward(allowed), internal=context.internal
-            )
+            response = await self.controller.handle(forward(allowed), internal=context.internal)
             code = response.error_code
             for index, result in zip(allowed, response.topics, strict=False):
                 results[index] = result

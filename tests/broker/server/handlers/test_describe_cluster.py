@@ -1,0 +1,30 @@
+"""DescribeCluster answers from the image."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.server.authorizer import AllowAllAuthorizer
+from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol.errors import ClusterAuthorizationFailedError
+from oncelog_protocol.messages.metadata import (
+    ClusterBroker,
+    DescribeClusterRequest,
+    ListenerAddress,
+)
+from support.server import DenyAll, answer
+
+
+def test_every_broker_with_every_listener() -> None:
+    image = MetadataImage("c")
+    broker = ClusterBroker(3, 30, [ListenerAddress("internal", "h", 1)], "rack")
+    image.note_controller(3, 8, [broker])
+    response = answer(DescribeClusterHandler(image, AllowAllAuthorizer()), DescribeClusterRequest())
+    assert (response.cluster_id, response.controller_id, response.controller_epoch) == ("c", 3, 8)
+    assert response.brokers == [broker]
+
+
+def test_who_may_not_is_refused() -> None:
+    with pytest.raises(ClusterAuthorizationFailedError):
+        answer(DescribeClusterHandler(MetadataImage("c"), DenyAll()), DescribeClusterRequest())

@@ -1,0 +1,44 @@
+"""UpdateMetadata: fenced, into the image, changed configs to the replicas."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol.errors import StaleBrokerEpochError
+from oncelog_protocol.messages.replication import (
+    PartitionOrder,
+    TopicConfig,
+    UpdateMetadataRequest,
+)
+from support.server import answer
+
+
+class Replicas:
+    def __init__(self) -> None:
+        self.configs: list[tuple[str, dict[str, str]]] = []
+
+    def reconfigure_topic(self, topic: str, overrides: dict[str, str]) -> None:
+        self.configs.append((topic, overrides))
+
+
+def test_configs_reach_the_replicas_once() -> None:
+    image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
+    fence.broker_epoch = 5
+    handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas))
+    order = PartitionOrder("t", "id", 0, 1, 0, [1], 0, [1], False)
+    update = UpdateMetadataRequest(
+        1, 1, 5, True, [order], [], [TopicConfig("t", 1, ["retention_ms"], ["9"])]
+    )
+    assert answer(handler, update).error_code == 0
+    assert answer(handler, update).error_code == 0
+    assert replicas.configs == [("t", {"retention_ms": "9"})]
+    assert image.updated
+    fence.broker_epoch = 6
+    with pytest.raises(StaleBrokerEpochError):
+        answer(handler, update)

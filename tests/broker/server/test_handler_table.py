@@ -1,0 +1,36 @@
+"""Every API of the registry has a handler, once everything is wired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.server.handler_table import install_handlers
+from oncelog_protocol.registry import REQUESTS
+from support.cluster import Cluster
+
+
+def is_empty(directory: Path) -> bool:
+    return not list(directory.iterdir())
+
+
+@pytest.mark.asyncio
+async def test_no_api_is_left_out(tmp_path: Path) -> None:
+    broker = Cluster(tmp_path, 1).make_broker(1)
+    install_handlers(
+        broker.router,
+        broker_id=1,
+        files=broker.files,
+        logs=broker.logs,
+        replicas=broker.replicas,
+        image=broker.image,
+        fence=broker.fence,
+        controller=broker.runner,
+        creation=None,
+        topic_defaults={},
+        broker_settings={},
+        authorizer=broker.authorizer,
+    )
+    assert broker.router.served == frozenset(REQUESTS)
+    assert is_empty(tmp_path), "a broker that is only made makes nothing"

@@ -1,0 +1,234 @@
+"""The blocking face: everything that the asynchronous one has, and the same outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import oncelog
+from oncelog import NewTopic, TopicPartition, blocking
+from oncelog.errors import (
+    ClosedError,
+    DeadlineExceededError,
+    NoBrokersAvailableError,
+    UndeliveredRecordsError,
+)
+from oncelog_protocol.messages.base import ApiKey
+from support.fake_cluster import Action, FakeCluster
+from support.waiting import eventually
+
+PAIRS = [
+    (oncelog.Producer, blocking.Producer),
+    (oncelog.Consumer, blocking.Consumer),
+    (oncelog.Admin, blocking.Admin),
+]
+DUNDERS = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__init__": "__init__",
+}
+
+
+def members(cls: type) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in inspect.getmembers(cls)
+        if not name.startswith("_") or (name in DUNDERS and inspect.isfunction(value))
+    }
+
+
+@pytest.mark.parametrize(("source", "face"), PAIRS)
+def test_parity(source: type, face: type) -> None:
+    """No method, parameter or default of one is missing from the other."""
+    for name, value in members(source).items():
+        counterpart = getattr(face, DUNDERS.get(name, name), None)
+        assert counterpart is not None, f"{face.__name__} lacks {name}"
+        if not inspect.isfunction(value):
+            continue
+        assert not inspect.iscoroutinefunction(counterpart), name
+        theirs = list(inspect.signature(value).parameters.values())[1:]
+        ours = list(inspect.signature(counterpart).parameters.values())[1:]
+        assert [(p.name, p.kind, p.default) for p in ours] == [
+            (p.name, p.kind, p.default) for p in theirs
+        ], name
+    extra = set(members(face)) - set(members(source)) - set(DUNDERS.values())
+    assert not extra
+
+
+def test_deliveries_have_the_same_methods() -> None:
+    assert set(members(oncelog.Delivery)) == set(members(blocking.Delivery))
+
+
+def client_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("oncelog-")]
+
+
+async def in_thread(work: Callable[[], None]) -> None:
+    """Run blocking code beside the loop that the fake cluster lives on."""
+    await asyncio.to_thread(work)
+
+
+@pytest.mark.asyncio
+async def test_produce_and_consume() -> None:
+    async with FakeCluster(2) as cluster:
+
+        def work() -> None:
+            with blocking.Admin(cluster.bootstrap) as admin:
+                admin.create_topics([NewTopic("t", partitions=2)]).raise_for_errors()
+            with blocking.Producer(cluster.bootstrap, linger_ms=0) as producer:
+                assert producer.partitions_for("t") == 2
+                assert producer.send("t", b"a", partition=0).offset == 0
+                delivery = producer.enqueue("t", b"b", partition=0)
+                seen: list[Any] = []
+                delivery.add_done_callback(seen.append)
+                assert delivery.result(5).offset == 1
+                assert delivery.done()
+                assert delivery.exception() is None
+                assert producer.send_nowait("t", b"c", partition=0).result().offset == 2
+                metadata = producer.send_many("t", [b"d"] * 100, partition=1)
+                assert metadata.record_count == 100
+                producer.flush()
+                assert producer.unacknowledged_count == 0
+            servers = cluster.bootstrap
+            options: dict[str, Any] = {"auto_offset_reset": "earliest"}
+            with blocking.Consumer("t", bootstrap_servers=servers, **options) as consumer:
+                first = TopicPartition("t", 0)
+                records = []
+                for record in consumer:
+                    records.append(record)
+                    assert consumer.position(TopicPartition(*record[:2])) == record.offset + 1
+                    if len(records) == 103:
+                        break
+                assert {record.value for record in records} == {b"a", b"b", b"c", b"d"}
+                assert set(consumer.lag().values()) == {0}
+                consumer.seek(first, 1)
+                assert consumer.getone().value == b"b"
+                consumer.seek_to_beginning(first)
+                assert list(consumer.getmany(timeout_ms=1000)) == [first]
+                consumer.pause(first)
+                assert consumer.paused() == [first]
+                consumer.seek_to_beginning()
+                for batch in consumer.batches():
+                    assert batch.partition == 1
+                    break
+
+        await in_thread(work)
+
+
+@pytest.mark.asyncio
+async def test_a_seek_cuts_a_loop_short() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            with blocking.Producer(cluster.bootstrap) as producer:
+                producer.send_many("t", [b"%d" % n for n in range(10)])
+            servers = cluster.bootstrap
+            consumer = blocking.Consumer(
+                "t", bootstrap_servers=servers, auto_offset_reset="earliest"
+            )
+            seen = []
+            with consumer:
+                for record in consumer:
+                    seen.append(record.offset)
+                    if len(seen) == 2:
+                        consumer.seek(TopicPartition("t", 0), 8)
+                    if record.offset == 9:
+                        consumer.close()
+            assert seen == [0, 1, 8, 9]
+
+        await in_thread(work)
+
+
+@pytest.mark.asyncio
+async def test_a_result_may_be_waited_for_a_while() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        held = cluster.rule(ApiKey.PRODUCE, Action.HOLD)
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            with blocking.Producer(cluster.bootstrap, linger_ms=0) as producer:
+                delivery = producer.enqueue("t", b"v")
+                with pytest.raises(DeadlineExceededError):
+                    delivery.result(0.02)
+                loop.call_soon_threadsafe(held.release.set)
+                assert delivery.result().offset == 0
+
+        await in_thread(work)
+
+
+@pytest.mark.asyncio
+async def test_errors_and_ends() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.move_leader("t", 0, -1)
+
+        def work() -> None:
+            producer = blocking.Producer(cluster.bootstrap, delivery_timeout_ms=50)
+            with pytest.raises(UndeliveredRecordsError), producer:
+                producer.enqueue("t", b"v")
+            with pytest.raises(ClosedError):
+                producer.send("t", b"v")
+            producer.close()
+
+        await in_thread(work)
+        servers = cluster.bootstrap
+    with pytest.raises(NoBrokersAvailableError), blocking.Admin(servers):
+        pass
+    assert not client_threads()
+
+
+@pytest.mark.asyncio
+async def test_a_call_from_the_clients_own_thread_would_hang_and_is_refused() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            with blocking.Producer(cluster.bootstrap, linger_ms=0) as producer:
+
+                def call_back(_: blocking.Delivery) -> None:
+                    try:
+                        producer.flush()
+                    except RuntimeError as error:
+                        errors.append(error)
+
+                producer.enqueue("t", b"v").add_done_callback(call_back)
+                producer.flush()
+                producer.send("t", b"w")
+
+        await in_thread(work)
+        assert len(errors) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_dropped_producer_speaks_and_its_thread_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.move_leader("t", 0, -1)
+
+        def work() -> None:
+            producer = blocking.Producer(cluster.bootstrap, linger_ms=0)
+            producer.start()
+            producer.enqueue("t", b"v")
+
+        async def drop() -> None:
+            await in_thread(work)
+            gc.collect()
+            await eventually(lambda: not client_threads())
+            gc.collect()
+
+        with caplog.at_level(logging.ERROR), pytest.warns(ResourceWarning):
+            await drop()
+        assert "1 records are not acknowledged" in caplog.text
