@@ -112,6 +112,8 @@ class FakeCluster:
         """(broker, request), in order of arrival."""
         self.stale_metadata: dict[int, wire.MetadataResponse] = {}
         """Broker to the answer it gives to Metadata whatever is true."""
+        self.latency_s = 0.0
+        """How long every Produce takes: what makes requests queue up behind each other."""
         self.new_data = asyncio.Event()
         self.down: list[int] = []
         """Brokers that metadata leaves out."""
@@ -252,6 +254,8 @@ class FakeBroker:
         if rule is not None and action is Action.ERROR:
             assert rule.error is not None
             return error_answer(request, rule.error.code), []
+        if self.cluster.latency_s and incoming.api_key == ApiKey.PRODUCE:
+            await asyncio.sleep(self.cluster.latency_s)
         result = await self._handlers.handle(request, incoming.payload)
         if action is Action.DROP_AFTER:
             raise ConnectionAbortedError

@@ -67,7 +67,7 @@ class PlainView:
         self._last_shown_s = snapshot.elapsed_s
         self.say(
             f"  {snapshot.acknowledged:>7,} of {snapshot.total:,} acknowledged, "
-            f"{snapshot.rate:,.0f} records/s, {_isr_summary(snapshot)}"
+            f"{snapshot.rate:,.0f} records/s, {isr_summary(snapshot)}"
         )
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class LiveView:
 
     def show(self, snapshot: Snapshot) -> None:
         """Redraw the table."""
-        self._live.update(_table(snapshot))
+        self._live.update(table(snapshot))
 
     def close(self) -> None:
         """Take the table away."""
@@ -108,27 +108,29 @@ def make_view(out: TextIO) -> View:
     return PlainView(out)
 
 
-def _isr_summary(snapshot: Snapshot) -> str:
+def isr_summary(snapshot: Snapshot) -> str:
+    """How many partitions lack replicas, in words."""
     short = [line for line in snapshot.partitions if len(line.isr) < len(line.replicas)]
     if not short:
         return "all in sync"
     return f"{len(short)} of {len(snapshot.partitions)} partitions under-replicated"
 
 
-def _table(snapshot: Snapshot) -> Table:
+def table(snapshot: Snapshot) -> Table:
+    """One row a partition."""
     from rich.table import Table
 
-    table = Table(
+    shown = Table(
         title=f"{snapshot.acknowledged:,} of {snapshot.total:,} flights acknowledged, "
         f"{snapshot.rate:,.0f} records/s",
         caption=f"controller: broker {snapshot.controller_id}",
     )
     for heading in ("partition", "leader", "epoch", "ISR", "high watermark"):
-        table.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right")
     for line in snapshot.partitions:
         isr = ", ".join(map(str, line.isr))
         style = "yellow" if len(line.isr) < len(line.replicas) else ""
-        table.add_row(
+        shown.add_row(
             str(line.partition),
             str(line.leader) if line.leader >= 0 else "none",
             str(line.leader_epoch),
@@ -136,4 +138,4 @@ def _table(snapshot: Snapshot) -> Table:
             f"{line.high_watermark:,}",
             style=style,
         )
-    return table
+    return shown

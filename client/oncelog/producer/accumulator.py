@@ -241,7 +241,7 @@ class Accumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._lingering: deque[Batch] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._unobserved: list[tuple[int, BaseException]] = []
+        self._failed: list[Batch] = []
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when first asked for."""
@@ -450,7 +450,7 @@ class Accumulator:
             self.close_batch(batch)
         self._finish(batch, error)
         if not batch.observed:
-            self._unobserved.append((batch.count, error))
+            self._failed.append(batch)
 
     def _finish(self, batch: Batch, error: BaseException | None) -> None:
         del self.incomplete[batch]
@@ -459,8 +459,12 @@ class Accumulator:
 
     def take_unobserved(self) -> list[tuple[int, BaseException]]:
         """(record count, error) of failures that nobody looked at, each reported once."""
-        taken, self._unobserved = self._unobserved, []
-        return taken
+        taken, self._failed = self._failed, []
+        return [
+            (batch.count, batch.error)
+            for batch in taken
+            if not batch.observed and batch.error is not None
+        ]
 
 
 def record_size(value: bytes | None, key: bytes | None, headers: Headers | None) -> int:

@@ -131,6 +131,11 @@ def test_failures_nobody_looked_at_are_reported_once() -> None:
     watched.observed = True
     accumulator.fail(watched, error)
     assert accumulator.take_unobserved() == []
+    seen_later = opened(accumulator)
+    delivery = accumulator.add(seen_later, b"a", None, None, 1)
+    accumulator.fail(seen_later, error)
+    assert delivery.exception() is error
+    assert accumulator.take_unobserved() == []
 
 
 @pytest.mark.asyncio

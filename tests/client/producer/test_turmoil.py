@@ -66,14 +66,14 @@ async def test_order_and_honesty(seed: int) -> None:
     entropy = SeededEntropy(seed)
     async with FakeCluster(3) as cluster:
         cluster.create_topic("t", PARTITIONS)
-        over = asyncio.Event()
-        trouble = asyncio.create_task(make_trouble(cluster, entropy.fork("trouble"), over))
-        # Servers and clients share a loop here, so a producer without pauses would leave no room.
+        cluster.latency_s = 0.002
         options = {"linger_ms": entropy.choice([0, 1]), "batch_size": entropy.choice([100, 1000])}
+        over = asyncio.Event()
         producer = Producer(cluster.bootstrap, entropy=entropy.fork("producer"), **options)  # type: ignore[arg-type]
+        await producer.start()
+        trouble = asyncio.create_task(make_trouble(cluster, entropy.fork("trouble"), over))
         sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         deliveries = []
-        await producer.start()
         for number in range(1500):
             partition = entropy.randint(0, PARTITIONS - 1)
             value = b"%06d" % number
@@ -82,7 +82,7 @@ async def test_order_and_honesty(seed: int) -> None:
                 (partition, value, await producer.enqueue("t", value, partition=partition))
             )
             if number % 10 == 0:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.002)
         over.set()
         await trouble
         cluster.rules.clear()
