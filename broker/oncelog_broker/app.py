@@ -407,7 +407,9 @@ class Broker:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, SHUTDOWN_RETRY_MAX_S)
-        logger.warning("controlled shutdown: %d leaderships could not be moved", remaining)
+        alone = set(self.image.brokers) <= {self.broker_id}
+        level = logging.INFO if alone else logging.WARNING
+        logger.log(level, "controlled shutdown: %d leaderships could not be moved", remaining)
 
 
 def _sentence(text: str) -> str:
