@@ -56,6 +56,7 @@ def run(report: Report, scale: Scale, only: frozenset[str]) -> None:
         home = Path(scratch)
         if wanted("produce") or wanted("consume") or wanted("latency"):
             with LocalCluster(home / "cluster") as cluster:
+                _warm_up(scale, cluster)
                 if wanted("produce"):
                     _produce_single(report, scale, cluster, home)
                     _produce_replicated(report, scale, cluster)
@@ -114,6 +115,16 @@ def _each(
     return lambda bootstrap, topic: throughput.produce_each(
         bootstrap, topic, size=size, count=count, acks=acks, batch_size=throughput.BATCH_BYTES
     )
+
+
+def _warm_up(scale: Scale, cluster: LocalCluster) -> None:
+    """One run that does not count: code is loaded, and memory has been touched once.
+
+    A virtual machine may have to be given each page of its memory by its host at the first touch,
+    which makes the first writes into the page cache several times slower than later ones.
+    """
+    for _ in range(2):
+        _on_topic(cluster, 3, "commit", _many(scale, 1000, "all"))
 
 
 def _produce_single(report: Report, scale: Scale, cluster: LocalCluster, home: Path) -> None:

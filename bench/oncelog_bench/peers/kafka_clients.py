@@ -18,6 +18,7 @@ def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: st
     """Create a topic; min.insync.replicas is 2 at replication factor 3."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
+    configs = {"file.delete.delay.ms": "1000", **configs}
     if replication_factor == 3:
         configs = {"min.insync.replicas": "2", **configs}
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -33,18 +33,21 @@ ERRORS = [
     StorageError,
     UnknownTopicOrPartitionError,
 ]
+ACTIONS = [Action.ERROR, Action.ERROR_AFTER, Action.DROP_BEFORE, Action.DROP_AFTER]
 PARTITIONS = 3
 
 
 async def make_trouble(cluster: FakeCluster, entropy: SeededEntropy, over: asyncio.Event) -> None:
-    actions = [Action.ERROR, Action.ERROR_AFTER, Action.DROP_BEFORE, Action.DROP_AFTER]
     while not over.is_set():
         what = entropy.randint(0, 9)
         if what < 7:
+            action = entropy.choice(ACTIONS)
+            # A broker that has appended does not say that it definitely has not.
+            honest = [e for e in ERRORS if action is not Action.ERROR_AFTER or not e.definite]
             cluster.rule(
                 entropy.choice([ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.METADATA]),
-                entropy.choice(actions),
-                error=entropy.choice(ERRORS),
+                action,
+                error=entropy.choice(honest),
                 times=entropy.randint(1, 4),
             )
         elif what < 9:
