@@ -31,6 +31,8 @@ from oncelog.producer.delivery import Delivery as AsyncDelivery
 from oncelog.producer.delivery import RecordMetadata
 from oncelog.producer.producer import Producer as AsyncProducer
 
+__all__ = ["Admin", "Consumer", "Delivery", "Producer"]
+
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")

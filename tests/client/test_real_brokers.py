@@ -26,8 +26,8 @@ async def test_produce_consume_and_administer(tmp_path: Path) -> None:
             deliveries = [await producer.enqueue("t", value) for value in values]
             await producer.flush()
             assert all(delivery.done() for delivery in deliveries)
-        options = {"bootstrap_servers": cluster.bootstrap}
-        async with Consumer("t", auto_offset_reset="earliest", **options) as consumer:  # type: ignore[arg-type]
+        consumer = Consumer("t", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+        async with consumer:
             seen = [(await consumer.getone()).value for _ in range(10_000)]
             assert sorted(seen, key=lambda v: v or b"") == sorted(values * 2)
             assert set((await consumer.lag()).values()) == {0}

@@ -65,14 +65,15 @@ async def test_callbacks_run_on_the_loop(harness: RealHarness, store: ZooKeeperS
 async def test_one_thread_a_session_and_none_left_behind(
     harness: RealHarness, store: ZooKeeperStore
 ) -> None:
-    with_one = len(kazoo_threads())
+    # Threads of sessions that ended with the test before may still be on their way out.
+    await eventually(lambda: len(kazoo_threads()) == 1)
     other = await harness.open()
-    assert len(kazoo_threads()) == with_one + 1
+    assert len(kazoo_threads()) == 2
     await other.close()
-    await eventually(lambda: len(kazoo_threads()) == with_one)
+    await eventually(lambda: len(kazoo_threads()) == 1)
     await harness.expire(store)
     await eventually(lambda: store.state is SessionState.EXPIRED)
-    await eventually(lambda: len(kazoo_threads()) == with_one - 1)
+    await eventually(lambda: not kazoo_threads())
 
 
 @pytest.mark.asyncio
@@ -156,7 +157,10 @@ async def test_sessions_and_watches_survive_a_server_restart(
     assert store.session_id == session_id
     await store.set("/mine", b"1")
     await eventually(lambda: events)
-    assert states == [SessionState.DISCONNECTED, SessionState.CONNECTED]
+    # A slow server may have been lost and found again more than once; never the session.
+    assert states[0] is SessionState.DISCONNECTED
+    assert states[-1] is SessionState.CONNECTED
+    assert SessionState.EXPIRED not in states
 
 
 @pytest.mark.asyncio

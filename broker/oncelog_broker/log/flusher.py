@@ -23,10 +23,6 @@ from oncelog_runtime.files import File, Files
 
 logger = logging.getLogger(__name__)
 
-SYNC_LANES = 4
-"""Files that one round syncs at the same time. File systems join their journal commits: six files
-take 0.5 ms side by side and 1.2 ms one after the other on the machine where this was measured."""
-
 
 @dataclass(slots=True)
 class SyncJob:
@@ -70,7 +66,6 @@ class Flusher:
         self._waiting: dict[Syncable, None] = {}
         self._scheduled = False
         self._running = False
-        self._sz = {}
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
@@ -141,13 +136,6 @@ class Flusher:
     def _schedule(self) -> None:
         if self._loop is not None and self._dirty and not self._stopped:
             self._scheduled = True
-            import os, time
-            rate=float(os.environ.get("PACE_RATE","0")); cap=float(os.environ.get("PACE_MS","2"))/1e3
-            if rate:
-                due=getattr(self,"_last",0)+min(cap,getattr(self,"_lastbytes",0)/(rate*1e6))
-                left=due-time.perf_counter()
-                if left>0.0003:
-                    self._loop.call_later(left,self._run); return
             self._loop.call_soon(self._run)
 
     def _interval_over(self) -> None:
@@ -164,32 +152,7 @@ class Flusher:
             return
         jobs = self._begin()
         files, dirs = _work(jobs)
-        import time
-        self._last=time.perf_counter(); 
-        tot=sum(j.log.log_end_offset and j.log.size_bytes for j in jobs); self._lastbytes=sum(j.log.size_bytes-self._sz.get(j.log,0) for j in jobs)
-        for j in jobs: self._sz[j.log]=j.log.size_bytes
-        lanes = min(len(files), SYNC_LANES)
-        if lanes <= 1:
-            future = self._loop.run_in_executor(None, _sync, self._pool.files, files, dirs)
-            future.add_done_callback(lambda done: self._ended(jobs, done))
-            return
-        futures = [
-            self._loop.run_in_executor(None, _sync, self._pool.files, files[lane::lanes], [])
-            for lane in range(lanes)
-        ]
-        together = asyncio.gather(*futures, return_exceptions=True)
-        together.add_done_callback(lambda done: self._files_synced(jobs, dirs, done))
-
-    def _files_synced(
-        self, jobs: list[SyncJob], dirs: list[str], done: asyncio.Future[list[None | BaseException]]
-    ) -> None:
-        """All lanes are through: names follow data, and one failure is everybody's."""
-        results = [asyncio.CancelledError()] if done.cancelled() else done.result()
-        error = next((each for each in results if each is not None), None)
-        if error is not None or not dirs or self._loop is None:
-            self._end(jobs, error)
-            return
-        future = self._loop.run_in_executor(None, _sync, self._pool.files, [], dirs)
+        future = self._loop.run_in_executor(None, _sync, self._pool.files, files, dirs)
         future.add_done_callback(lambda done: self._ended(jobs, done))
 
     def _begin(self) -> list[SyncJob]:

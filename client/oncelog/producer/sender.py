@@ -7,8 +7,9 @@ Rules
   connection. Answers come in order.
 * **Order.** A batch that failed and may be tried again mutes its partition until everything sent
   behind it was answered; then all that failed go out again, in order, one at first. If a later
-  batch was acknowledged in the meantime, the failed one cannot be tried again without changing the
-  order, so it fails (ReorderError). A partition never has batches in flight to two leaders.
+  batch was acknowledged in the meantime, or may have been written behind one that was refused, the
+  earlier one cannot be tried again without changing the order, so it fails (ReorderError). A
+  partition never has batches in flight to two leaders.
 * **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
   log; it is tried again all the same, and may then be there twice until sequence numbers land. Its
   final error, if it comes to that, says so.
@@ -434,20 +435,23 @@ class Sender:
         # What failed before this one cannot follow it any more.
         failed, queue.failed = queue.failed, []
         for earlier in failed:
-            if not earlier.done:
-                error = ReorderError(
-                    f"{queue.tp}: a later batch was acknowledged while this one failed with:"
-                    f" {earlier.last_error}; it was not sent again, to keep the order",
-                    definite=not earlier.maybe_written,
-                )
-                error.__cause__ = earlier.last_error
-                self._give_up(earlier, error)
+            self._overtaken(earlier)
         if batch.done:
             return  # timed out before; the caller has heard that nobody knows
         if self._history is not None and batch.operation is not None:
             offsets = range(base_offset, base_offset + batch.count)
             self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
         self._accumulator.acknowledge(batch, base_offset, append_time_ms)
+
+    def _overtaken(self, batch: Batch) -> None:
+        """A later batch is in the log, or may be: this one can only fail."""
+        error = ReorderError(
+            f"{batch.queue.tp}: a later batch was written, or may have been, while this one failed"
+            f" with: {batch.last_error}; it was not sent again, to keep the order",
+            definite=not batch.maybe_written,
+        )
+        error.__cause__ = batch.last_error
+        self._give_up(batch, error)
 
     def _failed(self, batch: Batch, error: BaseException) -> None:
         """One attempt failed: try again, or not."""
@@ -471,6 +475,19 @@ class Sender:
         """Once nothing is in flight, what failed goes first again, after a pause."""
         if queue.in_flight or not queue.failed:
             return
+        # An indefinite error leaves the order intact: what was appended was appended in turn, so a
+        # later batch is in the log only behind this one. A refusal does not: what came behind it
+        # and got an indefinite answer may be there, and this one is not.
+        kept: list[Batch] = []
+        later_may_be_there = False
+        for batch in reversed(queue.failed):
+            refused = batch.last_error is not None and is_definite(batch.last_error)
+            if refused and later_may_be_there:
+                self._overtaken(batch)
+            else:
+                kept.append(batch)
+            later_may_be_there = later_may_be_there or not refused
+        queue.failed[:] = reversed(kept)
         queue.put_back()
         queue.window = 1
         queue.retry_at = self._loop.time() + queue.backoff.next_s()

@@ -175,6 +175,24 @@ async def test_a_batch_that_others_have_overtaken_is_not_sent_again() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_refused_batch_is_not_sent_again_behind_one_that_may_be_there() -> None:
+    """The first is refused, the second is appended and its connection breaks before the answer."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        async with make(cluster, batch_size=20) as producer:
+            await producer.send("t", b"warm")
+            cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=NotEnoughReplicasError)
+            cluster.rule(ApiKey.PRODUCE, Action.DROP_AFTER)
+            deliveries = [await producer.enqueue("t", value) for value in numbered(3)]
+            with pytest.raises(Reorder) as caught:
+                await deliveries[0]
+            assert caught.value.definite
+            await asyncio.gather(*deliveries[1:])
+        values = in_first_order(cluster.partition("t").values())
+        assert values == [b"warm", *numbered(3)[1:]]
+
+
+@pytest.mark.asyncio
 async def test_one_in_flight_needs_no_such_error() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
