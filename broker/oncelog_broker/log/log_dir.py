@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.checkpoint import CheckpointError
-from oncelog_broker.log.flusher import Flusher
+from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import OncelogError, StorageError
@@ -63,6 +63,7 @@ class LogDir:
         files: Files,
         clock: WallClock,
         flush_interval_ms: int = 1000,
+        flush_inline_bytes_max: int = INLINE_BYTES_MAX,
         checkpoint_interval_ms: int = 5000,
         open_segments_max: int = 512,
         headroom_bytes: int = 128 * 1024 * 1024,
@@ -85,7 +86,10 @@ class LogDir:
         """Bytes that may be written before the free space is looked at again."""
         self.pool = OpenSegments(files, open_segments_max)
         self.flusher = Flusher(
-            self.pool, interval_ms=flush_interval_ms, on_failure=self._sync_failed
+            self.pool,
+            interval_ms=flush_interval_ms,
+            on_failure=self._sync_failed,
+            inline_bytes_max=flush_inline_bytes_max,
         )
         self.high_watermarks: Callable[[], dict[TopicPartition, int]] | None = None
         self._headroom_bytes = headroom_bytes

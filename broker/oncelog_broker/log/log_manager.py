@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_broker.log import checkpoint
+from oncelog_broker.log.flusher import INLINE_BYTES_MAX
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
@@ -48,6 +49,8 @@ class LogConfig:
     """Default of the topic setting of that name."""
     flush_interval_ms: int = 1000
     """With ``flush=interval``: the longest time between a write and its sync."""
+    flush_inline_bytes_max: int = INLINE_BYTES_MAX
+    """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never."""
     retention_check_interval_ms: int = 300_000
     checkpoint_interval_ms: int = 5_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +99,7 @@ class LogManager:
                 files=files,
                 clock=clock,
                 flush_interval_ms=config.flush_interval_ms,
+                flush_inline_bytes_max=config.flush_inline_bytes_max,
                 checkpoint_interval_ms=config.checkpoint_interval_ms,
                 open_segments_max=per_dir,
                 headroom_bytes=config.headroom_bytes,

@@ -70,6 +70,7 @@ class Segment:
         "dirty",
         "max_timestamp",
         "next_offset",
+        "size_at_sync_bytes",
         "size_bytes",
         "stamp_ms",
         "used",
@@ -100,6 +101,8 @@ class Segment:
         self.created_ms = NO_TIMESTAMP
         self.used = False
         self.dirty = False
+        self.size_at_sync_bytes = 0
+        """Its size when the last sync round began."""
 
     # ---- opening and closing
 

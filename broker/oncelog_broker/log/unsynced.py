@@ -67,7 +67,10 @@ class Unsynced:
         self.queued = False
         job.generation = self._generation
         segments, self.segments = self.segments, []
+        job.dirty_bytes = 0
         for segment in segments:
+            job.dirty_bytes += max(0, segment.size_bytes - segment.size_at_sync_bytes)
+            segment.size_at_sync_bytes = segment.size_bytes
             job.segments.append((segment, segment.size_bytes))
             job.files.append(segment.open())
         job.once, self.new_files = self.new_files, []

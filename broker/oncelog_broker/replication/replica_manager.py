@@ -93,11 +93,13 @@ class ReplicaManager:
         self._moving_aside: dict[TopicPartition, PartitionOrder] = {}
         """Newest order of partitions whose place is still held by a former topic of the name."""
         self._tasks = Tasks("replication", on_failure)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
 
     async def start(self) -> None:
         """Begin; the logs are loaded. Partitions appear with the controller's orders."""
+        self._loop = asyncio.get_running_loop()
         self._watermarks = dict(self._logs.high_watermark_checkpoint())
         self._logs.set_high_watermark_source(self.high_watermarks)
         self._tasks.spawn("isr changes", self._isr_sender.run())
@@ -111,6 +113,12 @@ class ReplicaManager:
             partition.stop()
         self.deadlines.close()
         await self._tasks.close()
+
+    def now(self) -> float:
+        """Loop time in seconds. Handlers ask for it with every request: looking the running loop up
+        each time costs a system call."""
+        loop = self._loop if self._loop is not None else asyncio.get_running_loop()
+        return loop.time()
 
     # ---- the table
 
@@ -141,7 +149,7 @@ class ReplicaManager:
 
     def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
         """Take the roles that the controller gives; one result per order, in its order."""
-        now = asyncio.get_running_loop().time()
+        now = self.now()
         for config in request.configs:
             self.reconfigure_topic(
                 config.topic, dict(zip(config.keys, config.values, strict=False))
@@ -185,7 +193,7 @@ class ReplicaManager:
             logger.error("%s: could not be moved aside: %s", topic_partition, error)
         finally:
             order = self._moving_aside.pop(topic_partition)
-        self._apply_order(order, asyncio.get_running_loop().time())
+        self._apply_order(order, self.now())
 
     def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
         partition = self._partitions.get(topic_partition)
@@ -347,11 +355,10 @@ class ReplicaManager:
     async def _check_lag(self) -> None:
         """Followers that do not keep up leave the ISR; looked at twice per lag time."""
         lag_s_max = self._config.replica_lag_time_max_ms / 1000
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(lag_s_max / 2)
             for partition in self.partitions():
                 try:
-                    partition.check_isr(loop.time(), lag_s_max)
+                    partition.check_isr(self.now(), lag_s_max)
                 except OncelogError:
                     logger.exception("%s: lag check failed", partition.topic_partition)

@@ -300,6 +300,36 @@ async def test_ending_answers_what_is_parked() -> None:
     assert len(leader.answers) == 1
 
 
+async def test_a_stream_is_gathered_and_a_trickle_is_not() -> None:
+    leader = Leader()
+    leader.append(A0, b"v" * 20_000)
+    leader.fetch((A0, 0))
+    assert len(leader.answers) == 1
+    leader.append(A0, b"v" * 20_000)
+    leader.fetch((A0, 1), last=0)
+    assert len(leader.answers) == 1  # the producer is about to send more
+    leader.append(A0, b"v" * 20_000)
+    await eventually(lambda: len(leader.answers) == 2)
+    assert leader.one().records.length > 40_000
+    leader.append(A0, b"v")
+    leader.fetch((A0, 3), last=0)
+    await eventually(lambda: len(leader.answers) == 3)
+    leader.append(A0, b"v")
+    leader.fetch((A0, 4), last=0)
+    assert len(leader.answers) == 4  # the last answer was small
+
+
+async def test_closing_ends_gathering() -> None:
+    leader = Leader()
+    leader.append(A0, b"v" * 20_000)
+    leader.fetch((A0, 0))
+    leader.append(A0)
+    leader.fetch((A0, 1), last=0)
+    leader.session.close()
+    await asyncio.sleep(0.005)
+    assert len(leader.answers) == 1
+
+
 async def test_two_thousand_idle_partitions_cost_nothing_per_fetch() -> None:
     tps = [TopicPartition("a", number) for number in range(2000)]
     leader = Leader(*tps)

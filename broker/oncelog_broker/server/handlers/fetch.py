@@ -12,8 +12,6 @@ STALE_BROKER_EPOCH, INVALID_REQUEST, INVALID_FETCH_SESSION_EPOCH. Per partition:
 
 from __future__ import annotations
 
-import asyncio
-
 from oncelog_broker.replication.consumer_fetch import ConsumerFetch
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
@@ -92,7 +90,7 @@ class FetchHandler:
     def _fetch_as_follower(
         self, connection: ConnectionState, request: FetchRequest, respond: Respond
     ) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._replicas.now()
         session = connection.fetch_session
         if request.session_epoch == FULL_SESSION:
             if isinstance(session, FollowerSession):
@@ -120,7 +118,7 @@ class FetchHandler:
             respond,
             lookup=lambda topic_partition: self._readable(context, topic_partition),
             deadlines=self._replicas.deadlines,
-            now=asyncio.get_running_loop().time(),
+            now=self._replicas.now(),
         )
         if fetch.done:
             return

@@ -15,7 +15,6 @@ gone when ``handle`` returns.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -116,7 +115,7 @@ class ProduceHandler:
         if request.acks not in _ACKS:
             raise InvalidRequiredAcksError(f"acks {request.acks}")
         _check_once(request)
-        now = asyncio.get_running_loop().time()
+        now = self._replicas.now()
         response = ProduceResponse()
         parked = _Parked(response, respond)
         # One more than there are partitions, so that the answer cannot leave before all are tried.
