@@ -15,7 +15,7 @@ from oncelog import Admin, Consumer, NewTopic, Producer
 
 Acks = Literal["all", 0, 1]
 PARTITIONS = 6
-BATCH_BYTES = 256 * 1024
+BATCH_BYTES = 512 * 1024
 
 
 async def make_topic(

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
-from oncelog_broker.log.flusher import Flusher, SyncJob
+from oncelog_broker.log.flusher import (
+    INLINE_PAUSE_S,
+    INLINE_SECONDS_MAX,
+    Flusher,
+    SyncJob,
+)
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_runtime.files import File
 from support.memory_files import MemoryFiles
@@ -225,3 +232,96 @@ async def test_files_synced_once_are_closed_after_the_round() -> None:
     assert files.durable_bytes("/d/once") == b"meta"
     with pytest.raises(OSError):
         once.append([b"x"])
+
+
+class SmallWrites(OneFile):
+    """A log that tells how little is dirty."""
+
+    def begin_sync(self) -> SyncJob:
+        return SyncJob(self, self.file.size(), files=[self.file], dirty_bytes=1)
+
+
+class CountingLoop:
+    """A running loop that counts what goes to its executor, with a clock set by hand."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.handed_over = 0
+        self.now = 100.0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, *arguments: Any) -> asyncio.Handle:
+        return self._loop.call_soon(*arguments)
+
+    def run_in_executor(self, *arguments: Any) -> asyncio.Future[None]:
+        self.handed_over += 1
+        return self._loop.run_in_executor(*arguments)
+
+
+def small(files: MemoryFiles, flusher: Flusher) -> tuple[CountingLoop, SmallWrites]:
+    loop = CountingLoop()
+    flusher.start(cast(asyncio.AbstractEventLoop, loop))
+    return loop, SmallWrites(files, flusher, "small")
+
+
+@pytest.mark.asyncio
+async def test_a_small_round_is_synced_on_the_loop_after_what_the_append_put_in_line() -> None:
+    files, flusher, _ = make()
+    loop, log = small(files, flusher)
+    log.append()
+    seen: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: seen.append(log.synced))
+    await flusher.idle()
+    assert (log.synced, loop.handed_over) == (1, 0)
+    assert seen == [0]
+    assert files.durable_bytes("/d/small") == b"x"
+
+
+@pytest.mark.asyncio
+async def test_a_slow_disk_is_left_to_the_executor_for_a_while() -> None:
+    files, flusher, _ = make()
+    loop, log = small(files, flusher)
+
+    def stall(operation: str, _path: str) -> None:
+        if operation == "sync":
+            loop.now += 2 * INLINE_SECONDS_MAX
+
+    log.append()
+    files.before_change = stall
+    await flusher.idle()
+    files.before_change = None
+    log.append()
+    await flusher.idle()
+    assert (log.synced, loop.handed_over) == (2, 1)
+    loop.now += INLINE_PAUSE_S + 1
+    log.append()
+    await flusher.idle()
+    assert (log.synced, loop.handed_over) == (3, 1)
+
+
+@pytest.mark.asyncio
+async def test_a_sync_that_fails_on_the_loop_stops_the_directory_too() -> None:
+    files, flusher, failures = make()
+    _, log = small(files, flusher)
+    log.append()
+    files.fail("sync", "/d/small", error=errno.EIO)
+    await flusher.idle()
+    log.append()
+    await flusher.idle()
+    assert log.synced == 0
+    assert [failure.errno for failure in failures] == [errno.EIO]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_synced_on_the_loop_when_that_is_switched_off() -> None:
+    files = MemoryFiles("/d")
+    failures: list[OSError] = []
+    flusher = Flusher(
+        OpenSegments(files, 10), interval_ms=10, on_failure=failures.append, inline_bytes_max=0
+    )
+    loop, log = small(files, flusher)
+    log.append()
+    await flusher.idle()
+    assert (log.synced, loop.handed_over) == (1, 1)

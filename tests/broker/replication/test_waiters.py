@@ -8,15 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.replication.waiters import TICK_S, Deadline, Deadlines, OffsetWaiters
+from oncelog_broker.replication.waiters import (
+    TICK_S,
+    Deadline,
+    Deadlines,
+    OffsetCallback,
+    OffsetWaiters,
+)
 from support.waiting import eventually
 
 
 def test_reaching_an_offset_wakes_those_at_or_below_it_in_order() -> None:
     waiters = OffsetWaiters()
     called: list[tuple[int, int]] = []
+
+    def note(offset: int) -> OffsetCallback:
+        return lambda code: called.append((offset, code))
+
     for offset in (10, 20, 30):
-        waiters.park(offset, lambda code, offset=offset: called.append((offset, code)))  # type: ignore[misc]
+        waiters.park(offset, note(offset))
     waiters.reach(9)
     assert called == []
     waiters.reach(20)
@@ -65,8 +75,12 @@ def test_every_waiter_is_called_exactly_when_its_offset_is_reached(
 ) -> None:
     waiters = OffsetWaiters()
     called: list[int] = []
+
+    def note(offset: int) -> OffsetCallback:
+        return lambda code: called.append(offset)
+
     for offset in offsets:
-        waiters.park(offset, lambda code, offset=offset: called.append(offset))  # type: ignore[misc]
+        waiters.park(offset, note(offset))
     top = -1
     for offset in reached:
         top = max(top, offset)
