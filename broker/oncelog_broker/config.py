@@ -106,7 +106,9 @@ class BrokerConfig(BaseModel):
     replica_fetch_response_max_bytes: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
     )
-    replica_fetch_max_bytes: int = Field(default=1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX)
+    replica_fetch_max_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
+    )
     """For one partition in one response."""
 
     controlled_shutdown_enable: bool = True

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oncelog_broker.replication.partition import Buffer, FetchPosition, Partition
 from oncelog_broker.replication.progress import Contact
@@ -386,9 +386,3 @@ class FollowerSession:
             partition.last_stable_offset,
             entry.sent_start,
         )
-
-
-def session_of(holder: Any) -> FollowerSession | None:
-    """The session in a connection's attribute bag, typed."""
-    session: FollowerSession | None = holder.fetch_session
-    return session

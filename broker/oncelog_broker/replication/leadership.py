@@ -21,7 +21,6 @@ from oncelog_broker.replication.isr import NO_BROKER_EPOCH, IsrState, isr_member
 from oncelog_broker.replication.progress import Contact, FollowerProgress
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
-    FencedLeaderEpochError,
     IneligibleReplicaError,
     InvalidRequestError,
     InvalidUpdateVersionError,
@@ -257,13 +256,6 @@ class LeaderRole:
     def unanswered(self) -> None:
         """The request was lost, or its answer was."""
         self.state = self.state.unknown()
-
-    def is_deposed_by(self, result: AlterPartitionResult) -> bool:
-        """Whether the answer shows that the controller has moved on to a newer leader epoch."""
-        return (
-            result.error_code == FencedLeaderEpochError.code
-            or result.leader_epoch > self.leader_epoch
-        )
 
     def _propose(self, broker_ids: Sequence[int]) -> None:
         self.state = self.state.propose(

@@ -203,13 +203,6 @@ def test_answers_that_settle_nothing_leave_the_proposal(answer: AlterPartitionRe
     assert leader.state.maximal == (1, 2, 3)
 
 
-def test_deposed_is_seen_in_the_answer() -> None:
-    leader = role()
-    assert leader.is_deposed_by(result(FencedLeaderEpochError.code, epoch=-1))
-    assert leader.is_deposed_by(result(0, epoch=EPOCH + 1))
-    assert not leader.is_deposed_by(result(0))
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from([2, 3]), st.integers(0, 200), st.integers(0, 50)), max_size=50
