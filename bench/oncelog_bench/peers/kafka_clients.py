@@ -12,6 +12,8 @@ import time
 from typing import Any
 
 PARTITIONS = 6
+QUIET: dict[str, Any] = {"log_level": 0, "log.connection.close": False}
+"""librdkafka tells of every connection that a test closes; the figures are what counts here."""
 
 
 def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: str) -> None:
@@ -21,7 +23,7 @@ def make_topic(bootstrap: str, name: str, replication_factor: int, **configs: st
     configs = {"file.delete.delay.ms": "1000", **configs}
     if replication_factor == 3:
         configs = {"min.insync.replicas": "2", **configs}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     topic = NewTopic(name, PARTITIONS, replication_factor, config=configs)
     for future in admin.create_topics([topic], operation_timeout=20).values():
         future.result()
@@ -32,7 +34,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     for future in admin.delete_topics([name], operation_timeout=20).values():
         future.result()
 
@@ -44,6 +46,7 @@ def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            **QUIET,
             "acks": acks,
             "enable.idempotence": acks == "all",
             "linger.ms": 5,
@@ -128,6 +131,7 @@ def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
+            **QUIET,
             "group.id": f"bench-{time.time()}",
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 1 << 20,
@@ -183,6 +187,7 @@ def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> l
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
+            **QUIET,
             "group.id": f"bench-{time.time()}",
             "enable.auto.commit": False,
             "fetch.min.bytes": 1,
@@ -203,6 +208,7 @@ def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> l
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            **QUIET,
             "acks": "all",
             "linger.ms": 0,
             "enable.idempotence": True,
@@ -240,6 +246,7 @@ def failover_seconds(bootstrap: str, topic: str, kill_leader: Any) -> float:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            **QUIET,
             "acks": "all",
             "linger.ms": 0,
             "enable.idempotence": True,
@@ -266,7 +273,7 @@ def make_idle_topic(bootstrap: str, name: str) -> None:
     """Create a topic of six idle partitions at replication factor 3, without waiting."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 3)]).values():
         future.result()
 
@@ -275,5 +282,5 @@ def leader_of(bootstrap: str, topic: str, partition: int) -> int:
     """Broker id of the leader of a partition."""
     from confluent_kafka.admin import AdminClient
 
-    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=10)
+    metadata = AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(topic, timeout=10)
     return int(metadata.topics[topic].partitions[partition].leader)
