@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 from typing import Any
 
 PARTITIONS = 6
@@ -238,7 +239,7 @@ def failover_seconds(bootstrap: str, topic: str, kill_leader: Any) -> float:
     killed_at = 0.0
     acked_at = 0.0
 
-    def on_delivery(sent_at: float, error: object) -> None:
+    def on_delivery(sent_at: float, error: object, _message: object) -> None:
         nonlocal acked_at
         if error is None and killed_at and sent_at > killed_at and not acked_at:
             acked_at = time.perf_counter()
@@ -262,7 +263,7 @@ def failover_seconds(bootstrap: str, topic: str, kill_leader: Any) -> float:
             topic,
             b"x" * 100,
             partition=0,
-            callback=lambda error, _message, sent_at=sent_at: on_delivery(sent_at, error),
+            callback=partial(on_delivery, sent_at),
         )
         producer.poll(0)
         time.sleep(0.002)
