@@ -140,20 +140,26 @@ async def test_a_watch_of_a_cancelled_read_is_not_armed(store: ZooKeeperStore) -
 
 @pytest.mark.asyncio
 async def test_sessions_and_watches_survive_a_server_restart(
-    store: ZooKeeperStore, zookeeper: ZooKeeperServer
+    harness: RealHarness, zookeeper: ZooKeeperServer
 ) -> None:
+    # A session far longer than a restart takes, on a busy machine too.
+    store = await harness.open(session_timeout_ms=30_000)
     session_id = store.session_id
     states: list[SessionState] = []
     store.on_session.append(states.append)
     await store.create("/mine", b"", ephemeral=True)
     events: list[WatchEvent] = []
     await store.get("/mine", watch=events.append)
+    # Cut off until the server serves: one that is only starting may take a connect and never
+    # answer it, and kazoo would wait as long as the session lasts.
+    await harness.disconnect(store)
     zookeeper.kill()
     try:
         await eventually(lambda: store.state is SessionState.DISCONNECTED)
     finally:
         await asyncio.to_thread(zookeeper.start)
-    await eventually(lambda: store.state is SessionState.CONNECTED)
+    await harness.reconnect(store)
+    await eventually(lambda: store.state is SessionState.CONNECTED, timeout_s=20)
     assert store.session_id == session_id
     await store.set("/mine", b"1")
     await eventually(lambda: events)

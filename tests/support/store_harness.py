@@ -91,11 +91,11 @@ class RealHarness:
         self._chroot = chroot
         self._proxies: dict[MetadataStore, TcpProxy] = {}
 
-    async def open(self) -> MetadataStore:
+    async def open(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> MetadataStore:
         proxy = TcpProxy("127.0.0.1", self._server.port)
         await proxy.start()
         store = ZooKeeperStore(
-            f"127.0.0.1:{proxy.port}", chroot=self._chroot, session_timeout_ms=SESSION_TIMEOUT_MS
+            f"127.0.0.1:{proxy.port}", chroot=self._chroot, session_timeout_ms=session_timeout_ms
         )
         self._proxies[store] = proxy
         await store.start()

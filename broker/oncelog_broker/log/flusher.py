@@ -91,6 +91,7 @@ class Flusher:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._round_waiters: list[asyncio.Future[None]] = []
         self.rounds = 0
         """Rounds so far, for tests and metrics."""
 
@@ -121,6 +122,14 @@ class Flusher:
         while self._running or (self._dirty and not self._stopped and self._loop is not None):
             waiter = asyncio.get_running_loop().create_future()
             self._idle_waiters.append(waiter)
+            await waiter
+
+    async def round_over(self) -> None:
+        """Return when the round that runs now has ended; later ones are not waited for, or under a
+        steady load there would be no end to it."""
+        if self._running:
+            waiter = asyncio.get_running_loop().create_future()
+            self._round_waiters.append(waiter)
             await waiter
 
     async def drain(self) -> None:
@@ -220,6 +229,10 @@ class Flusher:
     def _end(self, jobs: list[SyncJob], error: BaseException | None) -> None:
         self._running = False
         self._pool.sync_ended()
+        waiters, self._round_waiters = self._round_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         for job in jobs:
             for file in job.once:
                 file.close()

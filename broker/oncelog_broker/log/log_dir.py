@@ -359,6 +359,8 @@ class LogDir:
             offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
             await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
         for log in marked:
+            if log.marked_truncation:
+                continue  # cut again meanwhile, maybe below what was just written
             path = f"{log.directory}/{TRUNCATION_MARK}"
             if self.files.exists(path):
                 self.files.remove(path)
@@ -405,7 +407,7 @@ class LogDir:
 
     async def quiesce(self) -> None:
         """Return when no round and no checkpoint that began before is under way."""
-        await self.flusher.idle()
+        await self.flusher.round_over()
         async with self._checkpoint_lock:
             pass
 

@@ -76,7 +76,6 @@ class PartitionLog:
         "_clock",
         "_damage",
         "_internal",
-        "_marked_truncation",
         "_segments",
         "_told_offset",
         "_unsynced",
@@ -88,6 +87,7 @@ class PartitionLog:
         "log_dir",
         "log_end_offset",
         "log_start_offset",
+        "marked_truncation",
         "on_synced",
         "recovery_point",
         "size_bytes",
@@ -127,7 +127,7 @@ class PartitionLog:
         """Offsets below it are synced, whatever ``flush`` says."""
         self.checkpointed_recovery_point = loaded.recovery_point
         """The highest recovery point that the disk may hold for this log."""
-        self._marked_truncation = loaded.marked
+        self.marked_truncation = loaded.marked
         self.on_synced: Callable[[int], None] | None = None
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
@@ -410,11 +410,11 @@ class PartitionLog:
         """Tell the disk first that what lies behind ``offset`` is no longer promised."""
         if offset < self.checkpointed_recovery_point:
             self.log_dir.mark_truncation(self, offset)
-            self._marked_truncation = True
+            self.marked_truncation = True
 
     def take_truncation_mark(self) -> bool:
         """Whether a mark may be removed, now that the checkpoint has followed; asked once."""
-        marked, self._marked_truncation = self._marked_truncation, False
+        marked, self.marked_truncation = self.marked_truncation, False
         return marked
 
     def advance_log_start(self, offset: int) -> bool:
@@ -571,7 +571,10 @@ class PartitionLog:
         try:
             segment.cut_unnoted()
         except OSError as second:
-            self._failed("append", second)
+            # Whatever the reason: the file goes on behind the last batch, and an append would land
+            # there. A full disk or a want of memory is no excuse here.
+            self.log_dir.fail(f"cut back {self.topic_partition}", second)
+            raise StorageError(f"{self.topic_partition}: append failed: {error}") from second
         if error.errno in _DISK_FULL:
             self.log_dir.disk_is_full()
             raise StorageError(f"{self.log_dir.path} is full") from error

@@ -141,18 +141,21 @@ class LeaderRole:
         if durable_offset >= leader_end and follower not in self._at_end:
             self._at_end.append(follower)
 
-    def resumed_divergence(self, replica_id: int, fetch_offset: int) -> EpochEnd | None:
+    def resumed_divergence(
+        self, replica_id: int, fetch_offset: int, *, empty: bool = False
+    ) -> EpochEnd | None:
         """Where a follower must cut although its epochs match ours, or None.
 
         A broker that restarts may be told to go on leading in the *same* epoch. Had it lost an
         unsynced tail by power cut, followers may hold that tail, and it would pass for ours once
         our log has grown past it. So a follower's first fetch of this life may not lie beyond
         where this life began. Nothing that is lost so was committed: our synced offset never
-        passed it.
+        passed it. An ``empty`` log has no tail to distrust, wherever it begins.
         """
         if replica_id not in self._unproven:
             return None
-        if fetch_offset > self.epoch_start_offset and self._safeguards.truncate_on_divergence:
+        beyond = not empty and fetch_offset > self.epoch_start_offset
+        if beyond and self._safeguards.truncate_on_divergence:
             return EpochEnd(self.leader_epoch, self.epoch_start_offset)
         self._unproven.discard(replica_id)
         return None

@@ -205,7 +205,9 @@ class Partition:
         if self.refetching or log.needs_refetch:
             raise StorageError("the log is damaged and must be fetched again first")
         epoch_start = log.log_end_offset
-        resumes = log.latest_epoch() == order.leader_epoch
+        # The first order of this life: the epoch may have begun in an earlier one, of which a power
+        # cut can have left nothing in the log, so the log cannot be asked.
+        resumes = self.leader_epoch == NO_EPOCH
         log.assign_epoch(order.leader_epoch, epoch_start)
         self.leader = LeaderRole(
             self.broker_id,
@@ -328,7 +330,8 @@ class Partition:
             raise NotLeaderOrFollowerError(f"broker {replica_id} has no replica of this partition")
         diverging = self.divergence(position)
         if diverging is None:
-            diverging = leader.resumed_divergence(replica_id, position.fetch_offset)
+            empty = position.last_fetched_epoch == NO_EPOCH
+            diverging = leader.resumed_divergence(replica_id, position.fetch_offset, empty=empty)
         if diverging is not None and self._safeguards.ignore_diverging_fetches:
             return diverging
         log = self.log

@@ -90,7 +90,7 @@ class ReplicaManager:
         self._followed_from: dict[TopicPartition, int] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
-        self._moving_aside: dict[TopicPartition, PartitionOrder] = {}
+        self._moving_aside: dict[TopicPartition, PartitionOrder | None] = {}
         """Newest order of partitions whose place is still held by a former topic of the name."""
         self._tasks = Tasks("replication", on_failure)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,7 +193,8 @@ class ReplicaManager:
             logger.error("%s: could not be moved aside: %s", topic_partition, error)
         finally:
             order = self._moving_aside.pop(topic_partition)
-        self._apply_order(order, self.now())
+        if order is not None:
+            self._apply_order(order, self.now())
 
     def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
         partition = self._partitions.get(topic_partition)
@@ -286,6 +287,15 @@ class ReplicaManager:
 
     async def _stop_replica(self, stop: StopPartition) -> int:
         topic_partition = TopicPartition(stop.topic, stop.partition)
+        waiting = self._moving_aside.get(topic_partition)
+        if (
+            waiting is not None
+            and waiting.topic_id == stop.topic_id
+            and (stop.leader_epoch == TOPIC_DELETED or stop.leader_epoch >= waiting.leader_epoch)
+        ):
+            # The entry stays: the place is still held, and a newer order must wait for it.
+            self._moving_aside[topic_partition] = None
+            return 0
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
