@@ -23,6 +23,8 @@ class TopicRead:
     config_version: int | None
     """None when there is no config znode."""
     states: list[PartitionState | None]
+    bare: frozenset[int] = frozenset()
+    """Partitions whose node is there without a state, left by hand."""
 
 
 @dataclass(frozen=True, slots=True)

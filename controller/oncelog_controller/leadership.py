@@ -286,10 +286,8 @@ def state_ops(partition: Partition, state: PartitionState) -> list[Op]:
     name, index = partition.topic.name, partition.index
     data = znodes.encode_state(state)
     if partition.state is None:
-        return [
-            Create(znodes.partition_path(name, index), b""),
-            Create(znodes.state_path(name, index), data),
-        ]
+        made: list[Op] = [Create(znodes.state_path(name, index), data)]
+        return made if partition.bare else [Create(znodes.partition_path(name, index), b""), *made]
     return [SetData(znodes.state_path(name, index), data, partition.state.version)]
 
 

@@ -87,9 +87,14 @@ def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead |
             logger.error("topic %s is ignored: %s", name, error)
             return None
         overrides, config_version = await _config(store, name)
-        states = await _each(range(len(assignment)), _state_reader(store, name))
+        try:
+            states = await _each(range(len(assignment)), _state_reader(store, name))
+        except znodes.CorruptNodeError as error:
+            logger.error("topic %s is ignored: %s", name, error)
+            return None
+        bare = await _bare(store, name, states) if None in states else frozenset[int]()
         return TopicRead(
-            name, topic_id, assignment, stat.version, overrides, config_version, states
+            name, topic_id, assignment, stat.version, overrides, config_version, states, bare
         )
 
     return one
@@ -118,6 +123,17 @@ def _state_reader(
         return znodes.decode_state(name, index, data, stat)
 
     return one
+
+
+async def _bare(
+    store: MetadataStore, name: str, states: Sequence[PartitionState | None]
+) -> frozenset[int]:
+    """Partitions whose node is there, but not its state."""
+    try:
+        present = set(await store.children(znodes.partitions_path(name)))
+    except NoNodeError:
+        return frozenset()
+    return frozenset(i for i, state in enumerate(states) if state is None and str(i) in present)
 
 
 def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRead | None]]:

@@ -61,6 +61,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.topic_config import parse_topic_config
+from oncelog_protocol.types import NO_LEADER
 
 logger = logging.getLogger(__name__)
 
@@ -218,6 +219,7 @@ class ControllerMachine:
         for index, replicas in enumerate(read.assignment):
             partition = Partition(topic, index, tuple(replicas))
             partition.state = read.states[index]
+            partition.bare = index in read.bare
             if partition.state is not None:
                 led = partition.state.leader >= 0
                 cause = (
@@ -316,6 +318,7 @@ class ControllerMachine:
         elif isinstance(request, replication.LeaderAndIsrRequest):
             self._topics.order_taken(event.broker_id, request, results)
             self._replicas_failed(event.broker_id, results)
+            self._replicas_follow_again(event.broker_id, request, results)
             self._order_again(results)
 
     def _replicas_failed(self, broker_id: int, results: list[replication.OrderResult]) -> None:
@@ -334,6 +337,33 @@ class ControllerMachine:
         if failed:
             logger.warning("broker %d: %d replicas failed", broker_id, len(failed))
             self._leadership.reconsider(failed)
+
+    def _replicas_follow_again(
+        self,
+        broker_id: int,
+        request: replication.LeaderAndIsrRequest,
+        results: list[replication.OrderResult],
+    ) -> None:
+        """A replica that refused to lead, because its log is damaged, may follow: it is fetched
+        again, and joins the ISR as any other. Only outside the ISR and under another leader, so
+        that it is not elected and refuses again, round and round."""
+        taken = {(r.topic, r.partition) for r in results if r.error_code == NO_ERROR}
+        for order in request.partitions:
+            partition = self._core.cluster.partition(order.topic, order.partition)
+            if partition is None or (order.topic, order.partition) not in taken:
+                continue
+            state, phase = partition.state, partition.replica_phases.get(broker_id)
+            if (
+                phase is ReplicaPhase.FAILED
+                and state is not None
+                and partition.topic.topic_id == order.topic_id
+                and order.leader_epoch == state.leader_epoch
+                and state.leader not in (NO_LEADER, broker_id)
+                and broker_id not in state.isr
+            ):
+                partition.replica_phases[broker_id] = next_replica_phase(
+                    phase, ReplicaCause.FOLLOWS_AGAIN
+                )
 
     def _order_again(self, results: list[replication.OrderResult]) -> None:
         """Orders for single partitions that the broker could not carry out just now, as while it

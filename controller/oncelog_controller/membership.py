@@ -66,6 +66,8 @@ class Membership:
         self._tasks = Tasks(f"membership-{broker_id}", self._failed)
         self._registering = False
         self._renewing = False
+        self._renew_again = False
+        """Something happened to the registration or the session while it was being renewed."""
         self._leaving = False
         self._wake = asyncio.Event()
         self.broker_epoch = -1
@@ -101,6 +103,9 @@ class Membership:
         :raises DuplicateBrokerIdError: somebody else has this id.
         :raises SessionExpiredError: at the first registration only; later ones renew the session.
         """
+        if self._store.state is SessionState.EXPIRED and not self._registering:
+            # It ran out while the logs were being loaded: nothing of ours was in it.
+            await self._store.restart_session()
         self._registering = True
         self._listen()
         while True:
@@ -196,20 +201,22 @@ class Membership:
         self._renew()
 
     def _renew(self) -> None:
+        self._renew_again = True
         if not self._leaving and not self._renewing and not self._tasks.closed:
             self._renewing = True
             self._tasks.spawn("renew", self._register_again())
 
     async def _register_again(self) -> None:
         try:
-            while not self._leaving:
+            while self._renew_again and not self._leaving:
+                # What comes from here on may be newer than what is about to be read.
+                self._renew_again = False
                 try:
                     if self._store.state is SessionState.EXPIRED:
                         await self._store.restart_session()
                     await self.register()
-                    return
                 except SessionExpiredError:
-                    continue
+                    self._renew_again = True
         finally:
             self._renewing = False
 

@@ -72,6 +72,8 @@ class Partition:
     state: PartitionState | None = None
     phase: PartitionPhase = PartitionPhase.NEW
     replica_phases: dict[int, ReplicaPhase] = field(default_factory=dict)
+    bare: bool = False
+    """Its node is in the store already, without a state."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -158,6 +158,7 @@ def _removal(topic: Topic) -> list[Op]:
     for partition in topic.partitions:
         if partition.state is not None:
             ops.append(Delete(znodes.state_path(topic.name, partition.index)))
+        if partition.state is not None or partition.bare:
             ops.append(Delete(znodes.partition_path(topic.name, partition.index)))
     ops.append(Delete(znodes.partitions_path(topic.name)))
     ops.append(Delete(znodes.topic_path(topic.name)))

@@ -57,6 +57,8 @@ class ReplicaCause(Enum):
     BROKER_LOST = "broker lost"
     BROKER_RETURNED = "broker returned"
     STORAGE_FAILED = "storage failed"
+    FOLLOWS_AGAIN = "follows again"
+    """Its broker took an order to follow a leader with it."""
     DELETION_ORDERED = "deletion ordered"
     DELETION_CONFIRMED = "deletion confirmed"
 
@@ -89,6 +91,7 @@ REPLICA_TRANSITIONS: dict[tuple[ReplicaPhase, ReplicaCause], ReplicaPhase] = {
     (_R.FAILED, _RC.BROKER_LOST): _R.OFFLINE,
     (_R.FAILED, _RC.BROKER_RETURNED): _R.ONLINE,
     (_R.FAILED, _RC.STORAGE_FAILED): _R.FAILED,
+    (_R.FAILED, _RC.FOLLOWS_AGAIN): _R.ONLINE,
     (_R.FAILED, _RC.DELETION_ORDERED): _R.DELETION_BLOCKED,
     (_R.DELETING, _RC.BROKER_LOST): _R.DELETION_BLOCKED,
     (_R.DELETING, _RC.BROKER_RETURNED): _R.DELETING,

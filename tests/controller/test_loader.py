@@ -106,3 +106,18 @@ async def test_more_partitions_than_fit_in_flight() -> None:
     server.apply(*topic("a", *[1] * count))
     read = await load_cluster(store, 1, 1, ignore)
     assert len(read.topics[0].states) == count
+
+
+@pytest.mark.asyncio
+async def test_bare_and_corrupt_partition_nodes_do_not_end_the_term() -> None:
+    server, store = await client()
+    server.apply(*topic("a", None, None), Create(znodes.partition_path("a", 1), b""))
+    server.apply(*topic("b", 1))
+    server.apply(
+        *topic("c", None),
+        Create(znodes.partition_path("c", 0), b""),
+        Create(znodes.state_path("c", 0), b"rubbish"),
+    )
+    read = await load_cluster(store, 1, 1, ignore)
+    assert [found.name for found in read.topics] == ["a", "b"]
+    assert read.topics[0].bare == {1}

@@ -540,3 +540,33 @@ def test_a_store_error_is_a_store_error() -> None:
     effects = machine.handle(ClusterLoaded(driver.read_cluster()), 0.0)
     assert effects
     assert machine.wake_at == 1.0
+
+
+# ---------------------------------------------------------------- replicas that refused to lead
+
+
+def leader_orders(driver: Driver, broker_id: int) -> list[LeaderAndIsrRequest]:
+    orders = [request for broker, request in driver.requests if broker == broker_id]
+    return [o for o in orders if isinstance(o, LeaderAndIsrRequest) and o.partitions]
+
+
+def test_a_replica_that_refused_to_lead_rejoins_once_it_follows_in_the_current_epoch() -> None:
+    driver = Driver.started(1, 2, 3, auto_ack=False)
+    driver.create("t", [1, 2, 3])
+    first = leader_orders(driver, 1)[0]
+    driver.handle(driver.answer(1, first, StorageError.code))
+    assert list(driver.state("t").isr) == [2, 3]
+    driver.handle(driver.answer(1, first))
+    assert driver.alter_isr("t", 1, 2, 3).error_code != 0, "the answer was of an older epoch"
+    driver.handle(driver.answer(1, leader_orders(driver, 1)[-1]))
+    assert driver.alter_isr("t", 1, 2, 3).error_code == 0
+
+
+def test_the_last_member_that_refused_does_not_go_round_and_round() -> None:
+    driver = Driver.started(1, 2, auto_ack=False)
+    driver.create("t", [1])
+    driver.handle(driver.answer(1, leader_orders(driver, 1)[0], StorageError.code))
+    epoch = driver.state("t").leader_epoch
+    assert driver.state("t").leader == -1
+    driver.handle(driver.answer(1, leader_orders(driver, 1)[-1]))
+    assert (driver.state("t").leader, driver.state("t").leader_epoch) == (-1, epoch)

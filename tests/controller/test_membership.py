@@ -231,3 +231,16 @@ async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contac
     assert server.data(znodes.storage_failure_path(1)) == b""
     await process.membership.report_storage_failure()
     await process.close()
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_ended_before_the_first_registration_is_replaced() -> None:
+    """Logs are recovered in between, which may take longer than a session lasts."""
+    server = MemoryZooKeeper()
+    process = await Process(server).start()
+    await process.membership.cluster_id()
+    assert process.store.session_id is not None
+    server.expire(process.store.session_id)
+    await eventually(lambda: process.store.state.name == "EXPIRED")
+    assert await process.membership.register() > 0
+    await process.membership.close()

@@ -132,6 +132,10 @@ class BytePool:
         self._timer = None
         for member in list(self._held):
             self.update(member, member.held_bytes())
+        if self._runner is not None and self._runner not in self._held:
+            # It holds nothing that its turn could free: the next one. (A member that never held
+            # much is not seen by ``update``, and would keep the turn for ever.)
+            self._runner = None
         while self._waiting and not self.exhausted:
             self._release()
         if self._waiting and self._runner is None:

@@ -76,6 +76,8 @@ class LocalCluster:
         )
         self.settings: dict[str, Value] = dict(settings or {})
         self.brokers: dict[int, LocalBroker] = {}
+        self._seen = ""
+        """The state file as this object last read or wrote it."""
         for broker_id in range(1, brokers + 1):
             self._add(broker_id, base_port + broker_id - 1 if base_port else 0)
 
@@ -99,7 +101,8 @@ class LocalCluster:
         """
         path = directory / "cluster.json"
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            state = json.loads(text)
         except FileNotFoundError:
             raise LocalClusterError(
                 f"no local cluster in {directory}. Remedy: start one with 'oncelog up', or name "
@@ -114,15 +117,30 @@ class LocalCluster:
             )
         cluster = cls(directory, brokers=0, zookeeper=state["external_zookeeper"])
         cluster.settings = dict(state["settings"])
-        if cluster.zookeeper is not None:
-            cluster.zookeeper.port = state["zookeeper"]["port"]
-            cluster.zookeeper.process = _process(state["zookeeper"], cluster.zookeeper.log_path)
-        for entry in state["brokers"]:
-            cluster._add(entry["id"], entry["port"])
-            broker = cluster.brokers[entry["id"]]
-            broker.internal_port = entry["internal_port"]
-            broker.process = _process(entry, broker.log_path)
+        cluster._take_processes(state, text)
         return cluster
+
+    def _take_processes(self, state: Mapping[str, Any], text: str) -> None:
+        self._seen = text
+        if self.zookeeper is not None and state["zookeeper"] is not None:
+            self.zookeeper.port = state["zookeeper"]["port"]
+            self.zookeeper.process = _process(state["zookeeper"], self.zookeeper.log_path)
+        for entry in state["brokers"]:
+            if entry["id"] not in self.brokers:
+                self._add(entry["id"], entry["port"])
+            broker = self.brokers[entry["id"]]
+            broker.port, broker.internal_port = entry["port"], entry["internal_port"]
+            broker.process = _process(entry, broker.log_path)
+
+    def _catch_up(self) -> None:
+        """Another command may have started or stopped processes since the file was read, as while
+        a question waited for its answer: what it wrote is what runs. To be called locked."""
+        try:
+            text = self.state_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        if text != self._seen:
+            self._take_processes(json.loads(text), text)
 
     def save(self) -> None:
         """Replace the state file."""
@@ -147,8 +165,10 @@ class LocalCluster:
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         temporary = self.state_path.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(state, indent=2) + "\n"
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(self.state_path)
+        self._seen = text
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -230,6 +250,7 @@ class LocalCluster:
             again; data and logs stay.
         """
         with self.lock():
+            self._catch_up()
             begun: list[Callable[[], object]] = []
             try:
                 self._start_zookeeper(begun, progress)
@@ -292,6 +313,7 @@ class LocalCluster:
         :returns: whether everything ended by itself.
         """
         with self.lock():
+            self._catch_up()
             clean = self._stop_brokers(deadline_s, progress)
             if self.zookeeper is not None and self.zookeeper.process is not None:
                 progress("stopping ZooKeeper")

@@ -90,3 +90,29 @@ async def test_who_is_gone_holds_nothing_and_waits_for_nothing() -> None:
     await eventually(lambda: not other.waits)
     assert gone.waits
     pool.close()
+
+
+class Asking(Member):
+    """A member that asks again as soon as it may go on, like a connection that is read again."""
+
+    def __init__(self, pool: BytePool) -> None:
+        super().__init__(pool)
+        self.resumed = 0
+
+    def resume_from_pool(self) -> None:
+        self.resumed += 1
+        self.hold(self.held)
+        self.ask()
+
+
+@pytest.mark.asyncio
+async def test_a_small_member_does_not_keep_the_turn() -> None:
+    """It stands first in line; those whose half frames fill the pool must get on all the same."""
+    pool = BytePool(1000 * KIB)
+    large, other, small = Asking(pool), Asking(pool), Asking(pool)
+    for member in (large, other):
+        member.hold(600 * KIB)
+    for member in (small, large, other):
+        member.ask()
+    await eventually(lambda: large.resumed or other.resumed)
+    pool.close()
