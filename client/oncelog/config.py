@@ -59,6 +59,12 @@ def _parse_address(text: str) -> Address:
         raise ConfigurationError(
             f"bootstrap_servers: {text!r} is not host:port with a port of 1 to 65535"
         )
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise ConfigurationError(
+            f"bootstrap_servers: {text!r:.100} is not a host name: {error}"
+        ) from None
     return Address(host, int(port))
 
 

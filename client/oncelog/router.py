@@ -145,7 +145,7 @@ class Router:
                 raise error_for(response.error_code)
             if not response.brokers:
                 raise OSError("answers, but knows of no broker in the cluster yet")
-        except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+        except BaseException as error:  # a cancellation too: another seed was faster
             tried.append((str(seed), reason_of(error)))
             channel.close("bootstrap failed")
             raise
@@ -268,7 +268,11 @@ class Router:
             slot.error = self._unreachable(slot, error)
             self._blamed[slot.address] = now
         else:
-            self._attach(slot, channel)
+            if any(kept is slot for kept in self._slots.values()):
+                self._attach(slot, channel)
+            else:  # the broker left or moved meanwhile: nobody would ever close this one
+                channel.close("the broker left the cluster or moved")
+                slot.error = self._unreachable(slot, OSError("it left the cluster or moved"))
         finally:
             slot.connecting = None
 

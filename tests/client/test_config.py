@@ -121,3 +121,9 @@ def test_options_are_taken_from_a_constructors_parameters() -> None:
     options = take(ProducerOptions, {"acks": 1, "unrelated": 3})
     assert options == ProducerOptions(acks=1)
     assert ConnectionOptions(bootstrap_servers="a:1,b:2").addresses[1] == Address("b", 2)
+
+
+@pytest.mark.parametrize("name", ["a..b:9092", "x" * 64 + ".example:9092"])
+def test_a_name_that_no_host_can_have_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a host name"):
+        ConnectionOptions(bootstrap_servers=name)

@@ -105,6 +105,7 @@ class Consumer:
             await self._router.close()
             raise
         self._fetcher = Fetcher(self._router, self._subscription, self._options)
+        self._fetcher.let_go = self._let_go
         if self._topics:
             self._assign(self._partitions_of_topics())
             self._router.on_metadata.append(self._adopt_new_partitions)
@@ -230,6 +231,8 @@ class Consumer:
             if self._cursor is not None and self._cursor.state is state:
                 self._drop_cursor()
             state.paused = True
+        if self._fetcher is not None and self._fetcher.held_back:
+            self._fetcher.wake()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions where they were."""
@@ -475,6 +478,11 @@ class Consumer:
         if self._cursor is not None:
             self._cursor.stop()
             self._cursor = None
+
+    def _let_go(self, state: PartitionState) -> None:
+        """The fetcher moves the position of ``state``: nothing of it is handed out any more."""
+        if self._cursor is not None and self._cursor.state is state:
+            self._drop_cursor()
 
     def _note(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
         if self._history is not None:

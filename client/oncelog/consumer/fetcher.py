@@ -82,6 +82,8 @@ class Fetcher:
         self, router: Router, subscription: Subscription, options: ConsumerOptions
     ) -> None:
         self.failure: BaseException | None = None
+        self.let_go: Callable[[PartitionState], None] = lambda state: None
+        """Called before a position moves by itself: what is being handed out is settled, ended."""
         self.held_back = False
         """Whether nothing is fetched because too much is held in advance already."""
         self._router = router
@@ -157,6 +159,8 @@ class Fetcher:
         self._turn += 1
         buffered = self._subscription.buffered
         buffer_bytes = 2 * self._options.fetch_max_bytes
+        if buffered >= buffer_bytes and self._forget_paused():
+            buffered = self._subscription.buffered
         self.held_back = buffered >= buffer_bytes
         plans, needs_metadata, wake_at = plan_fetches(
             rotate(list(states.values()), self._turn),
@@ -181,6 +185,17 @@ class Fetcher:
                 self._tasks.spawn(f"connect {plan.leader}", self._connect(plan.leader, poll))
             else:
                 self._fetch(plan, channel, now)
+
+    def _forget_paused(self) -> bool:
+        """Drop what paused partitions hold in advance: nobody may ever take it, and it must not
+        keep the others from being fetched. It is fetched again after they are resumed."""
+        idle = [s for s in self._subscription.states.values() if s.paused and s.chunks]
+        for state in idle:
+            assert state.offset is not None
+            error = state.error
+            state.seek(state.offset, state.epoch)
+            state.error = error
+        return bool(idle)
 
     def _fetch(self, plan: LeaderPlan, channel: RequestChannel, now: float) -> None:
         options = self._options
@@ -272,12 +287,23 @@ class Fetcher:
             state.error = type(error)(f"{state.tp}: {error}")
 
     def _truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
-        """What was read is not what the log holds now (KIP-320): never skipped, always said."""
-        position = state.fetch_offset
+        """What was fetched is not what the log holds now (KIP-320): never skipped, always said.
+
+        What was fetched in advance is fetched again; the application hears only when records that
+        it was handed are gone.
+        """
+        self.let_go(state)
+        position = state.offset
+        assert position is not None
         resume = min(position, max(end_offset, 0))
-        state.seek(resume, epoch)
-        state.error = LogTruncationError(state.tp, position, resume)
-        logger.warning("%s: the log was truncated to %d, below %d", state.tp, resume, position)
+        logger.warning(
+            "%s: the log was truncated to %d, below %d", state.tp, end_offset, state.fetch_offset
+        )
+        if resume == position:
+            state.seek(position, state.epoch)
+        else:
+            state.seek(resume, epoch)
+            state.error = LogTruncationError(state.tp, position, resume)
         self.notify()
 
     def _out_of_range(self, state: PartitionState) -> None:

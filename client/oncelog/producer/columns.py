@@ -3,7 +3,7 @@
 Rules: a slice is encoded as soon as there is room for it, in the caller's task, so that a column of
 the wrong type is the caller's error and the list is not kept; the loop runs between two slices,
 so that sending begins with the first. What was put in line before an error or a cancellation is
-sent all the same.
+sent all the same, and an error then waits for it: it must not look like "nothing was written".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.config import ProducerOptions
-from oncelog.errors import ClosedError, MessageTooLargeError, PartialSendError
+from oncelog.errors import ClosedError, MessageTooLargeError, OncelogError, PartialSendError
 from oncelog.producer.accumulator import Accumulator, Batch, record_size
 from oncelog.producer.checks import Headers, check_columns
 from oncelog.producer.delivery import BatchMetadata, WrittenRange
@@ -85,11 +85,19 @@ class ColumnSender:
         columns = Columns(values, keys, headers, timestamps)
         check_columns(values, keys, headers, timestamps)
         pending: list[tuple[Batch, Sequence[int]]] = []
-        for target, rows in self._targets(topic, partition_count, columns, partition):
-            whole = len(rows) == len(values)
-            await self._send_rows(
-                topic, target, columns if whole else columns.at(rows), rows, pending
-            )
+        try:
+            for target, rows in self._targets(topic, partition_count, columns, partition):
+                whole = len(rows) == len(values)
+                await self._send_rows(
+                    topic, target, columns if whole else columns.at(rows), rows, pending
+                )
+        except OncelogError as error:
+            if not pending:
+                raise
+            # Some are on their way: the error is about the rest, and the caller must hear of both.
+            taken = {row for _, rows in pending for row in rows}
+            left = [row for row in range(len(values)) if row not in taken]
+            return await self._outcome(topic, pending, (left, error))
         return await self._outcome(topic, pending)
 
     def _targets(
@@ -174,8 +182,12 @@ class ColumnSender:
         )
 
     async def _outcome(
-        self, topic: str, pending: list[tuple[Batch, Sequence[int]]]
+        self,
+        topic: str,
+        pending: list[tuple[Batch, Sequence[int]]],
+        *refused: tuple[Sequence[int], BaseException],
     ) -> BatchMetadata:
+        """Wait for all; ``refused`` are rows that were never put in line."""
         written: list[WrittenRange] = []
         failures: list[tuple[Sequence[int], BaseException]] = []
         for batch, rows in pending:
@@ -185,6 +197,7 @@ class ColumnSender:
             else:
                 written.append(WrittenRange(batch.queue.tp.partition, batch.base_offset, rows))
         metadata = BatchMetadata(topic, tuple(written))
+        failures.extend(refused)
         if failures:
             raise PartialSendError(failures, metadata) from failures[0][1]
         return metadata
