@@ -228,6 +228,18 @@ async def test_truncation_is_told_and_never_skipped() -> None:
 
 
 @pytest.mark.asyncio
+async def test_truncation_of_what_was_only_fetched_in_advance_loses_nothing() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 10)
+        async with reading(cluster, fetch_max_wait_ms=20) as consumer:
+            assert await read(consumer, 3) == numbered(0, 3)
+            cluster.partition("t").diverging = (0, 8)
+            await eventually(lambda: cluster.partition("t").diverging is None)
+            assert await read(consumer, 7) == numbered(3, 10)
+
+
+@pytest.mark.asyncio
 async def test_when_nothing_comes_for_too_long_the_application_hears_why() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
