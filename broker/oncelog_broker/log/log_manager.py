@@ -83,7 +83,6 @@ class LogManager:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
         self._tasks = Tasks("log manager")
-        self._moving: list[asyncio.Task[None]] = []
         self.default_config = parse_topic_config(
             {}, {"flush": config.flush, **config.topic_defaults}
         )
@@ -150,8 +149,6 @@ class LogManager:
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop the loops, then each directory. Unclean: close files and write nothing more."""
         await self._tasks.close()
-        moving, self._moving = self._moving, []
-        await asyncio.gather(*moving, return_exceptions=True)
         for log_dir in self.dirs:
             try:
                 await log_dir.stop(clean=clean, broker_epoch=broker_epoch)
@@ -318,31 +315,6 @@ class LogManager:
         except OSError as error:
             log.log_dir.fail(f"delete {topic_partition}", error)
             raise StorageError(f"{log.directory}: {error}") from error
-
-    def move_aside(self, topic_partition: TopicPartition) -> None:
-        """Free a partition's name at once: its log is of a topic that is no more (K25).
-
-        Like ``delete``, but the files go in the background. Raises StorageError.
-        """
-        log = self._detach(topic_partition)
-        if log is None:
-            return
-        target = self._doomed_name(log)
-        try:
-            self._files.rename(log.directory, target)
-        except OSError as error:
-            log.log_dir.fail(f"move {topic_partition} aside", error)
-            raise StorageError(f"{log.directory}: {error}") from error
-        self._moving = [task for task in self._moving if not task.done()]
-        self._moving.append(asyncio.get_running_loop().create_task(self._remove(log, target)))
-
-    async def _remove(self, log: PartitionLog, target: str) -> None:
-        """Finish what ``move_aside`` began; the next start does it if this does not."""
-        await self._let_go(log)
-        try:
-            await self._files.remove_tree(target)
-        except OSError as error:
-            logger.warning("%s could not be removed: %s", target, error)
 
     def _detach(self, topic_partition: TopicPartition) -> PartitionLog | None:
         log = self._logs.pop(topic_partition, None)

@@ -50,11 +50,6 @@ class OffsetIndex:
         index = bisect_right(self.positions, position) - 1
         return self.positions[index] if index >= 0 else 0
 
-    def ceiling_position(self, position: int, default: int) -> int:
-        """Return the first entry's position above ``position``."""
-        index = bisect_right(self.positions, position)
-        return self.positions[index] if index < len(self.positions) else default
-
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
         del self.offsets[count:], self.positions[count:]

@@ -26,21 +26,6 @@ class IsrPort(Protocol):
         ...
 
 
-class ReplyLike(Protocol):
-    """What a channel hands to a callback: the decoded message and its payload, valid for the
-    call."""
-
-    @property
-    def message(self) -> Any:
-        """The response message."""
-        ...
-
-    @property
-    def payload(self) -> memoryview:
-        """The bytes that the message's spans name."""
-        ...
-
-
 ReplyCallback = Callable[[Any, BaseException | None], None]
 
 
