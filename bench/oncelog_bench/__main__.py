@@ -6,8 +6,10 @@ Usually called as ``oncelog bench``, ``make bench`` or ``make bench-peers``.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
+from oncelog.history_events import json_lines
 from oncelog_bench import suite
 from oncelog_bench.report import Report
 
@@ -23,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--peers", action="store_true", help="Apache Kafka beside, in one run")
     parser.add_argument("--repeats", type=int, help="runs a figure (the median is shown)")
     parser.add_argument("--warm-seconds", type=float, default=300.0, help="warm-up of Kafka's JVMs")
+    parser.add_argument("--history", metavar="FILE", help="record the failover group's clients")
     options = parser.parse_args(arguments)
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
@@ -39,7 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         from oncelog_bench.peers import suite as peers
 
         peers.run(report, scale, warm_seconds=options.warm_seconds)
-    suite.run(report, scale, frozenset(options.only))
+    with open(options.history or os.devnull, "w", encoding="utf-8") as lines:
+        history = json_lines(lines) if options.history else None
+        suite.run(report, scale, frozenset(options.only), history=history)
     if options.peers:
         peers.compare(report)
     print(report.table(), file=sys.stderr if options.json else sys.stdout)

@@ -1,4 +1,7 @@
-"""Failover: kill -9 of a partition's leader to the next acknowledgement."""
+"""Failover: kill -9 of a partition's leader to the next acknowledgement.
+
+With a history, clients record what they did and were told, for the checkers of the tests.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,54 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from oncelog import Admin, Delivery, Producer
+from oncelog import Admin, Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
+from oncelog.history_events import Event
 from oncelog_bench.cluster import LocalCluster
 
 RATE = 500
 
+Sink = Callable[[Event], None]
 
-async def kill_leader(cluster: LocalCluster, topic: str, *, want_controller: bool) -> float:
+
+async def kill_leader(
+    cluster: LocalCluster,
+    topic: str,
+    *,
+    want_controller: bool,
+    turn: int = 0,
+    history: Sink | None = None,
+) -> float:
     """Seconds from the kill to the first acknowledgement of a record sent after it.
 
     One partition, 500 records/s, acks=all. The killed broker is started again afterwards, and
-    the function returns when the ISR is whole.
+    the function returns when the ISR is whole. Values name their partition, the turn and a number.
     """
     async with Admin(cluster.bootstrap) as admin:
         if want_controller:
             await _lead_with_controller(cluster, admin, topic)
         leader = (await admin.describe_topics([topic]))[0].partitions[0].leader
         pids = cluster.pids()
-        async with Producer(cluster.bootstrap, acks="all", linger_ms=0) as producer:
-            await producer.send(topic, b"before")
-            elapsed = await _gap(producer, topic, lambda: cluster.kill(pids[leader]))
+        name = f"turn-{turn}"
+        recorder = _recorder(name, history)
+        async with Producer(
+            cluster.bootstrap, acks="all", linger_ms=0, history=recorder
+        ) as producer:
+            await producer.send(topic, _value(topic, name, 0))
+            elapsed = await _gap(producer, topic, name, lambda: cluster.kill(pids[leader]))
         await asyncio.to_thread(cluster.restart)
         await wait_isr(admin, topic, len(cluster.broker_ids))
         return elapsed
 
 
-async def _gap(producer: Producer, topic: str, kill: Callable[[], None]) -> float:
+def _recorder(name: str, history: Sink | None) -> HistoryRecorder | None:
+    return None if history is None else HistoryRecorder(name, history, time.monotonic)
+
+
+def _value(topic: str, name: str, number: int) -> bytes:
+    return f"{topic}/0/{name}/{number}/".encode().ljust(100, b"x")
+
+
+async def _gap(producer: Producer, topic: str, name: str, kill: Callable[[], None]) -> float:
     acked = asyncio.Event()
     killed_at = 0.0
     first_ack = 0.0
@@ -44,9 +69,11 @@ async def _gap(producer: Producer, topic: str, kill: Callable[[], None]) -> floa
             acked.set()
 
     async def pump() -> None:
+        number = 0
         while not acked.is_set():
+            number += 1
             sent_at = time.perf_counter()
-            delivery = await producer.enqueue(topic, b"x" * 100)
+            delivery = await producer.enqueue(topic, _value(topic, name, number))
             delivery.add_done_callback(partial(on_done, sent_at))
             await asyncio.sleep(1 / RATE)
 
@@ -57,6 +84,20 @@ async def _gap(producer: Producer, topic: str, kill: Callable[[], None]) -> floa
     await asyncio.wait_for(acked.wait(), 60)
     await pumping
     return first_ack - killed_at
+
+
+async def read_back(cluster: LocalCluster, topic: str, history: Sink) -> None:
+    """Read partition 0 of ``topic`` to its end, for the history."""
+    only = TopicPartition(topic, 0)
+    async with Consumer(
+        bootstrap_servers=cluster.bootstrap, history=_recorder("reader", history)
+    ) as consumer:
+        consumer.assign([only])
+        await consumer.seek_to_beginning()
+        end = (await consumer.end_offsets([only]))[only]
+        async with asyncio.timeout(60):
+            while await consumer.position(only) < end:
+                await consumer.getmany(timeout_ms=500)
 
 
 async def _lead_with_controller(cluster: LocalCluster, admin: Admin, topic: str) -> None:

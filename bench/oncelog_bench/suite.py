@@ -46,8 +46,17 @@ FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000))
 QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,))
 
 
-def run(report: Report, scale: Scale, only: frozenset[str]) -> None:
-    """Measure every group of ``only`` (all where it is empty) into ``report``."""
+def run(
+    report: Report,
+    scale: Scale,
+    only: frozenset[str],
+    *,
+    history: failover.Sink | None = None,
+) -> None:
+    """Measure every group of ``only`` (all where it is empty) into ``report``.
+
+    :param history: takes what the clients of the failover group recorded.
+    """
 
     def wanted(group: str) -> bool:
         return not only or group in only
@@ -66,7 +75,7 @@ def run(report: Report, scale: Scale, only: frozenset[str]) -> None:
                 if wanted("latency"):
                     _latency(report, scale, cluster)
         if wanted("failover"):
-            _failover(report, scale, home)
+            _failover(report, scale, home, history)
         if wanted("idle"):
             for count in scale.partitions:
                 _idle(report, scale, home, count)
@@ -221,7 +230,7 @@ def _latency(report: Report, scale: Scale, cluster: LocalCluster) -> None:
         report.add(f"end to end at 1,000 rec/s RF 3 acks=all synced, {mark}", taken, "ms")
 
 
-def _failover(report: Report, scale: Scale, home: Path) -> None:
+def _failover(report: Report, scale: Scale, home: Path, history: failover.Sink | None) -> None:
     async def prepare(bootstrap: str) -> None:
         async with Admin(bootstrap) as admin:
             topic = NewTopic("failover", 1, 3, {"min_insync_replicas": "2"})
@@ -231,10 +240,13 @@ def _failover(report: Report, scale: Scale, home: Path) -> None:
     gaps: list[float] = []
     with LocalCluster(home / "failover") as cluster:
         uvloop.run(prepare(cluster.bootstrap))
-        gaps += [
-            asyncio.run(failover.kill_leader(cluster, "failover", want_controller=turn % 2 == 1))
-            for turn in range(scale.failovers)
-        ]
+        for turn in range(scale.failovers):
+            killing = failover.kill_leader(
+                cluster, "failover", want_controller=turn % 2 == 1, turn=turn, history=history
+            )
+            gaps.append(asyncio.run(killing))
+        if history is not None:
+            asyncio.run(failover.read_back(cluster, "failover", history))
     report.add("leader killed to next acknowledgement, median", gaps, "s")
     report.add(f"leader killed to next acknowledgement, worst of {len(gaps)}", [max(gaps)], "s")
     report.add("the same where the leader is the controller, median", gaps[1::2], "s")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         OncelogError,
     )
     from oncelog.history import History
+    from oncelog.history_events import HistoryRecorder
     from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
     from oncelog.producer.partitioner import Partitioner
     from oncelog.producer.producer import Producer
@@ -40,6 +41,7 @@ _HOMES = {
     "Delivery": "oncelog.producer.delivery",
     "DeliveryTimeoutError": "oncelog.errors",
     "History": "oncelog.history",
+    "HistoryRecorder": "oncelog.history_events",
     "NewTopic": "oncelog.admin_results",
     "NoBrokersAvailableError": "oncelog.errors",
     "OffsetAndTimestamp": "oncelog.consumer.offsets",
@@ -63,6 +65,7 @@ __all__ = [
     "Delivery",
     "DeliveryTimeoutError",
     "History",
+    "HistoryRecorder",
     "NewTopic",
     "NoBrokersAvailableError",
     "OffsetAndTimestamp",

@@ -394,6 +394,8 @@ def _describe_topic(topic: Any) -> TopicDescription:
             tuple(partition.replicas),
             tuple(partition.isr),
             tuple(partition.offline_replicas),
+            tuple(partition.elr),
+            tuple(partition.last_known_elr),
         )
         for partition in sorted(topic.partitions, key=lambda item: int(item.partition))
     )

@@ -108,6 +108,10 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    """Replicas outside the ISR that hold all that is committed, and may lead (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """Those that did, and have lost data since; an unclean election takes them first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,23 @@ Rules: every operation is invoked once and ended at most once, as *ok* (it happe
 definitely did not) or *info* (nobody knows), which are the words and the meaning of Jepsen's
 histories. An operation that is never ended counts as *info*. The recorder must not raise, and must
 not keep the lists it is given: they belong to the caller.
+
+A send is one batch of one partition, invoked when it is sent for the first time. A poll is noted
+when its records have been handed out, not when they were fetched; with ``async for`` that is when
+the next batch begins. :mod:`oncelog.history_events` has a recorder that writes files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from oncelog.errors import is_definite
+
+MoveReason = Literal["assign", "found", "seek", "reset", "truncated"]
+"""Why reading goes on elsewhere. *assign*: the partition is new to the consumer; *found*: the
+position that its reset policy led to; *seek*: the application said so; *reset*: the position was
+out of range; *truncated*: records that had been handed out are gone from the log (KIP-320)."""
 
 
 class History(Protocol):
@@ -33,6 +42,20 @@ class History(Protocol):
 
     def info(self, number: int, error: BaseException) -> None:
         """Note that it may or may not have had an effect."""
+        ...
+
+    def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
+        """Note that the next poll of a partition need not continue the last one.
+
+        :param offset: where it begins; None when that is still to be found out.
+        """
+        ...
+
+    def watermark(
+        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+    ) -> None:
+        """Note what the leader of ``leader_epoch`` said in a fetch: its high watermark, and the
+        offset behind the last record that it sent (-1: none was taken)."""
         ...
 
 

@@ -451,6 +451,9 @@ class Router:
                     result.set_result(value)
             except Failure as error:
                 logger.debug("%s: attempt failed: %s", self.options.client_id, error)
+            except ClosedError:
+                if not self._tasks.closed:  # else: closing ends what was being asked
+                    raise
             finally:
                 running -= 1
                 progress.set()

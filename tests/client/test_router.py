@@ -326,6 +326,29 @@ async def test_a_closed_router_says_so() -> None:
 
 
 @pytest.mark.asyncio
+async def test_closing_while_brokers_are_asked_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is asked then, over a connection that is still being made, ends without an alarm."""
+    met = 0
+    async with FakeCluster(3) as cluster:
+        for turns in range(12):
+            router = make(cluster)
+            await router.start()
+            for broker in cluster.brokers:
+                router.drop_channel(broker, CONTROL, "so that it connects again")
+            waiting = asyncio.create_task(router.refresh())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            met += "connect" in repr(router._tasks) and "ask" in repr(router._tasks)
+            await router.close()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert router.failure is None
+    assert met > 0
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.asyncio
 async def test_a_background_task_that_dies_is_heard() -> None:
     async with FakeCluster(1) as cluster:
         router = make(cluster)

@@ -104,7 +104,9 @@ class Consumer:
         except BaseException:
             await self._router.close()
             raise
-        self._fetcher = Fetcher(self._router, self._subscription, self._options)
+        self._fetcher = Fetcher(
+            self._router, self._subscription, self._options, history=self._history
+        )
         self._fetcher.let_go = self._let_go
         if self._topics:
             self._assign(self._partitions_of_topics())
@@ -146,7 +148,12 @@ class Consumer:
         wanted = [TopicPartition(*tp) for tp in partitions]
         for tp in wanted:
             self._router.want(tp.topic)
+        before = self._subscription.states
         self._subscription.assign(wanted, self._policy())
+        if self._history is not None:
+            for tp in self._subscription.states:
+                if tp not in before:
+                    self._history.moved(*tp, None, "assign")
         self._running().wake()
 
     def assignment(self) -> list[TopicPartition]:
@@ -163,6 +170,8 @@ class Consumer:
         for tp in self._partitions_of_topics():
             if tp not in self._subscription.states:
                 self._subscription.add(tp, Reset.EARLIEST)
+                if self._history is not None:
+                    self._history.moved(*tp, None, "assign")
 
     def _policy(self) -> Reset | None:
         policy = self._options.auto_offset_reset
@@ -222,6 +231,8 @@ class Consumer:
         if self._cursor is not None and self._cursor.state is state:
             self._drop_cursor()
         state.seek(offset)
+        if self._history is not None:
+            self._history.moved(*state.tp, offset, "seek")
         fetcher.expedite(state)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -324,9 +335,11 @@ class Consumer:
             raise ValueError(f"max_records={max_records!r}: must be 1 or more")
         result: dict[TopicPartition, list[Record]] = {}
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000) as patience:
                 cursor = await self._next_cursor()
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, ClientError) or not patience.expired():
+                raise  # not our time is up: nothing could be fetched for max_block_ms
             cursor = self._decode_next_batch()
         while cursor is not None:
             records = cursor.take(wanted)
@@ -399,9 +412,9 @@ class Consumer:
             if first:
                 del records[:first]
             if records:
-                cursor = Cursor(state, records, header.next_offset, header.leader_epoch, data)
+                note = None if self._history is None else self._note_records
+                cursor = Cursor(state, records, header.next_offset, header.leader_epoch, data, note)
                 self._cursor = cursor
-                self._note(state.tp, columns, first)
                 return cursor
             state.advance(header.next_offset, header.leader_epoch)
         return None
@@ -411,7 +424,7 @@ class Consumer:
             state, header, columns, _, first = taken
             state.advance(header.next_offset, header.leader_epoch)
             if first < len(columns):
-                self._note(state.tp, columns, first)
+                self._note_columns(state.tp, columns, first)
                 return _cut(make_batch(*state.tp, columns), first)
         return None
 
@@ -484,7 +497,13 @@ class Consumer:
         if self._cursor is not None and self._cursor.state is state:
             self._drop_cursor()
 
-    def _note(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
+    def _note_records(self, records: Sequence[Record]) -> None:
+        if self._history is not None and records:
+            number = self._history.invoke("poll", records[0].topic, records[0].partition, ())
+            offsets = [record.offset for record in records]
+            self._history.ok(number, offsets, [record.value for record in records])
+
+    def _note_columns(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
         if self._history is not None:
             number = self._history.invoke("poll", *tp, ())
             self._history.ok(number, columns.offsets()[first:], columns.values[first:])

@@ -7,7 +7,7 @@ or a close empties the iterator under the loop, which then comes back here for m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 from typing import Any, cast
 
@@ -18,7 +18,17 @@ from oncelog.consumer.subscription import Chunk, PartitionState
 class Cursor:
     """Records of one batch of one partition."""
 
-    __slots__ = ("_data", "_epoch", "_next_offset", "_records", "iterator", "state", "version")
+    __slots__ = (
+        "_data",
+        "_epoch",
+        "_next_offset",
+        "_note",
+        "_noted",
+        "_records",
+        "iterator",
+        "state",
+        "version",
+    )
 
     def __init__(
         self,
@@ -27,6 +37,7 @@ class Cursor:
         next_offset: int,
         epoch: int,
         data: memoryview,
+        note: Callable[[Sequence[Record]], None] | None = None,
     ) -> None:
         self.state = state
         self.version = state.version
@@ -35,6 +46,9 @@ class Cursor:
         self._next_offset = next_offset
         self._epoch = epoch
         self._data = data
+        self._note = note
+        """Told what was handed out, each record once, when somebody asks where we are."""
+        self._noted = 0
 
     @property
     def left(self) -> int:
@@ -44,6 +58,8 @@ class Cursor:
     def settle(self) -> None:
         """Move the partition's position to what has been handed out by now."""
         state = self.state
+        if self._note is not None:
+            self._tell(self._note)
         if state.version != self.version:
             return  # a seek came in between: the position is the application's
         left = length_hint(self.iterator)
@@ -71,6 +87,14 @@ class Cursor:
             state.buffered += len(self._data)
         self._move_to(len(self._records))
         self.version = -1
+        self._note = None
+
+    def _tell(self, note: Callable[[Sequence[Record]], None]) -> None:
+        """Of records that were handed out since the last time."""
+        handed_out = len(self._records) - length_hint(self.iterator)
+        if handed_out > self._noted:
+            noted, self._noted = self._noted, handed_out
+            note(self._records[noted:handed_out])
 
     def _move_to(self, index: int) -> None:
         # list iterators support this for pickling; it is how their position is set.

@@ -30,7 +30,7 @@ from oncelog_protocol.messages.fetch import (
     FetchTopic,
 )
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
-from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_LEADER
+from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_EPOCH, NO_LEADER
 
 SHORT_WAIT_MS = 20
 """The long poll beside partitions that are full at the moment."""
@@ -43,6 +43,8 @@ class Asked:
     state: PartitionState
     version: int
     offset: int
+    leader_epoch: int = NO_EPOCH
+    """Of the leader that answers, as we told it; -1 when we did not know."""
 
 
 @dataclass(slots=True)
@@ -119,17 +121,18 @@ def make_request(
     asked: list[Asked] = []
     for state in plan.partitions:
         topic, number = state.tp
+        leader_epoch = cluster.leader_epoch(state.tp)
         entry = topics.setdefault(topic, FetchTopic(topic, []))
         entry.partitions.append(
             FetchPartition(
                 number,
                 state.fetch_offset,
                 partition_bytes,
-                cluster.leader_epoch(state.tp),
+                leader_epoch,
                 state.fetch_epoch,
             )
         )
-        asked.append(Asked(state, state.version, state.fetch_offset))
+        asked.append(Asked(state, state.version, state.fetch_offset, leader_epoch))
     request = FetchRequest(
         CONSUMER_REPLICA_ID,
         -1,

@@ -45,10 +45,11 @@ from oncelog.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
 )
+from oncelog.history import History
 from oncelog.router import Router
 from oncelog_protocol.errors import OncelogError, error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
-from oncelog_protocol.types import NO_LEADER
+from oncelog_protocol.types import NO_EPOCH, NO_LEADER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
@@ -79,7 +80,12 @@ class Fetcher:
     """Keeps the subscription's partitions supplied."""
 
     def __init__(
-        self, router: Router, subscription: Subscription, options: ConsumerOptions
+        self,
+        router: Router,
+        subscription: Subscription,
+        options: ConsumerOptions,
+        *,
+        history: History | None = None,
     ) -> None:
         self.failure: BaseException | None = None
         self.let_go: Callable[[PartitionState], None] = lambda state: None
@@ -89,6 +95,7 @@ class Fetcher:
         self._router = router
         self._subscription = subscription
         self._options = options
+        self._history = history
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(f"{router.options.client_id}/fetcher", self._task_failed)
         self._polls: dict[int, _Poll] = {}
@@ -256,6 +263,8 @@ class Fetcher:
             if answer is None:
                 continue  # the answer was full before it came to this partition
             verdict, error = take_answer(asked, answer, payload)
+            if self._history is not None:
+                _note_watermark(self._history, asked, answer, verdict)
             if verdict is not Verdict.OK and verdict is not Verdict.STALE:
                 self._handle(verdict, asked.state, answer, error)
             ready = ready or asked.state.has_data
@@ -303,6 +312,8 @@ class Fetcher:
             state.seek(position, state.epoch)
         else:
             state.seek(resume, epoch)
+            if self._history is not None:
+                self._history.moved(*state.tp, resume, "truncated")
             state.error = LogTruncationError(state.tp, position, resume)
         self.notify()
 
@@ -321,6 +332,8 @@ class Fetcher:
             return
         logger.warning("%s: offset %d is out of range, reset to %s", state.tp, offset, policy)
         state.lose(Reset(policy))
+        if self._history is not None:
+            self._history.moved(*state.tp, None, "reset")
 
     # ------------------------------------------------------------------------------ trouble
 
@@ -436,6 +449,8 @@ class Fetcher:
                 state.error = error
             else:
                 state.seek(found[state.tp].offset)
+                if self._history is not None:
+                    self._history.moved(*state.tp, found[state.tp].offset, "found")
                 self.expedite(state)
         self.notify()
         self.wake()
@@ -458,3 +473,16 @@ class Fetcher:
         if self.failure is not None:
             raise ClosedError("the consumer failed in the background") from self.failure
         self._router.raise_if_failed()
+
+
+def _note_watermark(
+    history: History, asked: Asked, answer: FetchPartitionResponse, verdict: Verdict
+) -> None:
+    if verdict is Verdict.OK and asked.leader_epoch != NO_EPOCH:
+        end = asked.state.fetch_offset
+        history.watermark(
+            *asked.state.tp,
+            asked.leader_epoch,
+            answer.high_watermark,
+            end if end > asked.offset else -1,
+        )

@@ -407,10 +407,33 @@ async def test_the_history_holds_what_was_read() -> None:
             consumer.seek(A, 1)
             await take(consumer, 2)
         assert history.events == [
+            ("moved", "t", 0, None, "assign"),
+            ("moved", "t", 0, 1, "seek"),
             ("invoke", 1, "poll", "t", 0, []),
             ("ok", 1, [1], [b"1"]),
             ("invoke", 2, "poll", "t", 0, []),
             ("ok", 2, [2], [b"2"]),
+        ]
+
+
+@pytest.mark.asyncio
+async def test_the_history_holds_what_was_handed_out_and_not_what_was_decoded() -> None:
+    """One batch of five, of which the application takes two, then one, and seeks away."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, [5])
+        history = ListHistory()
+        async with reading(cluster, history=history) as consumer:
+            consumer.seek(A, 0)
+            await consumer.getmany(max_records=2, timeout_ms=5000)
+            await consumer.getone()
+            consumer.seek(A, 0)
+            assert (await consumer.getbatch()).offsets == range(5)
+        polled = [event[2] for event in history.events if event[0] == "ok"]
+        assert polled == [[0, 1], [2], [0, 1, 2, 3, 4]]
+        kinds = [event[0] for event in history.events]
+        assert kinds == [
+            *("moved", "moved", "invoke", "ok", "invoke", "ok", "moved", "invoke", "ok")
         ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import PartitionState
+from oncelog.consumer.subscription import PartitionState, Reset
 from oncelog_protocol.types import TopicPartition
 
 DATA = memoryview(b"batch")
@@ -29,6 +29,28 @@ def test_the_position_is_behind_what_was_handed_out() -> None:
     list(cursor.iterator)
     cursor.settle()
     assert (state.offset, cursor.left) == (30, 0)
+
+
+def test_what_was_handed_out_is_told_once() -> None:
+    state, cursor = make()
+    told: list[list[int]] = []
+    records = list(cursor.iterator)
+    cursor = Cursor(
+        state, records, 30, 4, DATA, lambda some: told.append([record.offset for record in some])
+    )
+    cursor.settle()
+    assert told == []
+    cursor.take(2)
+    cursor.settle()
+    cursor.settle()
+    assert told == [[10, 12]]
+    next(cursor.iterator)
+    state.lose(Reset.EARLIEST)  # the records in hand are handed out all the same
+    cursor.settle()
+    assert told == [[10, 12], [14]]
+    cursor.stop()
+    cursor.settle()
+    assert told == [[10, 12], [14]], "the rest went back"
 
 
 def test_take() -> None:

@@ -25,6 +25,7 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action, FakeCluster
+from support.histories import ListHistory
 from support.waiting import eventually
 
 TP = TopicPartition("t", 0)
@@ -187,8 +188,9 @@ async def test_out_of_range_resets_by_policy(policy: Any, first: bytes) -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         fill(cluster, 10)
-        async with reading(cluster, auto_offset_reset=policy) as consumer:
-            await consumer.position(TP)
+        history = ListHistory()
+        async with reading(cluster, auto_offset_reset=policy, history=history) as consumer:
+            start = await consumer.position(TP)
             cluster.partition("t").log_start_offset = 3
             consumer.seek(TP, 1)
             waiting = asyncio.create_task(consumer.getone())
@@ -196,6 +198,14 @@ async def test_out_of_range_resets_by_policy(policy: Any, first: bytes) -> None:
             await eventually(lambda: consumer._subscription.state(TP).offset is not None)
             fill(cluster, 1)
             assert (await waiting).value == first
+        found = int(first)
+        assert [event for event in history.events if event[0] == "moved"] == [
+            ("moved", "t", 0, None, "assign"),
+            ("moved", "t", 0, start, "found"),
+            ("moved", "t", 0, 1, "seek"),
+            ("moved", "t", 0, None, "reset"),
+            ("moved", "t", 0, found, "found"),
+        ]
 
 
 @pytest.mark.asyncio
@@ -218,13 +228,17 @@ async def test_truncation_is_told_and_never_skipped() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         fill(cluster, 5)
-        async with reading(cluster, fetch_max_wait_ms=20) as consumer:
+        history = ListHistory()
+        async with reading(cluster, fetch_max_wait_ms=20, history=history) as consumer:
             assert await read(consumer, 5) == numbered(0, 5)
             cluster.partition("t").diverging = (0, 3)
             with pytest.raises(LogTruncationError) as caught:
                 await consumer.getone()
             assert (caught.value.offset, caught.value.divergence_offset) == (5, 3)
             assert await read(consumer, 2) == numbered(3, 5)
+            await eventually(lambda: history.marks[-1] == ("t", 0, 0, 5, -1))
+        assert ("moved", "t", 0, 3, "truncated") in history.events
+        assert history.marks[0] == ("t", 0, 0, 5, 5)
 
 
 @pytest.mark.asyncio
@@ -249,6 +263,8 @@ async def test_when_nothing_comes_for_too_long_the_application_hears_why() -> No
             await cluster.brokers[1].stop()
             with pytest.raises(DeadlineExceededError, match="nothing could be fetched"):
                 await consumer.getone()
+            with pytest.raises(DeadlineExceededError, match="nothing could be fetched"):
+                await consumer.getmany(timeout_ms=60_000)  # an empty answer would hide it
             await cluster.brokers[1].start()
             fill(cluster, 1)
             assert (await consumer.getone()).offset == 1

@@ -1,0 +1,210 @@
+"""The format of histories: events, their JSON lines, and the recorder that makes them.
+
+One format for the simulator, for tests with real processes and for benchmarks; so one set of
+checkers reads them all. One event is one line::
+
+    {"time_s": 1.5, "process": "client-1", "client": "producer", "number": 7, "type": "ok",
+     "f": "send", "mops": [["send", "orders", 0, "orders/0/client-1/12", 345]]}
+
+Rules
+-----
+* The place of an event in its history is its index: one sink for all recorders of a run.
+* ``invoke`` and the event that ends it share process, client and number. A client that is made anew
+  after a crash needs another name or process, or :meth:`HistoryRecorder.crashed` before it.
+* The micro-operations of the event that ends an operation, where it has any, replace those of its
+  invocation: they know the offsets. A transaction is one operation of several.
+* Values are text where they are printable ASCII, else ``{"base64": ...}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TextIO
+
+from oncelog.history import MoveReason
+
+EventType = Literal["invoke", "ok", "fail", "info"]
+Operation = Literal["send", "poll", "txn", "assign", "watermark", "crash"]
+MicroKind = Literal["send", "poll", "assign", "watermark"]
+
+
+class MicroOp(NamedTuple):
+    """One record sent or polled; or one partition moved, or its watermark as a leader told it."""
+
+    kind: MicroKind
+    topic: str
+    partition: int
+    value: bytes | None = None
+    offset: int | None = None
+    """Of the record; of the new position (assign); the high watermark (watermark)."""
+    leader_epoch: int | None = None
+    """Of a watermark."""
+    end_offset: int | None = None
+    """Of a watermark: behind the last record that came with it."""
+
+
+class Event(NamedTuple):
+    """One line of a history."""
+
+    time_s: float
+    """By the recorder's clock; comparable within one history."""
+    process: str
+    client: str
+    """Which client of the process, such as "producer"."""
+    number: int
+    type: EventType
+    f: Operation
+    mops: tuple[MicroOp, ...] = ()
+    note: str = ""
+    """The error of a fail or an info; the reason of an assign."""
+
+
+class HistoryRecorder:
+    """Fulfils the History port of one client; one for each client object.
+
+    :param sink: takes every event at once, such as ``[].append`` or :func:`json_lines`.
+    :param clock: seconds, such as ``loop.time``.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        sink: Callable[[Event], None],
+        clock: Callable[[], float],
+        *,
+        client: str = "client",
+    ) -> None:
+        self._process = process
+        self._client = client
+        self._sink = sink
+        self._clock = clock
+        self._count = 0
+        self._open: dict[int, Event] = {}
+
+    def invoke(
+        self, operation: str, topic: str, partition: int, values: Sequence[bytes | None]
+    ) -> int:
+        """Begin a send or a poll; returns its number."""
+        assert operation in ("send", "poll")
+        mops = tuple(MicroOp("send", topic, partition, value) for value in values)
+        if not mops:
+            mops = (MicroOp("poll", topic, partition),)
+        event = self._note("invoke", "send" if operation == "send" else "poll", mops)
+        self._open[event.number] = event
+        return event.number
+
+    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
+        """It happened, at these offsets; a poll adds what it read."""
+        invoked = self._open.pop(number)
+        topic, partition = invoked.mops[0].topic, invoked.mops[0].partition
+        kind: MicroKind = "send" if invoked.f == "send" else "poll"
+        taken = [mop.value for mop in invoked.mops] if kind == "send" else values
+        mops = tuple(
+            MicroOp(kind, topic, partition, value, offset)
+            for value, offset in zip(taken, offsets, strict=False)
+        )
+        self._end(invoked, "ok", mops)
+
+    def fail(self, number: int, error: BaseException) -> None:
+        """It definitely had no effect."""
+        self._end(self._open.pop(number), "fail", (), error)
+
+    def info(self, number: int, error: BaseException) -> None:
+        """Nobody knows."""
+        self._end(self._open.pop(number), "info", (), error)
+
+    def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
+        """The next poll of a partition need not continue the last one."""
+        self._note("ok", "assign", (MicroOp("assign", topic, partition, None, offset),), reason)
+
+    def watermark(
+        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+    ) -> None:
+        """What a leader said of itself in a fetch."""
+        mop = MicroOp("watermark", topic, partition, None, high_watermark, leader_epoch, end_offset)
+        self._note("ok", "watermark", (mop,))
+
+    def crashed(self) -> None:
+        """The client is gone: what is open stays open, and its positions are forgotten."""
+        self._open.clear()
+        self._note("info", "crash", ())
+
+    def _note(
+        self, type: EventType, f: Operation, mops: tuple[MicroOp, ...], note: str = ""
+    ) -> Event:
+        self._count += 1
+        event = Event(self._clock(), self._process, self._client, self._count, type, f, mops, note)
+        self._sink(event)
+        return event
+
+    def _end(
+        self,
+        invoked: Event,
+        type: EventType,
+        mops: tuple[MicroOp, ...],
+        error: BaseException | None = None,
+    ) -> None:
+        note = "" if error is None else f"{error.__class__.__name__}: {error}"
+        self._sink(invoked._replace(time_s=self._clock(), type=type, mops=mops, note=note))
+
+
+def json_lines(stream: TextIO) -> Callable[[Event], None]:
+    """A sink that writes one line an event; flushing and closing the stream is the caller's."""
+
+    def write(event: Event) -> None:
+        stream.write(line_of(event) + "\n")
+
+    return write
+
+
+def line_of(event: Event) -> str:
+    """The JSON line of an event, without the line's end."""
+    fields: dict[str, Any] = event._asdict()
+    fields["mops"] = [_packed(mop) for mop in event.mops]
+    if not event.note:
+        del fields["note"]
+    return json.dumps(fields)
+
+
+def event_of(line: str) -> Event:
+    """The event of a JSON line.
+
+    :raises ValueError: the line is not one of ours.
+    """
+    try:
+        fields = json.loads(line)
+        fields["mops"] = tuple(_unpacked(mop) for mop in fields["mops"])
+        return Event(**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an event of a history: {line[:200]!r}") from error
+
+
+def _packed(mop: MicroOp) -> list[Any]:
+    fields: list[Any] = list(mop)
+    fields[3] = _value_out(mop.value)
+    while fields[-1] is None:
+        fields.pop()
+    return fields
+
+
+def _unpacked(fields: list[Any]) -> MicroOp:
+    mop = MicroOp(*fields)
+    return mop._replace(value=_value_in(mop.value))
+
+
+def _value_out(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    if value.isascii() and (text := value.decode("ascii")).isprintable():
+        return text
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def _value_in(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("ascii")
+    return base64.b64decode(value["base64"], validate=True)

@@ -1,0 +1,116 @@
+"""The recorder of histories and its lines."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog import Consumer, HistoryRecorder, Producer
+from oncelog.errors import DeliveryTimeoutError
+from oncelog.history_events import Event, MicroOp, event_of, json_lines, line_of
+from oncelog_runtime.entropy import SeededEntropy
+from support.fake_cluster import FakeCluster
+
+
+def test_a_recorder_copies_what_it_is_given() -> None:
+    events: list[Event] = []
+    recorder = HistoryRecorder("p1", events.append, lambda: 2.5, client="producer")
+    values = [b"a", b"b"]
+    number = recorder.invoke("send", "t", 3, values)
+    values.clear()
+    recorder.ok(number, range(7, 9))
+    first = Event(2.5, "p1", "producer", 1, "invoke", "send", sends(None, None))
+    assert events == [first, first._replace(type="ok", mops=sends(7, 8))]
+
+
+def sends(*offsets: int | None) -> tuple[MicroOp, ...]:
+    pairs = zip((b"a", b"b"), offsets, strict=True)
+    return tuple(MicroOp("send", "t", 3, value, offset) for value, offset in pairs)
+
+
+def test_an_acknowledgement_without_offsets_knows_none() -> None:
+    """acks=0."""
+    events: list[Event] = []
+    recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
+    recorder.ok(recorder.invoke("send", "t", 0, [b"a"]), ())
+    assert events[1].mops == (), "the invocation's stand"
+
+
+def test_errors_are_written_down() -> None:
+    events: list[Event] = []
+    recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
+    error = DeliveryTimeoutError("too late", definite=False)
+    recorder.info(recorder.invoke("send", "t", 0, [b"a"]), error)
+    recorder.fail(recorder.invoke("poll", "t", 0, ()), error)
+    ends = [(event.type, event.f, event.note) for event in events[1::2]]
+    told = "DeliveryTimeoutError: too late"
+    assert ends == [("info", "send", told), ("fail", "poll", told)]
+
+
+VALUES = st.one_of(st.none(), st.binary(max_size=20), st.text("ab/0'\"\\\n", max_size=9))
+OPTIONAL = st.one_of(st.none(), st.integers(-1, 2**63 - 1))
+
+
+@given(VALUES, OPTIONAL, OPTIONAL, st.text(max_size=10))
+def test_lines_lose_nothing(
+    value: bytes | str | None, offset: int | None, epoch: int | None, note: str
+) -> None:
+    raw = value.encode() if isinstance(value, str) else value
+    mop = MicroOp("poll", "t", 0, raw, offset, epoch)
+    event = Event(0.1, "c1", "consumer", 1, "ok", "poll", (mop,), note)
+    line = line_of(event)
+    assert "\n" not in line
+    assert event_of(line) == event
+
+
+def test_a_line_reads_well() -> None:
+    event = Event(1.5, "p1", "producer", 7, "ok", "send", (MicroOp("send", "t", 0, b"t/0/1", 4),))
+    assert json.loads(line_of(event)) == {
+        "time_s": 1.5,
+        "process": "p1",
+        "client": "producer",
+        "number": 7,
+        "type": "ok",
+        "f": "send",
+        "mops": [["send", "t", 0, "t/0/1", 4]],
+    }
+
+
+@pytest.mark.parametrize("line", ["", "x", "{}", "[]", "3", '{"mops": [[]]}', '{"mops": [[1]]}'])
+def test_other_lines_are_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        event_of(line)
+
+
+@pytest.mark.asyncio
+async def test_clients_record_themselves() -> None:
+    stream = io.StringIO()
+    sink = json_lines(stream)
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        recorder = HistoryRecorder("p1", sink, lambda: 0.0, client="producer")
+        servers, entropy = cluster.bootstrap, SeededEntropy(1)
+        async with Producer(servers, entropy=entropy, history=recorder) as producer:
+            await producer.send("t", b"one")
+            await producer.send("t", b"two")
+        reader = HistoryRecorder("c1", sink, lambda: 0.0, client="consumer")
+        async with Consumer(
+            "t",
+            bootstrap_servers=servers,
+            auto_offset_reset="earliest",
+            entropy=entropy,
+            history=reader,
+        ) as consumer:
+            assert [(await consumer.getone()).value for _ in range(2)] == [b"one", b"two"]
+    events = [event_of(line) for line in stream.getvalue().splitlines()]
+    ended = [event for event in events if event.type == "ok" and event.f in ("send", "poll")]
+    assert [(event.f, *(mop[3:5] for mop in event.mops)) for event in ended] == [
+        ("send", (b"one", 0)),
+        ("send", (b"two", 1)),
+        ("poll", (b"one", 0)),
+        ("poll", (b"two", 1)),
+    ]
