@@ -22,6 +22,7 @@ from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendReply, WriteStore
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.orders import DELETED_LEADER, Orders
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import Cluster, Partition, Topic
 from oncelog_controller.store import (
     BadVersionError,
@@ -49,9 +50,15 @@ TOPIC_DELETED_EPOCH = -2
 class Core:
     """State and outbox of one controller term."""
 
-    def __init__(self, broker_id: int, config: ControllerConfig) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        config: ControllerConfig,
+        safeguards: ControllerSafeguards | None = None,
+    ) -> None:
         self.broker_id = broker_id
         self.config = config
+        self.safeguards = safeguards if safeguards is not None else ControllerSafeguards()
         self.cluster = Cluster(broker_id, 0, 0)
         self.now = 0.0
         self.request: RequestReceived | None = None
@@ -98,8 +105,10 @@ class Core:
         """Order one multi; ``applied`` runs when it has succeeded."""
         self._write_id += 1
         self._pending[self._write_id] = applied
-        check = Check(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version)
-        self._effects.append(WriteStore(self._write_id, (check, *ops)))
+        checks: list[Op] = []
+        if self.safeguards.check_controller_epoch:
+            checks.append(Check(znodes.CONTROLLER_EPOCH, self.cluster.epoch_version))
+        self._effects.append(WriteStore(self._write_id, (*checks, *ops)))
 
     def when_settled(self, action: Callable[[], None]) -> None:
         """Run ``action`` when no write is pending, at the end of this event if there is none."""
@@ -118,6 +127,7 @@ class Core:
         self.broken = True
         self._settled.clear()
         fenced = error.op_index == 0 and isinstance(error, (BadVersionError, NoNodeError))
+        fenced = fenced and self.safeguards.check_controller_epoch
         if fenced or isinstance(error, SessionExpiredError):
             self.emit(Resign(f"a write was fenced: {error}"))
         else:
@@ -254,6 +264,8 @@ def describe(partition: Partition, *, is_new: bool = False) -> PartitionOrder:
         partition_epoch=state.version,
         replicas=list(partition.replicas),
         is_new=is_new,
+        elr=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
     )
 
 

@@ -2,22 +2,25 @@
 
 Rules
 -----
-* A leader comes from the ISR, and is *able*: registered, its replica not failed, not suspected, not
-  shutting down. Among several the one that leads least is taken, then the earlier replica, so that
-  a dead broker's share spreads over all.
+* Before anything else, members that have lost data leave ISR and ELR (see ``eligibility``). They
+  lead again only when they have caught up and joined, or by an unclean election.
+* A leader comes from the ISR, else from the ELR, and is *able*: registered, its replica not failed,
+  not suspected, not shutting down. Among several the one that leads least is taken, then the
+  earlier replica, so that a dead broker's share spreads over all. Who comes from the ELR is the
+  whole ISR at first; the others stay complete beside it.
 * A broker that is *gone* (not registered, or its replica failed) leaves the ISR at once if others
-  remain; when all are gone they all stay, with nobody leading: whoever comes back first had every
-  committed record (Z14).
+  remain; when all are gone they all stay, with nobody leading: whoever comes back with its data had
+  every committed record (Z14).
 * A broker that *restarted* since the state was written counts as gone while a reachable member has
-  not, because it may have come back with less than it had; if there is none, it may lead again, in
-  a new epoch.
+  not; if there is none, it may lead again, in a new epoch.
 * Suspicion is weaker than absence: a suspect loses leadership to an able member, and leaves the ISR
   only while that leaves ``min_isr`` members. If nobody else can lead, nothing is written at all, so
   a false suspicion changes nothing.
-* Unclean election, where allowed, takes any able replica when no ISR member is registered; its ISR
-  is itself alone.
+* Unclean election, where allowed, takes any able replica when no complete member is registered:
+  last known ones first. Its ISR is itself alone, and what was complete before counts no more.
 
-Every decision here is written with the leader epoch grown by one.
+Every decision here is written with the leader epoch grown by one. ``min_isr`` is the effective one:
+at most the number of replicas.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from oncelog_controller.eligibility import Members, sift, with_isr
 from oncelog_controller.state import PartitionState
 from oncelog_protocol.types import NO_LEADER
 
@@ -43,6 +47,8 @@ class Candidates:
     """Registered anew since the state was written."""
     loads: Mapping[int, int] = field(default_factory=dict)
     """Partitions led, by broker."""
+    untrusted: frozenset[int] = NOBODY
+    """Registered, and may lack what was committed when they were members."""
 
     def able(self, broker_id: int) -> bool:
         """Whether it may lead now."""
@@ -55,11 +61,18 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write: the leader (-1: nobody) and the ISR."""
+    """What to write: the leader (-1: nobody), the ISR, and who is complete beside it."""
 
     leader: int
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
     unclean: bool = False
+
+    @property
+    def members(self) -> Members:
+        """All but the leader."""
+        return Members(self.isr, self.elr, self.last_known_elr)
 
 
 def elect(
@@ -71,23 +84,26 @@ def elect(
     unclean: bool,
 ) -> Decision | None:
     """What must change given who is there, or None when the state may stand."""
-    kept, present = _without_gone(state.isr, candidates)
+    members = sift(replicas, state, candidates.registered, candidates.untrusted)
+    kept, present = _without_gone(members.isr, candidates)
     leader = state.leader if state.leader in present else NO_LEADER
-    if leader != NO_LEADER and leader in candidates.suspected:
-        leader = _least_loaded(replicas, kept, candidates, default=leader)
-    elif leader == NO_LEADER:
-        leader = _least_loaded(replicas, kept, candidates, default=NO_LEADER)
-    if leader == NO_LEADER and unclean and not _any_registered(state.isr, candidates):
-        usurper = _least_loaded(replicas, replicas, candidates, default=NO_LEADER)
+    if leader == NO_LEADER or leader in candidates.suspected:
+        leader = _successor(replicas, kept, members.elr, candidates, default=leader)
+    if leader == NO_LEADER and unclean and not _any_registered(members, candidates):
+        usurper = _usurper(replicas, members, candidates)
         if usurper != NO_LEADER:
             return Decision(usurper, (usurper,), unclean=True)
     isr = kept
-    if leader != NO_LEADER and leader not in candidates.suspected:
+    if leader not in (NO_LEADER, *kept):
+        isr = (leader,)
+    elif leader != NO_LEADER and leader not in candidates.suspected:
         isr = _without_suspects(kept, candidates, leader, min_isr)
+    after = with_isr(replicas, members, isr, min_isr)
     restarted_leader = leader != NO_LEADER and leader in candidates.restarted
-    if leader == state.leader and isr == state.isr and not restarted_leader:
+    same = after == Members(state.isr, state.elr, state.last_known_elr)
+    if leader == state.leader and same and not restarted_leader:
         return None
-    return Decision(leader, isr)
+    return _decision(leader, after)
 
 
 def elect_first(replicas: Sequence[int], candidates: Candidates) -> Decision | None:
@@ -106,39 +122,75 @@ def elect_preferred(
     preferred = replicas[0]
     if state.leader == preferred or preferred not in state.isr or not candidates.able(preferred):
         return None
-    return Decision(preferred, state.isr)
+    return Decision(preferred, state.isr, state.elr, state.last_known_elr)
 
 
 def elect_for_shutdown(
-    replicas: Sequence[int], state: PartitionState, candidates: Candidates, leaving: int
+    replicas: Sequence[int],
+    state: PartitionState,
+    candidates: Candidates,
+    leaving: int,
+    *,
+    min_isr: int,
 ) -> Decision | None:
     """Move leadership off ``leaving``, and take it out of the ISR. None when it is not in the ISR,
-    or when nobody else there can lead."""
+    or when nobody else can lead."""
     if leaving not in state.isr:
         return None
-    others = tuple(broker_id for broker_id in state.isr if broker_id != leaving)
+    before = Members(state.isr, state.elr, state.last_known_elr)
+    isr = tuple(broker_id for broker_id in state.isr if broker_id != leaving)
     leader = state.leader
     if leader == leaving:
-        leader = _least_loaded(replicas, others, candidates, default=NO_LEADER)
+        leader = _successor(replicas, isr, state.elr, candidates, default=NO_LEADER)
         if leader == NO_LEADER:
             return None
-    if not others:
+        if leader not in isr:
+            isr = (leader,)
+    if not isr:
         return None
-    return Decision(leader, others)
+    return _decision(leader, with_isr(replicas, before, isr, min_isr))
 
 
 def elect_unclean(
-    replicas: Sequence[int], state: PartitionState, candidates: Candidates
+    replicas: Sequence[int], state: PartitionState, candidates: Candidates, *, min_isr: int
 ) -> Decision | None:
-    """Any able replica for a partition without a leader; ISR members first."""
+    """Any able replica for a partition without a leader; complete ones first."""
     if state.leader != NO_LEADER:
         return None
-    leader = _least_loaded(replicas, state.isr, candidates, default=NO_LEADER)
+    members = sift(replicas, state, candidates.registered, candidates.untrusted)
+    leader = _successor(replicas, members.isr, members.elr, candidates, default=NO_LEADER)
     if leader != NO_LEADER:
-        kept, _ = _without_gone(state.isr, candidates)
-        return Decision(leader, kept if leader in kept else (leader,))
-    leader = _least_loaded(replicas, replicas, candidates, default=NO_LEADER)
+        kept, _ = _without_gone(members.isr, candidates)
+        isr = kept if leader in kept else (leader,)
+        return _decision(leader, with_isr(replicas, members, isr, min_isr))
+    leader = _usurper(replicas, members, candidates)
     return None if leader == NO_LEADER else Decision(leader, (leader,), unclean=True)
+
+
+def _decision(leader: int, members: Members) -> Decision:
+    return Decision(leader, members.isr, members.elr, members.last_known_elr)
+
+
+def _successor(
+    replicas: Sequence[int],
+    isr: Sequence[int],
+    elr: Sequence[int],
+    candidates: Candidates,
+    *,
+    default: int,
+) -> int:
+    """A complete replica that can lead: of the ISR, else of the ELR."""
+    for allowed in (isr, elr):
+        leader = _least_loaded(replicas, allowed, candidates, default=NO_LEADER)
+        if leader != NO_LEADER:
+            return leader
+    return default
+
+
+def _usurper(replicas: Sequence[int], members: Members, candidates: Candidates) -> int:
+    """Whoever can lead; those that were complete once are likely to lack least."""
+    default = _least_loaded(replicas, replicas, candidates, default=NO_LEADER)
+    return _least_loaded(replicas, members.last_known_elr, candidates, default=default)
 
 
 def _without_gone(
@@ -161,8 +213,8 @@ def _without_suspects(
     return reachable if len(reachable) >= max(1, min_isr) else isr
 
 
-def _any_registered(isr: Sequence[int], candidates: Candidates) -> bool:
-    return any(broker_id in candidates.registered for broker_id in isr)
+def _any_registered(members: Members, candidates: Candidates) -> bool:
+    return any(broker_id in candidates.registered for broker_id in (*members.isr, *members.elr))
 
 
 def _least_loaded(

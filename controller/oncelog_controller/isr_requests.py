@@ -7,8 +7,13 @@ Checks of one item, in this order (Z8 to Z10, K22; KIP-497, 841, 903):
 3. the asker leads, members are well formed      else INVALID_REQUEST
 4. the wish is the present state                 then success, before any version check (Z9)
 5. the partition epoch is the present one        else INVALID_UPDATE_VERSION, with the state
-6. every member's broker epoch is the registered one, and nobody joins who is suspected, is about to
-   stop or has a failed replica                  else INELIGIBLE_REPLICA
+6. every member's broker epoch is the registered one, and nobody joins without one, or who is
+   suspected, is about to stop or has a failed replica
+                                                 else INELIGIBLE_REPLICA
+7. no invariant is broken                        else OPERATION_NOT_ATTEMPTED
+
+Who leaves an ISR that becomes smaller than ``min.insync.replicas`` goes to the ELR (KIP-966),
+unless the leader has seen that it lacks committed records.
 
 The answer leaves when the write has succeeded. When its outcome is not known, the whole request is
 checked again after the store was read again: rule 4 then tells.
@@ -17,8 +22,9 @@ checked again after the store was read again: rule 4 then tells.
 from __future__ import annotations
 
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
+from oncelog_controller.eligibility import Members, with_isr
 from oncelog_controller.leadership import Leadership, state_ops
-from oncelog_controller.state import Partition, PartitionState, check_invariants
+from oncelog_controller.state import Partition, PartitionState
 from oncelog_controller.store import Op
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol.errors import (
@@ -29,6 +35,7 @@ from oncelog_protocol.errors import (
     InvalidRequestError,
     InvalidUpdateVersionError,
     NotControllerError,
+    OperationNotAttemptedError,
     StaleBrokerEpochError,
     UnknownTopicOrPartitionError,
 )
@@ -55,7 +62,8 @@ class IsrRequests:
             # We have yet to hear of its new registration; nothing was done, it may ask again.
             self._core.reply(request_id, AlterPartitionResponse(NotControllerError.code))
             return
-        if broker is None or request.broker_epoch < broker.broker_epoch:
+        stale = broker is not None and request.broker_epoch < broker.broker_epoch
+        if broker is None or (stale and self._core.safeguards.check_broker_epochs):
             self._core.reply(request_id, AlterPartitionResponse(StaleBrokerEpochError.code))
             return
         results: list[AlterPartitionResult] = []
@@ -96,7 +104,8 @@ class IsrRequests:
             raise InvalidRequestError
         if not set(isr) <= set(partition.replicas):
             raise InvalidRequestError
-        if set(isr) == set(state.isr):
+        elr = tuple(member for member in state.elr if member not in item.incomplete)
+        if set(isr) == set(state.isr) and elr == state.elr:
             return None
         if item.partition_epoch < state.version:
             raise InvalidUpdateVersionError
@@ -104,24 +113,33 @@ class IsrRequests:
             raise NotControllerError
         for member in item.isr:
             self._check_member(partition, state, member)
-        ordered = tuple(broker_id for broker_id in partition.replicas if broker_id in isr)
-        check_invariants(partition, asker, ordered)
-        return partition, PartitionState(
-            leader=asker,
-            leader_epoch=state.leader_epoch,
-            isr=ordered,
-            controller_epoch=self._core.cluster.controller_epoch,
-            version=state.version + 1,
+        before = Members(
+            tuple(member for member in state.isr if member not in item.incomplete),
+            elr,
+            state.last_known_elr,
         )
+        ordered = tuple(broker_id for broker_id in partition.replicas if broker_id in isr)
+        wanted = self._leadership.checked(
+            partition,
+            asker,
+            state.leader_epoch,
+            with_isr(partition.replicas, before, ordered, partition.min_isr),
+            joining=[member for member in ordered if member not in state.isr],
+            unclean_epoch=state.unclean_epoch,
+        )
+        if wanted is None:
+            raise OperationNotAttemptedError
+        return partition, wanted
 
     def _check_member(self, partition: Partition, state: PartitionState, member: IsrMember) -> None:
-        cluster = self._core.cluster
+        core, cluster = self._core, self._core.cluster
         broker = cluster.brokers.get(member.broker_id)
-        if member.broker_epoch >= 0 and (
-            broker is None or broker.broker_epoch != member.broker_epoch
-        ):
+        joins = member.broker_id not in state.isr
+        other_life = broker is None or broker.broker_epoch != member.broker_epoch
+        asked = member.broker_epoch >= 0 or joins
+        if core.safeguards.check_broker_epochs and asked and other_life:
             raise IneligibleReplicaError
-        if member.broker_id in state.isr:
+        if not joins:
             return
         failed = partition.replica_phases.get(member.broker_id) is ReplicaPhase.FAILED
         if failed or not cluster.may_lead(member.broker_id):
@@ -154,5 +172,6 @@ class IsrRequests:
             result.leader = state.leader
             result.leader_epoch = state.leader_epoch
             result.isr = list(state.isr)
+            result.elr = list(state.elr)
             result.partition_epoch = state.version
         self._core.reply(request_id, AlterPartitionResponse(NO_ERROR, results))

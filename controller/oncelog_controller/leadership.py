@@ -3,23 +3,35 @@
 Owns the moves of leadership: after brokers come and go, at suspicion and its end, for a controlled
 shutdown, back to preferred replicas, and on request. Decisions come from ``election``; here they
 become conditional writes, in batches, and orders once they are written.
+
+No state is written that breaks an invariant: the partition is left as it is, for good, with a
+CRITICAL line in the log, and the others go on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from oncelog_controller import election, znodes
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
 from oncelog_controller.election import Candidates, Decision
-from oncelog_controller.state import Partition, PartitionState, check_invariants
+from oncelog_controller.eligibility import Members, admissions, untrusted
+from oncelog_controller.state import (
+    DataLoss,
+    InvariantError,
+    Partition,
+    PartitionState,
+    Topic,
+    check_invariants,
+)
 from oncelog_controller.store import Create, Op, SetData
 from oncelog_controller.transitions import ReplicaPhase
 from oncelog_protocol.errors import (
     NO_ERROR,
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
+    NotControllerError,
     StaleBrokerEpochError,
     UnknownTopicOrPartitionError,
 )
@@ -28,12 +40,15 @@ from oncelog_protocol.messages.replication import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Change = tuple[Partition, Decision]
 NOBODY: frozenset[int] = frozenset()
+
+NAMED_MAX = 5
+"""Partitions that one line of the log names."""
 
 
 class Leadership:
@@ -59,6 +74,7 @@ class Leadership:
             if decision is not None:
                 _count(loads, partition, decision)
                 changes.append((partition, decision))
+        _tell_of_losses(changes)
         self.change(changes)
         return len(changes)
 
@@ -68,13 +84,12 @@ class Leadership:
         candidates = self.candidates(partition, loads, restarted)
         if partition.state is None:
             return election.elect_first(partition.replicas, candidates)
-        settings = partition.topic.settings
         decision = election.elect(
             partition.replicas,
             partition.state,
             candidates,
-            min_isr=settings.min_insync_replicas,
-            unclean=settings.unclean_leader_election_enable,
+            min_isr=partition.min_isr,
+            unclean=self._unclean_allowed(partition),
         )
         if decision is not None and decision.unclean:
             logger.warning(
@@ -84,6 +99,15 @@ class Leadership:
                 list(partition.state.isr),
             )
         return decision
+
+    def _unclean_allowed(self, partition: Partition) -> bool:
+        """Where the topic says so; and where there is but one replica and it has lost no more than
+        its unsynced tail: nobody else has the records that are missing."""
+        if partition.topic.settings.unclean_leader_election_enable:
+            return True
+        only = self._core.cluster.brokers.get(partition.replicas[0])
+        alone = len(partition.replicas) == 1
+        return alone and only is not None and only.data.loss is DataLoss.TAIL
 
     def candidates(
         self,
@@ -104,38 +128,85 @@ class Leadership:
             suspected=frozenset(cluster.suspected),
             shutting_down=frozenset(cluster.shutting_down),
             restarted=restarted,
+            untrusted=self._untrusted(partition),
             loads={} if loads is None else loads,
         )
+
+    def _untrusted(self, partition: Partition) -> frozenset[int]:
+        core = self._core
+        if not core.safeguards.trust_only_complete_replicas:
+            return NOBODY
+        return untrusted(partition, core.cluster.brokers)
 
     # ---- writing
 
     def change(self, changes: Sequence[Change]) -> None:
         """Write new states, the leader epoch grown by one each, and order them once written."""
-        for chunk in chunks(changes, WRITE_PARTITIONS_MAX):
-            ops: list[Op] = []
-            states: list[tuple[Partition, PartitionState]] = []
-            for partition, decision in chunk:
-                state = self.successor(partition, decision)
+        states: list[tuple[Partition, PartitionState]] = []
+        for partition, decision in changes:
+            state = self.successor(partition, decision)
+            if state is not None:
                 states.append((partition, state))
+        for chunk in chunks(states, WRITE_PARTITIONS_MAX):
+            ops: list[Op] = []
+            for partition, state in chunk:
                 ops += state_ops(partition, state)
-            self._core.write(ops, self._applier(states))
+            self._core.write(ops, self._applier(list(chunk)))
 
     def first_state(self, partition: Partition) -> PartitionState | None:
         """The first state of a new partition, None while none of its brokers is able."""
         decision = election.elect_first(partition.replicas, self.candidates(partition))
         return None if decision is None else self.successor(partition, decision)
 
-    def successor(self, partition: Partition, decision: Decision) -> PartitionState:
-        """The state that follows from ``decision``. :raises InvariantError: if it may not exist."""
-        check_invariants(partition, decision.leader, decision.isr)
-        state = partition.state
-        return PartitionState(
-            leader=decision.leader,
-            leader_epoch=0 if state is None else state.leader_epoch + 1,
-            isr=decision.isr,
-            controller_epoch=self._core.cluster.controller_epoch,
-            version=0 if state is None else state.version + 1,
+    def successor(self, partition: Partition, decision: Decision) -> PartitionState | None:
+        """The state that follows from ``decision``; None when it may not exist."""
+        before = partition.state
+        epoch = 0 if before is None else before.leader_epoch + 1
+        unclean_epoch = NO_EPOCH if before is None else before.unclean_epoch
+        return self.checked(
+            partition,
+            decision.leader,
+            epoch,
+            decision.members,
+            joining=decision.isr if decision.unclean or before is None else (),
+            unclean_epoch=epoch if decision.unclean else unclean_epoch,
         )
+
+    def checked(
+        self,
+        partition: Partition,
+        leader: int,
+        leader_epoch: int,
+        members: Members,
+        *,
+        joining: Collection[int],
+        unclean_epoch: int,
+    ) -> PartitionState | None:
+        """A state to be written now, or None: it breaks an invariant, and the partition halts.
+        ``joining`` are members that are complete only since their brokers' present lives."""
+        core, before = self._core, partition.state
+        if partition.halted:
+            return None
+        brokers = core.cluster.brokers
+        state = PartitionState(
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=members.isr,
+            controller_epoch=core.cluster.controller_epoch,
+            version=0 if before is None else before.version + 1,
+            elr=members.elr,
+            last_known_elr=members.last_known_elr,
+            admitted=admissions(before, members, joining, brokers),
+            unclean_epoch=unclean_epoch,
+        )
+        trusting = not core.safeguards.trust_only_complete_replicas
+        try:
+            check_invariants(partition, state, None if trusting else brokers)
+        except InvariantError as error:
+            partition.halted = True
+            logger.critical("nothing more is written for a partition: %s, after %s", error, before)
+            return None
+        return state
 
     def _applier(self, states: list[tuple[Partition, PartitionState]]) -> Callable[[], None]:
         def applied() -> None:
@@ -160,6 +231,18 @@ class Leadership:
                 state.leader_epoch,
                 list(state.isr),
             )
+
+    def end_elr(self, topic: Topic, min_insync_replicas: int) -> None:
+        """Forget the ELR of partitions whose ISR has that many members, as it soon will need no
+        more. Their leaders hear of it in a new leader epoch."""
+        changes: list[Change] = []
+        for partition in topic.partitions:
+            state, enough = partition.state, min(min_insync_replicas, len(partition.replicas))
+            if state is None or len(state.isr) < enough:
+                continue
+            if state.elr or state.last_known_elr:
+                changes.append((partition, Decision(state.leader, state.isr)))
+        self.change(changes)
 
     # ---- preferred leaders
 
@@ -195,7 +278,12 @@ class Leadership:
         """Move leaderships off a broker that is about to stop, then take it out of ISRs."""
         cluster, broker_id = self._core.cluster, request.broker_id
         broker = cluster.brokers.get(broker_id)
-        if broker is None or request.broker_epoch < broker.broker_epoch:
+        if broker is not None and request.broker_epoch > broker.broker_epoch:
+            # We have yet to hear of its new registration (KAFKA-9839); it may ask again.
+            self._core.reply(request_id, ControlledShutdownResponse(NotControllerError.code))
+            return
+        stale = broker is not None and request.broker_epoch < broker.broker_epoch
+        if broker is None or (stale and self._core.safeguards.check_broker_epochs):
             code = StaleBrokerEpochError.code
             self._core.reply(request_id, ControlledShutdownResponse(code))
             return
@@ -210,6 +298,7 @@ class Leadership:
                 partition.state,
                 self.candidates(partition, loads),
                 broker_id,
+                min_isr=partition.min_isr,
             )
             if decision is not None:
                 _count(loads, partition, decision)
@@ -243,7 +332,9 @@ class Leadership:
                 continue
             candidates = self.candidates(partition, loads)
             if request.unclean:
-                decision = election.elect_unclean(partition.replicas, partition.state, candidates)
+                decision = election.elect_unclean(
+                    partition.replicas, partition.state, candidates, min_isr=partition.min_isr
+                )
                 needless = partition.leader >= 0
             else:
                 decision = election.elect_preferred(partition.replicas, partition.state, candidates)
@@ -295,3 +386,32 @@ def _count(loads: dict[int, int], partition: Partition, decision: Decision) -> N
     for broker_id, step in ((partition.leader, -1), (decision.leader, 1)):
         if broker_id in loads:
             loads[broker_id] += step
+
+
+def _tell_of_losses(changes: Sequence[Change]) -> None:
+    """One line for all that members have lost, one for what nobody is left to lead."""
+    lost: list[str] = []
+    orphans: list[str] = []
+    for partition, decision in changes:
+        state = partition.state
+        if state is None:
+            continue
+        fallen = [b for b in decision.last_known_elr if b not in state.last_known_elr]
+        name = f"{partition.topic_partition} ({', '.join(map(str, decision.last_known_elr))})"
+        if fallen:
+            lost.append(name)
+        if not decision.isr and not decision.elr and fallen:
+            orphans.append(name)
+    if lost:
+        logger.warning("members came back without all their data: %s", _some(lost))
+    if orphans:
+        logger.error(
+            "no complete replica is left of %s: they wait for its data to come back, or for an "
+            "unclean election",
+            _some(orphans),
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")

@@ -18,6 +18,7 @@ import logging
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.core import Core
 from oncelog_controller.effects import ConnectBrokers, Effect
+from oncelog_controller.election import Decision
 from oncelog_controller.events import (
     BrokerCleared,
     BrokersRead,
@@ -33,8 +34,9 @@ from oncelog_controller.events import (
     WriteSucceeded,
 )
 from oncelog_controller.isr_requests import IsrRequests
-from oncelog_controller.leadership import Leadership
+from oncelog_controller.leadership import Change, Leadership
 from oncelog_controller.replies import refusal
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import (
     BrokerRegistration,
     Cluster,
@@ -84,8 +86,13 @@ class EventOutOfTurnError(RuntimeError):
 class ControllerMachine:
     """One term of a controller."""
 
-    def __init__(self, broker_id: int, config: ControllerConfig) -> None:
-        self._core = Core(broker_id, config)
+    def __init__(
+        self,
+        broker_id: int,
+        config: ControllerConfig,
+        safeguards: ControllerSafeguards | None = None,
+    ) -> None:
+        self._core = Core(broker_id, config, safeguards)
         self._leadership = Leadership(self._core)
         self._isr = IsrRequests(self._core, self._leadership)
         self._topics = TopicRequests(self._core, self._leadership)
@@ -112,7 +119,7 @@ class ControllerMachine:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in ``event`` at ``now`` (seconds of the loop's clock).
 
-        :raises EventOutOfTurnError, IllegalTransitionError, InvariantError: bugs; the term is over.
+        :raises EventOutOfTurnError, IllegalTransitionError: bugs; the term is over.
         """
         core = self._core
         core.now = now
@@ -237,15 +244,15 @@ class ControllerMachine:
         return topic
 
     def _restarted(self, partition: Partition) -> frozenset[int]:
-        """ISR members that registered after their partition's state was last written: nobody has
-        taken their restart into account yet."""
+        """ISR members that registered again since a state was last written that knew them: nobody
+        has taken their restart into account yet."""
         state = partition.state
-        if state is None or state.changed_at == 0:
+        if state is None:
             return frozenset()
         return frozenset(
             broker_id
             for broker_id in state.isr
-            if _epoch(self._core.cluster, broker_id) > state.changed_at
+            if _epoch(self._core.cluster, broker_id) > (state.admitted_at(broker_id) or -1)
         )
 
     # ---- brokers
@@ -346,8 +353,10 @@ class ControllerMachine:
     ) -> None:
         """A replica that refused to lead, because its log is damaged, may follow: it is fetched
         again, and joins the ISR as any other. Only outside the ISR and under another leader, so
-        that it is not elected and refuses again, round and round."""
+        that it is not elected and refuses again, round and round; and no longer in the ELR, since
+        what it had is dropped now."""
         taken = {(r.topic, r.partition) for r in results if r.error_code == NO_ERROR}
+        dropped: list[Change] = []
         for order in request.partitions:
             partition = self._core.cluster.partition(order.topic, order.partition)
             if partition is None or (order.topic, order.partition) not in taken:
@@ -364,6 +373,11 @@ class ControllerMachine:
                 partition.replica_phases[broker_id] = next_replica_phase(
                     phase, ReplicaCause.FOLLOWS_AGAIN
                 )
+                if broker_id in state.elr:
+                    elr = tuple(member for member in state.elr if member != broker_id)
+                    decision = Decision(state.leader, state.isr, elr, state.last_known_elr)
+                    dropped.append((partition, decision))
+        self._leadership.change(dropped)
 
     def _order_again(self, results: list[replication.OrderResult]) -> None:
         """Orders for single partitions that the broker could not carry out just now, as while it

@@ -7,6 +7,8 @@ Rules
   from an earlier life, and goes; one of anybody else is a duplicate broker id, which is fatal (Z5).
 * The session is remembered before the node is made: a crash between the two must not leave a node
   that nobody owns up to.
+* What the broker says of its data is asked for anew before each registration, and was made durable
+  by whoever says it: no later life may claim more (see ``DataClaim``).
 * Disconnected is not expired (Z6): only after expiry, or when the node has vanished, the broker
   registers again.
 """
@@ -19,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from oncelog_controller import znodes
 from oncelog_controller.loader import prepare_store
+from oncelog_controller.state import DataClaim
 from oncelog_controller.store import (
     BadVersionError,
     MetadataStore,
@@ -55,10 +58,13 @@ class Membership:
         cluster_id_hint: str,
         previous_session: int | None,
         remember_session: Callable[[int], None],
+        claim_data: Callable[[], DataClaim] = DataClaim,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
-        self._data = znodes.encode_broker(listeners, rack)
+        self._listeners = tuple(listeners)
+        self._rack = rack
+        self._claim_data = claim_data
         self._cluster_id_hint = cluster_id_hint
         self._own_sessions = [] if previous_session is None else [previous_session]
         self._remember_session = remember_session
@@ -144,8 +150,9 @@ class Membership:
         if session is not None and session not in self._own_sessions:
             self._remember_session(session)
             self._own_sessions.append(session)
+        data = znodes.encode_broker(self._listeners, self._rack, self._claim_data())
         try:
-            await self._store.create(self._path, self._data, ephemeral=True)
+            await self._store.create(self._path, data, ephemeral=True)
         except NodeExistsError:
             return None  # look whose it is
         return None  # read it with a watch, and its epoch
@@ -211,6 +218,7 @@ class Membership:
             while self._renew_again and not self._leaving:
                 # What comes from here on may be newer than what is about to be read.
                 self._renew_again = False
+                logger.info("broker %d registers again", self._broker_id)
                 try:
                     if self._store.state is SessionState.EXPIRED:
                         await self._store.restart_session()

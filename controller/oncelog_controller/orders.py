@@ -53,7 +53,11 @@ class Orders:
 
     def merged_with(self, newer: Orders) -> Orders:
         """Both, ``newer`` deciding where they speak of the same thing."""
-        stops: Stops = {} if newer.replicas_full else dict(self.stops)
+        # A full newer one says who is to run, and so ends what was to be stopped. A deletion is for
+        # good; it may also be of the same bundle, sent before the full order and put back under it.
+        stops: Stops = {
+            key: stop for key, stop in self.stops.items() if stop.delete or not newer.replicas_full
+        }
         replicas = _merge(self.replicas, newer.replicas, newer.replicas_full)
         for order in (newer.replicas or {}).values():
             # A newer start of the same replica ends an older stop that keeps the data.
@@ -136,6 +140,8 @@ def _as_new(order: PartitionOrder) -> PartitionOrder:
         order.partition_epoch,
         order.replicas,
         True,
+        order.elr,
+        order.last_known_elr,
     )
 
 

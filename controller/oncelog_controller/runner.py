@@ -23,6 +23,7 @@ from oncelog_controller.config import ControllerConfig
 from oncelog_controller.link import BrokerLink
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.replies import refusal
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.store import (
     MetadataStore,
     NodeStat,
@@ -59,12 +60,14 @@ class ControllerRunner:
         entropy: Entropy,
         config: ControllerConfig,
         tasks: Tasks,
+        safeguards: ControllerSafeguards | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
         self._clock = clock
         self._entropy = entropy
         self._config = config
+        self._safeguards = safeguards
         self._tasks = tasks
         self._campaign = Campaign(store, broker_id)
         self._links = Tasks(f"controller-{broker_id}-follow")
@@ -177,6 +180,7 @@ class ControllerRunner:
             config=self._config,
             won=won,
             suspected=refused,
+            safeguards=self._safeguards,
         )
         self._term = term
         if self._stopping:

@@ -6,22 +6,52 @@ Rules
   memory never runs ahead of the store.
 * ``PartitionState`` is frozen; a partition gets a new one with each write. ``version`` is that of
   its state znode and is what the wire calls the partition epoch.
-* Every state obeys I10 of the reliability rules: see :func:`check_invariants`.
+* Every state obeys I9 to I11 of the reliability rules: see :func:`check_invariants`.
+* Who may lead by its data (KIP-966): members of the ISR, then those of the ELR, who left an ISR
+  that became smaller than ``min.insync.replicas``. The high watermark stands while there is an
+  ELR, so that its members hold all that is committed, as long as they lose nothing.
+* That they lose nothing is looked at again with each registration. A state says for every member
+  under which broker epoch it was known to be complete; a registration says since and until which
+  epoch nothing was lost (:class:`DataClaim`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from oncelog_controller.transitions import PartitionPhase, ReplicaPhase
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.topic_config import TopicConfig
-from oncelog_protocol.types import NO_LEADER, TopicPartition
+from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
 
 
 class InvariantError(RuntimeError):
     """The controller was about to write a state that may not exist. A bug, never an input."""
+
+
+class DataLoss(Enum):
+    """What a broker knows that it may have lost."""
+
+    NONE = "none"
+    TAIL = "tail"
+    """What it had not synced when it stopped: at most one flush interval."""
+    ALL = "all"
+    """Its directories are new, or not those that it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataClaim:
+    """What a broker says of its data when it registers: all that counted under its registrations
+    from epoch ``since`` to epoch ``until`` is still there."""
+
+    since: int | None = None
+    """None: from this very registration on, nothing before it."""
+    until: int | None = None
+    """The newest epoch that its directories remember; a copy restored from a backup remembers an
+    older one than the cluster does. None: not known, no bound."""
+    loss: DataLoss = DataLoss.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +63,16 @@ class BrokerRegistration:
     broker_epoch: int
     listeners: tuple[ListenerAddress, ...]
     rack: str | None = None
+    data: DataClaim = DataClaim()
+
+    def keeps(self, admitted: int | None) -> bool:
+        """Whether a replica that was complete under the broker epoch ``admitted`` still is."""
+        if admitted is None:
+            return False
+        if admitted >= self.broker_epoch:
+            return True
+        since, until = self.data.since, self.data.until
+        return since is not None and since <= admitted and (until is None or admitted <= until)
 
     def described(self) -> ClusterBroker:
         """As the wire names it."""
@@ -50,8 +90,7 @@ class BrokerRegistration:
 class PartitionState:
     """The content of a state znode, and its version. ``leader`` is -1 while nobody leads.
 
-    ``changed_at`` is the store's transaction id of the last write (mzxid) as it was loaded, 0 where
-    this controller wrote the state itself: a broker whose epoch is above it has restarted since.
+    The ISR is empty only when its last member has lost data and nobody else is complete.
     """
 
     leader: int
@@ -59,7 +98,20 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     version: int
-    changed_at: int = 0
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: complete, but outside the ISR; in the order of the replicas."""
+    last_known_elr: tuple[int, ...] = ()
+    """Were complete, and have lost data since: the best that is left should nobody else be."""
+    admitted: tuple[tuple[int, int], ...] = ()
+    """(broker id, broker epoch under which it was last known to be complete), by id, for all of the
+    three lists. A broker with a higher epoch has registered anew since."""
+    unclean_epoch: int = NO_EPOCH
+    """The last leader epoch that began with an unclean election: committed records may have been
+    lost at its start. -1: there was none."""
+
+    def admitted_at(self, broker_id: int) -> int | None:
+        """See ``admitted``; None for everybody else."""
+        return next((epoch for member, epoch in self.admitted if member == broker_id), None)
 
 
 @dataclass(slots=True)
@@ -74,6 +126,9 @@ class Partition:
     replica_phases: dict[int, ReplicaPhase] = field(default_factory=dict)
     bare: bool = False
     """Its node is in the store already, without a state."""
+    halted: bool = False
+    """A state that may not exist was about to be written: nothing is decided about the partition
+    until everything is read again."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -84,6 +139,11 @@ class Partition:
     def leader(self) -> int:
         """Who leads, -1 for nobody."""
         return NO_LEADER if self.state is None else self.state.leader
+
+    @property
+    def min_isr(self) -> int:
+        """``min.insync.replicas``, as far as there are replicas."""
+        return min(self.topic.settings.min_insync_replicas, len(self.replicas))
 
 
 @dataclass(slots=True)
@@ -172,16 +232,54 @@ class Cluster:
         )
 
 
-def check_invariants(partition: Partition, leader: int, isr: tuple[int, ...]) -> None:
-    """I10: the leader is in the ISR or is nobody; the ISR is not empty, has no repeats, and lies
-    within the replicas.
+def check_invariants(
+    partition: Partition,
+    state: PartitionState,
+    brokers: Mapping[int, BrokerRegistration] | None = None,
+) -> None:
+    """What every state must obey that is about to follow the partition's present one.
+
+    I10: the leader is in the ISR or is nobody; ISR and ELR lie within the replicas, repeat nobody
+    and share nobody; an ISR of ``min.insync.replicas`` leaves no ELR. I11: leader epochs do not
+    fall, the version grows by one. I9: with ``brokers`` given, no member of ISR or ELR is
+    registered with less data than it had when it was admitted.
 
     :raises InvariantError: otherwise; nothing has been written then.
     """
-    where = str(partition.topic_partition)
-    if not isr or len(set(isr)) != len(isr):
-        raise InvariantError(f"{where}: ISR {isr} is empty or repeats a member")
-    if not set(isr) <= set(partition.replicas):
-        raise InvariantError(f"{where}: ISR {isr} is not within replicas {partition.replicas}")
-    if leader != NO_LEADER and leader not in isr:
-        raise InvariantError(f"{where}: leader {leader} is not in ISR {isr}")
+    fault = _fault(partition, state) or _fault_of_succession(partition.state, state)
+    if not fault and brokers is not None:
+        for broker_id in (*state.isr, *state.elr):
+            broker = brokers.get(broker_id)
+            if broker is not None and not broker.keeps(state.admitted_at(broker_id)):
+                fault = f"broker {broker_id} has lost data"
+    if fault:
+        raise InvariantError(f"{partition.topic_partition}: {fault}: {state}")
+
+
+def _fault(partition: Partition, state: PartitionState) -> str:
+    members = (*state.isr, *state.elr, *state.last_known_elr)
+    if len(set(members)) != len(members):
+        return "a member is listed twice"
+    if not set(members) <= set(partition.replicas):
+        return f"a member is none of the replicas {partition.replicas}"
+    if state.leader != NO_LEADER and state.leader not in state.isr:
+        return "the leader is not in the ISR"
+    if len(state.isr) >= partition.min_isr and (state.elr or state.last_known_elr):
+        return f"an ELR beside an ISR of {partition.min_isr} members"
+    if {member for member, _ in state.admitted} != set(members):
+        return "broker epochs do not belong to the members"
+    return ""
+
+
+def _fault_of_succession(before: PartitionState | None, state: PartitionState) -> str:
+    if before is None:
+        return "" if state.version == 0 and state.leader_epoch >= 0 else "no first state"
+    if state.version != before.version + 1:
+        return f"it does not follow version {before.version}"
+    if state.leader_epoch < before.leader_epoch:
+        return f"leader epoch below {before.leader_epoch}"
+    if state.leader not in (before.leader, NO_LEADER) and state.leader_epoch == before.leader_epoch:
+        return f"a second leader of epoch {before.leader_epoch}, which was {before.leader}'s"
+    if state.controller_epoch < before.controller_epoch:
+        return f"controller epoch below {before.controller_epoch}"
+    return ""

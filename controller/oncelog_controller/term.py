@@ -45,6 +45,7 @@ from oncelog_controller.events import (
 from oncelog_controller.loader import load_brokers, load_cluster
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.replies import refusal
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.store import (
     MetadataStore,
     NoNodeError,
@@ -85,6 +86,7 @@ class ControllerTerm:
         config: ControllerConfig,
         won: Won,
         suspected: frozenset[tuple[int, int]],
+        safeguards: ControllerSafeguards | None = None,
     ) -> None:
         self.won = won
         self._broker_id = broker_id
@@ -92,7 +94,7 @@ class ControllerTerm:
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
-        self._machine = ControllerMachine(broker_id, config)
+        self._machine = ControllerMachine(broker_id, config, safeguards)
         self._gateway = BrokerGateway(
             controller_id=broker_id,
             controller_epoch=won.controller_epoch,

@@ -301,6 +301,9 @@ class TopicRequests:
             if settings.unclean_leader_election_enable:
                 core.when_settled(lambda: self._elect_offline(topic))
 
+        # First, in the order of the wire: a smaller min.insync.replicas lets the high watermark
+        # move without the ELR, which must be gone from the store by then.
+        self._leadership.end_elr(topic, settings.min_insync_replicas)
         path = znodes.config_path(topic.name)
         core.write([SetData(path, znodes.encode_config(overrides), topic.config_version)], applied)
 

@@ -7,9 +7,10 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /cluster/id                                the cluster's id, written once
 /controller                                ephemeral: who is controller
 /controller_epoch                          its *version* is checked by every write
-/brokers/ids/N                             ephemeral: listeners and rack; czxid is the broker epoch
+/brokers/ids/N                             ephemeral: listeners, rack, and what is left of its
+                                           data; its czxid is the broker epoch
 /brokers/topics/T                          topic id and replicas by partition
-/brokers/topics/T/partitions/P/state       leader, leader epoch, ISR; changed by version
+/brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
 /config/topics/T                           overrides; the node's version is the config version
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
 /admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
@@ -22,10 +23,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.types import NO_EPOCH
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -123,14 +125,26 @@ def decode_epoch(data: bytes) -> int:
     return _int(_load(CONTROLLER_EPOCH, data), "controller_epoch", CONTROLLER_EPOCH)
 
 
-def encode_broker(listeners: Sequence[ListenerAddress], rack: str | None) -> bytes:
+def encode_broker(
+    listeners: Sequence[ListenerAddress], rack: str | None, data: DataClaim | None = None
+) -> bytes:
     """For /brokers/ids/N."""
     addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
-    return _dump({"listeners": addresses, "rack": rack})
+    claim = DataClaim() if data is None else data
+    return _dump(
+        {
+            "listeners": addresses,
+            "rack": rack,
+            "data_since": claim.since,
+            "data_until": claim.until,
+            "data_loss": claim.loss.value,
+        }
+    )
 
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
-    """A registration with its epoch. :raises CorruptNodeError:"""
+    """A registration with its epoch. One of an older release says nothing of its data, and is not
+    believed to have kept any. :raises CorruptNodeError:"""
     path = broker_path(broker_id)
     value = _load(path, data)
     rack = value.get("rack")
@@ -146,7 +160,20 @@ def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistra
                 _text(entry, "name", path), _text(entry, "host", path), _int(entry, "port", path)
             )
         )
-    return BrokerRegistration(broker_id, stat.czxid, tuple(addresses), rack)
+    return BrokerRegistration(
+        broker_id, stat.czxid, tuple(addresses), rack, _data_claim(value, path)
+    )
+
+
+def _data_claim(value: dict[str, Any], path: str) -> DataClaim:
+    since, until = value.get("data_since"), value.get("data_until")
+    if not all(epoch is None or type(epoch) is int for epoch in (since, until)):
+        raise CorruptNodeError(f"{path}: data_since or data_until is not a broker epoch")
+    try:
+        loss = DataLoss(value.get("data_loss", DataLoss.ALL.value))
+    except ValueError as exc:
+        raise CorruptNodeError(f"{path}: {exc}") from None
+    return DataClaim(since, until, loss)
 
 
 def encode_topic(topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
@@ -169,21 +196,35 @@ def encode_state(state: PartitionState) -> bytes:
             "leader_epoch": state.leader_epoch,
             "isr": list(state.isr),
             "controller_epoch": state.controller_epoch,
+            "elr": list(state.elr),
+            "last_known_elr": list(state.last_known_elr),
+            "broker_epochs": {str(member): epoch for member, epoch in state.admitted},
+            "unclean_epoch": state.unclean_epoch,
         }
     )
 
 
 def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> PartitionState:
-    """A partition's state. :raises CorruptNodeError:"""
+    """A partition's state. One of an older release has no broker epochs: its members were complete
+    when it was written, at the node's mzxid. :raises CorruptNodeError:"""
     path = state_path(topic, partition)
     value = _load(path, data)
+    isr = tuple(_ints(value.get("isr"), path))
+    epochs = value.get("broker_epochs", {str(member): stat.mzxid for member in isr})
+    if not isinstance(epochs, dict) or not all(
+        key.isdecimal() and len(key) <= 10 and type(epoch) is int for key, epoch in epochs.items()
+    ):
+        raise CorruptNodeError(f"{path}: broker_epochs is not an object of epochs by broker id")
     return PartitionState(
         leader=_int(value, "leader", path),
         leader_epoch=_int(value, "leader_epoch", path),
-        isr=tuple(_ints(value.get("isr"), path)),
+        isr=isr,
         controller_epoch=_int(value, "controller_epoch", path),
         version=stat.version,
-        changed_at=stat.mzxid,
+        elr=tuple(_ints(value.get("elr", []), path)),
+        last_known_elr=tuple(_ints(value.get("last_known_elr", []), path)),
+        admitted=tuple(sorted((int(key), epoch) for key, epoch in epochs.items())),
+        unclean_epoch=_int({"unclean_epoch": NO_EPOCH, **value}, "unclean_epoch", path),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog_controller import znodes
 from oncelog_controller.membership import DuplicateBrokerIdError, Membership
+from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages.metadata import ListenerAddress
 from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
@@ -36,9 +37,15 @@ class Process:
             cluster_id_hint=hint,
             previous_session=previous_session,
             remember_session=self.remembered.append,
+            claim_data=self._claim,
         )
+        self.claims: list[int] = []
         self.membership.on_registered.append(self.epochs.append)
         self.membership.on_failed.append(self.failures.append)
+
+    def _claim(self) -> DataClaim:
+        self.claims.append(self.membership.broker_epoch)
+        return DataClaim(len(self.claims), self.membership.broker_epoch, DataLoss.NONE)
 
     async def start(self) -> Process:
         await self.store.start()
@@ -146,6 +153,8 @@ async def test_after_expiry_it_registers_again_with_a_new_epoch() -> None:
     assert process.epochs[1] > first
     assert process.remembered == [old_session, process.session]
     assert process.session != old_session
+    assert process.claims == [-1, first], "asked before each registration, and only then"
+    assert registered(server).data == DataClaim(2, first, DataLoss.NONE)
     await process.close()
 
 

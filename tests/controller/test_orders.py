@@ -73,6 +73,16 @@ def test_a_stop_takes_back_an_earlier_start() -> None:
     assert names(merged) == ["LeaderAndIsrRequest", "UpdateMetadataRequest", "StopReplicaRequest"]
 
 
+def test_a_deletion_outlives_a_full_order_that_went_out_behind_it() -> None:
+    """A topic was deleted and made anew while the broker was down; its first answer is an error."""
+    orders = tell(order("a", 0, topic_id="new"), full=True).merged_with(stop("a", "old"))
+    again = bundle(orders.requests(1, 1, 1))
+    assert again is not None
+    assert names(again) == names(orders)
+    assert again.stops == orders.stops
+    assert not stop("a", delete=False).merged_with(tell(full=True)).stops
+
+
 def test_a_start_takes_back_an_earlier_stop_that_keeps_data() -> None:
     assert not stop("a", delete=False).merged_with(tell(order("a", 1))).stops
     assert stop("a", delete=True).merged_with(tell(order("a", 1))).stops

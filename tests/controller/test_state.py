@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog_controller.state import (
     BrokerRegistration,
     Cluster,
+    DataClaim,
+    DataLoss,
     InvariantError,
     Partition,
     PartitionState,
@@ -62,14 +66,80 @@ def test_a_tombstone_is_done_when_all_replicas_are_gone() -> None:
     assert tombstone.done
 
 
+def test_what_a_registration_keeps() -> None:
+    def keeps(since: int | None, until: int | None, admitted: int | None) -> bool:
+        claim = DataClaim(since, until, DataLoss.NONE if since is not None else DataLoss.TAIL)
+        return BrokerRegistration(1, 50, (), data=claim).keeps(admitted)
+
+    assert keeps(10, 40, 10)
+    assert keeps(10, 40, 40)
+    assert keeps(10, None, 49)
+    assert not keeps(10, 40, 9), "it was admitted before the loss"
+    assert not keeps(10, 40, 41), "its directories are older than what the cluster remembers"
+    assert not keeps(None, None, 49)
+    assert keeps(None, None, 50), "admitted in this very life"
+    assert not keeps(0, None, None), "never admitted"
+    assert not BrokerRegistration(1, 50, ()).keeps(49), "nothing said is nothing kept"
+
+
+def of(leader: int, *isr: int, **changes: Any) -> PartitionState:
+    members = (*isr, *changes.get("elr", ()), *changes.get("last_known_elr", ()))
+    admitted = tuple(sorted((member, 5) for member in set(members)))
+    fields: dict[str, Any] = {"admitted": admitted, **changes}
+    return PartitionState(
+        leader, fields.pop("epoch", 1), isr, 1, fields.pop("version", 1), **fields
+    )
+
+
+BAD_STATES: list[tuple[str, PartitionState, str]] = [
+    ("twice", of(1, 1, 1), "listed twice"),
+    ("no replica", of(1, 1, 9), "none of the replicas"),
+    ("leader outside", of(2, 1), "not in the ISR"),
+    ("leader of nothing", of(1), "not in the ISR"),
+    ("ELR in the ISR", of(1, 1, elr=(1,)), "listed twice"),
+    ("ELR is no replica", of(1, 1, elr=(9,)), "none of the replicas"),
+    ("ELR beside a large ISR", of(1, 1, 2, elr=(3,)), "an ELR beside"),
+    ("last known beside a large ISR", of(1, 1, 2, last_known_elr=(3,)), "an ELR beside"),
+    ("unknown epochs", of(1, 1, admitted=()), "broker epochs"),
+    ("epochs of others", of(1, 1, admitted=((1, 5), (2, 5))), "broker epochs"),
+    ("an older leader epoch", of(1, 1, epoch=-1), "leader epoch below 0"),
+    ("a second leader of the epoch", of(2, 2, epoch=0), "second leader"),
+    ("a version left out", of(1, 1, version=2), "does not follow"),
+    ("data lost", of(1, 1, admitted=((1, 3),)), "broker 1 has lost data"),
+    ("data lost in the ELR", of(1, 1, elr=(2,), admitted=((1, 5), (2, 3))), "broker 2 has lost"),
+]
+
+
 @pytest.mark.parametrize(
-    ("leader", "isr"),
-    [(1, ()), (1, (1, 1)), (1, (1, 9)), (2, (1,))],
-    ids=["empty", "twice", "no replica", "leader outside"],
+    ("state", "fault"), [row[1:] for row in BAD_STATES], ids=[row[0] for row in BAD_STATES]
 )
-def test_states_that_may_not_exist(leader: int, isr: tuple[int, ...]) -> None:
-    partition = topic("t", 1).partitions[0]
-    check_invariants(partition, 2, (1, 2))
-    check_invariants(partition, -1, (1,))
-    with pytest.raises(InvariantError, match="t-0"):
-        check_invariants(partition, leader, isr)
+def test_states_that_may_not_exist(state: PartitionState, fault: str) -> None:
+    made = Topic("t", "id", parse_topic_config({"min_insync_replicas": "2"}))
+    partition = Partition(made, 0, (1, 2, 3), of(1, 1, 2, epoch=0, version=0))
+    brokers = {b: registration(b, 9, data=DataClaim(4, None, DataLoss.NONE)) for b in (1, 2, 3)}
+    check_invariants(partition, of(2, 1, 2), brokers)
+    check_invariants(partition, of(1, 1, elr=(2, 3)), brokers)
+    check_invariants(partition, of(-1, last_known_elr=(1,), admitted=((1, 3),)), brokers)
+    with pytest.raises(InvariantError, match="t-0") as caught:
+        check_invariants(partition, state, brokers)
+    assert fault in str(caught.value)
+
+
+def test_a_first_state_is_one() -> None:
+    partition = Partition(topic("t", 1), 0, (1, 2))
+    check_invariants(partition, of(1, 1, 2, epoch=0, version=0))
+    with pytest.raises(InvariantError, match="no first state"):
+        check_invariants(partition, of(1, 1, 2, version=3))
+
+
+def test_an_older_controller_writes_nothing_after_a_newer_one() -> None:
+    before = PartitionState(1, 0, (1,), 7, 0, admitted=((1, 5),))
+    partition = Partition(topic("t", 1), 0, (1, 2), before)
+    with pytest.raises(InvariantError, match="controller epoch below 7"):
+        check_invariants(partition, of(1, 1, 2))
+
+
+def test_min_isr_is_bounded_by_the_replicas() -> None:
+    made = Topic("t", "id", parse_topic_config({"min_insync_replicas": "3"}))
+    assert Partition(made, 0, (1, 2)).min_isr == 2
+    assert Partition(made, 0, (1, 2, 3, 4)).min_isr == 3

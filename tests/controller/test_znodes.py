@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_controller import znodes
-from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import CorruptNodeError
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -30,13 +30,25 @@ def test_paths() -> None:
 
 
 def test_nodes_are_readable_json() -> None:
-    state = PartitionState(1, 2, (1, 3), 4, 5)
+    state = PartitionState(1, 2, (1, 3), 4, 5, (2,), (4,), ((1, 11), (2, 12)), 0)
     assert json.loads(znodes.encode_state(state)) == {
         "version": 1,
         "leader": 1,
         "leader_epoch": 2,
         "isr": [1, 3],
         "controller_epoch": 4,
+        "elr": [2],
+        "last_known_elr": [4],
+        "broker_epochs": {"1": 11, "2": 12},
+        "unclean_epoch": 0,
+    }
+    assert json.loads(znodes.encode_broker([], "r", DataClaim(3, 8, DataLoss.NONE))) == {
+        "version": 1,
+        "listeners": [],
+        "rack": "r",
+        "data_since": 3,
+        "data_until": 8,
+        "data_loss": "none",
     }
     assert json.loads(znodes.encode_topic("id", [[1, 2]])) == {
         "version": 1,
@@ -50,7 +62,10 @@ def test_round_trips() -> None:
     broker = znodes.decode_broker(3, znodes.encode_broker(listeners, "r1"), STAT)
     assert broker == BrokerRegistration(3, 99, tuple(listeners), "r1")
     assert znodes.decode_broker(3, znodes.encode_broker([], None), STAT).rack is None
-    state = PartitionState(1, 2, (1, 3), 4, 7, 123)
+    claim = DataClaim(3, None, DataLoss.TAIL)
+    broker = znodes.decode_broker(3, znodes.encode_broker([], None, claim), STAT)
+    assert broker.data == claim
+    state = PartitionState(1, 2, (1, 3), 4, 7, (2,), (4,), ((1, 11), (12, 12)), 2)
     assert znodes.decode_state("t", 0, znodes.encode_state(state), STAT) == state
     assert znodes.decode_topic("t", znodes.encode_topic("id", [[1], []])) == ("id", [[1], []])
     assert znodes.decode_config("t", znodes.encode_config({"b": "2", "a": "1"})) == {
@@ -62,6 +77,14 @@ def test_round_trips() -> None:
     assert znodes.decode_controller(znodes.encode_controller(2, 9)) == (2, 9)
     assert znodes.decode_epoch(znodes.encode_epoch(9)) == 9
     assert znodes.decode_cluster_id(znodes.encode_cluster_id("c")) == "c"
+
+
+def test_nodes_of_an_older_release() -> None:
+    old = b'{"version":1,"leader":1,"leader_epoch":2,"isr":[1,3],"controller_epoch":4}'
+    state = znodes.decode_state("t", 0, old, STAT)
+    assert state == PartitionState(1, 2, (1, 3), 4, 7, admitted=((1, 123), (3, 123)))
+    broker = znodes.decode_broker(3, b'{"version":1,"listeners":[],"rack":null}', STAT)
+    assert broker.data == DataClaim(None, None, DataLoss.ALL)
 
 
 def test_an_order_does_not_change_a_node() -> None:
@@ -78,6 +101,8 @@ DECODERS: list[Callable[[bytes], Any]] = [
     lambda data: znodes.decode_config("t", data),
     lambda data: znodes.decode_tombstone("t.id", data),
 ]
+
+STATE = b'{"version":1,"leader":1,"leader_epoch":1,"isr":[1],"controller_epoch":1,'
 
 BAD = [
     b"",
@@ -96,6 +121,16 @@ BAD = [
     b'{"version":1,"listeners":[3],"rack":null}',
     b'{"version":1,"listeners":[{"name":"a","host":"b","port":"c"}],"rack":null}',
     b'{"version":1,"listeners":[],"rack":7}',
+    b'{"version":1,"listeners":[],"rack":null,"data_since":"3"}',
+    b'{"version":1,"listeners":[],"rack":null,"data_loss":"some"}',
+    b'{"version":1,"listeners":[],"rack":null,"data_loss":[]}',
+    STATE + b'"elr":[true]}',
+    STATE + b'"last_known_elr":3}',
+    STATE + b'"broker_epochs":[1]}',
+    STATE + b'"broker_epochs":{"one":1}}',
+    STATE + b'"broker_epochs":{"1":null}}',
+    STATE + b'"broker_epochs":{"%s":1}}' % (b"9" * 5000),
+    STATE + b'"unclean_epoch":null}',
     b'{"version":1,"config":{"a":1}}',
     b'{"version":1,"config":[]}',
     b"[" * 100_000,
@@ -115,7 +150,11 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
-keys = st.sampled_from(["leader", "isr", "topic_id", "replicas", "listeners", "config", "rack"])
+KEYS = (
+    "leader isr elr broker_epochs unclean_epoch data_since data_loss topic_id replicas listeners"
+    " config rack"
+)
+keys = st.sampled_from(KEYS.split())
 
 
 @given(st.dictionaries(keys, json_values))

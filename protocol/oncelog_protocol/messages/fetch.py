@@ -33,10 +33,12 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
-    """Partitions of one topic."""
+    """Partitions of one topic. Followers say which they mean by its id as well: the topic may have
+    been deleted and made anew, and leader epochs begin again then (K25)."""
 
     topic: Name
     partitions: list[FetchPartition]
+    topic_id: Name = ""
 
 
 @dataclass(slots=True)
@@ -67,9 +69,9 @@ class AbortedTransaction:
 @dataclass(slots=True)
 class FetchPartitionResponse:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, STORAGE_ERROR, CORRUPT_MESSAGE (rot found on
-    reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set there are no records and
-    the other offsets must not be used (K6, B5)."""
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID (to followers), STORAGE_ERROR,
+    CORRUPT_MESSAGE (rot found on reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set
+    there are no records and the other offsets must not be used (K6, B5)."""
 
     partition: Int32
     error_code: Int16 = 0

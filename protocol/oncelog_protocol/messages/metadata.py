@@ -21,7 +21,8 @@ class MetadataBroker:
 
 @dataclass(slots=True)
 class MetadataPartition:
-    """Errors: LEADER_NOT_AVAILABLE."""
+    """Errors: LEADER_NOT_AVAILABLE. ``elr`` are replicas outside the ISR that hold all that is
+    committed; ``last_known_elr`` did, and have lost data since (KIP-966)."""
 
     error_code: Int16
     partition: Int32
@@ -30,6 +31,8 @@ class MetadataPartition:
     replicas: list[Int32]
     isr: list[Int32]
     offline_replicas: list[Int32]
+    elr: list[Int32] = field(default_factory=list)
+    last_known_elr: list[Int32] = field(default_factory=list)
 
 
 @dataclass(slots=True)

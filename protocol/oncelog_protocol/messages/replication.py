@@ -20,7 +20,8 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
 class PartitionOrder:
     """The state of one partition as the controller wrote it. Applied only when ``leader_epoch`` is
     above the replica's (equal: acknowledged, not applied; Z4). ``partition_epoch`` is the version
-    of its state znode."""
+    of its state znode. While ``elr`` names somebody, the leader holds the high watermark: these
+    replicas are outside the ISR and may yet be elected (KIP-966)."""
 
     topic: Name
     topic_id: Name
@@ -31,6 +32,8 @@ class PartitionOrder:
     partition_epoch: Int32
     replicas: list[Int32]
     is_new: bool
+    elr: list[Int32] = field(default_factory=list)
+    last_known_elr: list[Int32] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -149,7 +152,8 @@ class IsrMember:
 @dataclass(slots=True)
 class AlterPartitionItem:
     """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version
-    is checked (Z9)."""
+    is checked (Z9). ``incomplete`` are replicas that were found to lack committed records: they do
+    not go to the ELR."""
 
     topic: Name
     topic_id: Name
@@ -157,6 +161,7 @@ class AlterPartitionItem:
     leader_epoch: Int32
     partition_epoch: Int32
     isr: list[IsrMember]
+    incomplete: list[Int32] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -172,6 +177,7 @@ class AlterPartitionResult:
     leader_epoch: Int32 = -1
     isr: list[Int32] = field(default_factory=list)
     partition_epoch: Int32 = -1
+    elr: list[Int32] = field(default_factory=list)
 
 
 @dataclass(slots=True)

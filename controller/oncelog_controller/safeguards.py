@@ -1,0 +1,29 @@
+"""The rules of the controller that can be switched off, so that tests can prove that they are
+needed.
+
+Production code never changes one: the default is the only safe value. Each switch names the rule of
+which it deprives the controller; a test that turns it must see records lost, or two controllers at
+work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSafeguards:
+    """Every field at its default is Oncelog as it is meant to run."""
+
+    trust_only_complete_replicas: bool = True
+    """A replica whose broker registers without all data that counted leaves ISR and ELR, and is
+    elected only where unclean elections are allowed (KIP-966, K18, I9). Off: it stays, and leads
+    with what it has."""
+
+    check_broker_epochs: bool = True
+    """AlterPartition is refused when the asker or a member has registered anew since (KIP-841,
+    KIP-903, K22). Off: what was true of a broker's earlier life lets its next one into the ISR."""
+
+    check_controller_epoch: bool = True
+    """Every write fails once there is a newer controller (Z3, KAFKA-6082). Off: a controller that
+    was paused goes on writing beside its successor."""

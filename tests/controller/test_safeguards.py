@@ -1,0 +1,155 @@
+"""Each switch of the controller, turned: what is lost then, and is not while it is as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog_controller import znodes
+from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.state import DataLoss
+from oncelog_protocol.errors import ERRORS, NO_ERROR
+from oncelog_protocol.messages import admin
+from oncelog_protocol.messages.replication import ControlledShutdownRequest, IsrMember
+from support.controller_driver import Driver
+
+
+def started(*broker_ids: int, **switches: bool) -> Driver:
+    return Driver.started(*broker_ids, safeguards=ControllerSafeguards(**switches))
+
+
+def name_of(code: int) -> str:
+    return "NONE" if code == NO_ERROR else ERRORS[code].name
+
+
+def test_the_default_is_safe() -> None:
+    safe = ControllerSafeguards()
+    assert all(getattr(safe, name) for name in ControllerSafeguards.__dataclass_fields__)
+
+
+# ---------------------------------------------------------------- 6: trust_only_complete_replicas
+
+
+@pytest.mark.parametrize("trusting", [False, True], ids=["safe", "trusting"])
+def test_a_replica_that_lost_its_data_leads_if_it_is_trusted(trusting: bool) -> None:
+    """KIP-966: 2 has left the ISR and is complete; 1 goes on alone, and loses its tail."""
+    driver = started(1, 2, trust_only_complete_replicas=not trusting)
+    driver.create("t", [1, 2], min_insync_replicas="2")
+    driver.alter_isr("t", 1)
+    driver.lose_data(1, loss=DataLoss.TAIL)
+    state = driver.state("t")
+    assert state.unclean_epoch == -1
+    if trusting:
+        assert state.leader == 1, "2 is about to cut to what 1 has left: committed records go"
+    else:
+        assert (state.leader, state.last_known_elr) == (2, (1,))
+
+
+@pytest.mark.parametrize("trusting", [False, True], ids=["safe", "trusting"])
+def test_an_empty_disk_is_the_last_of_the_isr_if_it_is_trusted(trusting: bool) -> None:
+    driver = started(1, 2, 3, trust_only_complete_replicas=not trusting)
+    driver.create("t", [1, 2, 3])
+    for broker_id in (1, 2, 3):
+        driver.register(broker_id)
+    driver.lose_data(2)  # all restarted, one of them with nothing
+    driver.suspect(1)
+    driver.suspect(3)
+    assert (2 in driver.state("t").isr) is trusting
+    assert (driver.state("t").leader == 2) is trusting
+
+
+# ---------------------------------------------------------------- 7: check_broker_epochs
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_what_was_true_of_an_earlier_life_lets_an_empty_disk_in(checked: bool) -> None:
+    """K22: the leader has seen 2 caught up; before its wish arrives, 2 is wiped and registers."""
+    driver = started(1, 2, check_broker_epochs=checked)
+    driver.create("t", [1, 2])
+    driver.alter_isr("t", 1)
+    wish = [IsrMember(1, -1), IsrMember(2, driver.brokers[2].broker_epoch)]
+    driver.lose_data(2)
+    result = driver.alter_isr("t", 1, isr=wish)
+    driver.lose(1)
+    if checked:
+        assert name_of(result.error_code) == "INELIGIBLE_REPLICA"
+        assert driver.state("t").leader == -1
+    else:
+        assert (driver.state("t").leader, driver.state("t").unclean_epoch) == (2, -1)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_member_without_an_epoch_proves_nothing(checked: bool) -> None:
+    driver = started(1, 2, check_broker_epochs=checked)
+    driver.create("t", [1, 2])
+    driver.alter_isr("t", 1)
+    wish = [IsrMember(1, -1), IsrMember(2, -1)]
+    result = driver.alter_isr("t", 1, isr=wish)
+    assert name_of(result.error_code) == ("INELIGIBLE_REPLICA" if checked else "NONE")
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_an_earlier_life_shuts_the_present_one_out(checked: bool) -> None:
+    """K21: a ControlledShutdown that was late takes the ISR from a broker that is back."""
+    driver = started(1, 2, check_broker_epochs=checked)
+    driver.create("t", [1, 2])
+    late = ControlledShutdownRequest(1, driver.brokers[1].broker_epoch)
+    driver.join(1)
+    assert driver.alter_isr("t", 1, 2).error_code == 0
+    driver.pass_time(2)
+    assert driver.state("t").leader == 1
+    response = driver.ask(late)
+    if checked:
+        assert name_of(response.error_code) == "STALE_BROKER_EPOCH"
+        assert driver.state("t").isr == (1, 2)
+    else:
+        assert driver.state("t").isr == (2,)
+
+
+def test_an_epoch_that_the_controller_has_yet_to_hear_of_is_no_stale_one() -> None:
+    """KAFKA-9839, the other way round: the broker knows its registration first."""
+    driver = started(1, 2)
+    driver.create("t", [1, 2])
+    driver.register(1)
+    response = driver.ask(ControlledShutdownRequest(1, driver.brokers[1].broker_epoch))
+    assert name_of(response.error_code) == "NOT_CONTROLLER", "it may ask again"
+    assert driver.state("t").isr == (1, 2)
+
+
+# ---------------------------------------------------------------- 8: check_controller_epoch
+
+
+def zombie_and_heir(checked: bool) -> tuple[Driver, Driver]:
+    """A controller that was paused with a topic in memory, and its successor, over one store."""
+    zombie = started(1, 2, check_controller_epoch=checked)
+    zombie.create("t", [1, 2])
+    return zombie, zombie.take_over()
+
+
+def wake(zombie: Driver, heir: Driver) -> None:
+    zombie.nodes, zombie.brokers, zombie.zxid = heir.nodes, heir.brokers, heir.zxid + 1
+    zombie._check = lambda: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_controller_that_was_paused_deletes_what_its_successor_made(checked: bool) -> None:
+    zombie, heir = zombie_and_heir(checked)
+    heir.ask(admin.DeleteTopicsRequest(["t"], 1000))
+    made: Any = heir.create("t", [1, 2])
+    assert made.error_code == 0
+    wake(zombie, heir)
+    zombie.ask(admin.DeleteTopicsRequest(["t"], 1000))
+    assert (znodes.state_path("t", 0) in zombie.nodes) is checked
+    assert (zombie.resigned is not None) is checked
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_controller_that_was_paused_elects_beside_its_successor(checked: bool) -> None:
+    """I12: two controllers' writes in one store, and the newer one does not know."""
+    zombie, heir = zombie_and_heir(checked)
+    wake(zombie, heir)
+    zombie.suspect(1)
+    stored = zombie.state("t")
+    assert (stored == heir.partition("t").state) is checked
+    assert stored.controller_epoch == 1
