@@ -10,7 +10,9 @@ Rules of durability, which the memory version enforces by forgetting at a crash:
 - bytes are durable once ``File.sync`` has returned, and only those appended before it was called;
 - a name (create, rename, remove, make_dirs) is durable once ``sync_dir`` of its directory returned;
 - a failed ``sync`` proves nothing for ever: the kernel may have dropped the dirty pages and marked
-  them clean, so that the next one "succeeds" (fsyncgate). Callers stop using the directory.
+  them clean, so that the next one "succeeds" (fsyncgate). Callers stop using the directory;
+- what a process reads that an earlier one wrote may be such clean pages, which the disk never got,
+  until the machine restarts. ``File.rewrite`` makes them dirty again, so that a sync proves them.
 
 No mmap: its faults are signals, and cannot be injected.
 """
@@ -41,6 +43,12 @@ Buffer = bytes | bytearray | memoryview
 
 _VECTOR_MAX = 1024
 """Most pieces of one writev: Linux's IOV_MAX; more is refused by the kernel."""
+
+_REWRITE_BYTES = 1024 * 1024
+"""Read and written at once by ``rewrite``."""
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Where Linux has it; other systems have none that is as good."""
 
 _TEMPORARY = ".tmp"
 """Suffix of a file that is being written; such a file found at start-up may be removed."""
@@ -95,8 +103,18 @@ class File(Protocol):
         """Cut to ``size`` bytes; a larger size is refused with ValueError. Raises OSError."""
         ...
 
+    def rewrite(self, offset: int, length: int) -> None:
+        """Write the same bytes again in their place, so that the next ``sync`` covers them.
+
+        Whatever an earlier sync that failed has done to them. Nothing is ever cut on the way: a
+        crash leaves what was there, or what is. Blocks. Raises OSError, and ValueError for a range
+        that is not in the file.
+        """
+        ...
+
     def sync(self) -> None:
-        """Make durable what was appended or truncated before this call. Blocks. Raises OSError."""
+        """Make durable what was appended, truncated or rewritten before this call. Blocks. Raises
+        OSError."""
         ...
 
     def close(self) -> None:
@@ -163,6 +181,11 @@ class Files(Protocol):
 
     def write_atomic_now(self, path: str, data: bytes) -> None:
         """``write_atomic`` for shutdown and command-line tools: blocks."""
+        ...
+
+    def boot_id(self) -> str:
+        """Names this run of the machine: what a process wrote outlives it, unsynced, as long as
+        this stays the same. Empty when nobody can tell."""
         ...
 
     # ---- cold: coroutines
@@ -259,6 +282,23 @@ class SystemFile:
             raise ValueError(f"{self._path}: cannot cut {self._size} bytes to {size}")
         os.ftruncate(self._fd, size)
         self._size = size
+
+    def rewrite(self, offset: int, length: int) -> None:
+        end = offset + length
+        if not 0 <= offset <= end <= self._size:
+            raise ValueError(f"{self._path}: {offset} to {end} of {self._size} bytes")
+        # Our own descriptor has O_APPEND, and Linux appends what is written with it at any offset.
+        fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            if not os.path.sameopenfile(fd, self._fd):
+                raise OSError(errno.ESTALE, "another file has this name now", self._path)
+            while offset < end:
+                piece = os.pread(self._fd, min(_REWRITE_BYTES, end - offset), offset)
+                if not piece:
+                    raise OSError(errno.EIO, "shorter than it was", self._path)
+                offset += os.pwrite(fd, piece, offset)
+        finally:
+            os.close(fd)
 
     def sync(self) -> None:
         if self._fd < 0:
@@ -360,6 +400,13 @@ class SystemFiles:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         self.sync_dir(os.path.dirname(path) or ".")
+
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except (OSError, ValueError):
+            return ""
 
     async def write_atomic(self, path: str, data: bytes) -> None:
         # Imported here: the SDK imports this room and installs without aiofiles.

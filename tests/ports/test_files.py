@@ -104,6 +104,45 @@ def test_truncate_never_grows(case: Case, size: int) -> None:
     file.close()
 
 
+def test_rewrite_changes_nothing_that_is_read(case: Case) -> None:
+    files, root = case
+    file = files.open(f"{root}/a", create=True)
+    content = bytes(range(256)) * 10_000  # more than one piece
+    file.append([content])
+    file.rewrite(100, len(content) - 300)
+    file.rewrite(0, len(content))
+    file.rewrite(7, 0)
+    assert file.size() == len(content)
+    file.append([b"end"])
+    assert files.read_bytes(f"{root}/a") == content + b"end"
+    file.sync()
+    file.close()
+
+
+@pytest.mark.parametrize(("offset", "length"), [(-1, 2), (5, -1), (5, 6), (11, 0)])
+def test_rewrite_keeps_to_the_file(case: Case, offset: int, length: int) -> None:
+    files, root = case
+    file = files.open(f"{root}/a", create=True)
+    file.append([b"0123456789"])
+    with pytest.raises(ValueError, match="of 10 bytes"):
+        file.rewrite(offset, length)
+    file.close()
+
+
+def test_rewrite_writes_through_no_other_name(tmp_path: Path) -> None:
+    """It opens the file again by its path, as the descriptor that appends cannot write elsewhere;
+    should the path be another file's by now, that one is not touched."""
+    files = SystemFiles()
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.append([b"mine"])
+    files.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    files.write_atomic_now(f"{tmp_path}/a", b"another's")
+    with pytest.raises(OSError, match="another file has this name"):
+        file.rewrite(0, 4)
+    file.close()
+    assert files.read_bytes(f"{tmp_path}/a") == b"another's"
+
+
 def test_an_existing_file_is_opened_at_its_end(case: Case) -> None:
     files, root = case
     file = files.open(f"{root}/a", create=True)
@@ -142,6 +181,8 @@ def test_a_closed_file_refuses(case: Case) -> None:
         file.read_at(0, 1)
     with pytest.raises(OSError, match="Bad file descriptor|dead"):
         file.sync()
+    with pytest.raises(OSError, match="Bad file descriptor|dead"):
+        file.rewrite(0, 0)
 
 
 def test_two_handles_see_one_file(case: Case) -> None:
@@ -250,6 +291,20 @@ def test_lock_excludes_until_released(case: Case) -> None:
     with pytest.raises(FileLockedError):
         files.lock(f"{root}/.lock")
     again.release()
+
+
+def test_boot_id(case: Case) -> None:
+    files, _ = case
+    assert files.boot_id() == files.boot_id()
+    if isinstance(files, MemoryFiles):
+        before = files.boot_id()
+        assert files.image("all").boot_id() == before
+        assert files.image("none").boot_id() != before
+        files = files.reborn("all")
+        assert files.boot_id() == before, "the process was killed, the machine was not"
+        assert files.reborn("none").boot_id() != before
+    else:
+        assert "\n" not in files.boot_id()
 
 
 def test_is_writable(case: Case) -> None:

@@ -9,6 +9,7 @@ import errno
 
 import pytest
 
+from oncelog_runtime.files import File
 from support.memory_files import CrashView, MemoryFiles
 
 
@@ -99,7 +100,9 @@ def test_a_function_chooses_what_is_left(files: MemoryFiles) -> None:
         return view.current[: view.boundaries[0] + 2]
 
     files.crash(torn)
-    assert seen == [CrashView("/data/a", b"one", b"onetwothree", (6, 11))]
+    (view,) = seen
+    assert (view.path, view.durable, view.current) == ("/data/a", b"one", b"onetwothree")
+    assert (view.boundaries, view.common, view.operations) == ((6, 11), 3, 2)
     assert files.read_bytes("/data/a") == b"onetwoth"
 
 
@@ -139,6 +142,66 @@ def test_a_failed_sync_loses_bytes_for_good(files: MemoryFiles) -> None:
     assert files.read_bytes("/data/a") == b"good\0\0\0\0late"
 
 
+def with_lost_bytes(files: MemoryFiles) -> File:
+    """A file with a hole that reads do not show: after a failed sync and one that "succeeded"."""
+    file = files.open("/data/a", create=True)
+    files.sync_dir("/data")
+    file.append([b"good"])
+    file.sync()
+    file.append([b"lost"])
+    files.fail("sync", "/data")
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.append([b"late"])
+    file.sync()
+    return file
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_lost_is_durable_once_it_was_written_again_and_synced(
+    files: MemoryFiles, killed: bool
+) -> None:
+    file = with_lost_bytes(files)
+    if killed:
+        files = files.reborn("all")
+        file = files.open("/data/a")
+    file.rewrite(5, 2)
+    assert files.image("none").read_bytes("/data/a") == b"good\0\0\0\0late", "not synced yet"
+    file.sync()
+    assert files.image("none").read_bytes("/data/a") == b"good\0os\0late"
+    file.rewrite(0, 12)
+    file.sync()
+    assert files.image("none").read_bytes("/data/a") == b"goodlostlate"
+
+
+def test_what_was_written_again_is_lost_again_with_the_next_failed_sync(
+    files: MemoryFiles,
+) -> None:
+    file = with_lost_bytes(files)
+    file.rewrite(0, 12)
+    files.fail("sync", "/data")
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.sync()
+    assert files.image("none").read_bytes("/data/a").startswith(b"good\0\0\0\0")
+    file.rewrite(0, 12)
+    file.sync()
+    assert files.image("none").read_bytes("/data/a") == b"goodlostlate"
+
+
+def test_writing_again_what_is_merely_unsynced_makes_nothing_durable(files: MemoryFiles) -> None:
+    file = files.open("/data/a", create=True)
+    files.sync_dir("/data")
+    file.append([b"good"])
+    file.sync()
+    file.append([b"more"])
+    file.rewrite(0, 8)
+    assert files.common_bytes("/data/a") == 4
+    assert files.image("none").read_bytes("/data/a") == b"good"
+    file.sync()
+    assert files.image("none").read_bytes("/data/a") == b"goodmore"
+
+
 def test_a_failed_append_leaves_a_part(files: MemoryFiles) -> None:
     file = files.open("/data/a", create=True)
     files.fail("append", "/data/a", keep_bytes=3)
@@ -176,6 +239,7 @@ def test_faults_are_counted_and_bound_to_a_place(files: MemoryFiles) -> None:
         ("make_dirs", lambda files: files.make_dirs("/data/d")),
         ("sync_dir", lambda files: files.sync_dir("/data")),
         ("truncate", lambda files: files.open("/data/a").truncate(0)),
+        ("rewrite", lambda files: files.open("/data/a").rewrite(0, 5)),
     ],
 )
 def test_every_operation_can_fail(files: MemoryFiles, operation: str, call: object) -> None:
@@ -235,3 +299,119 @@ def test_an_atomic_write_is_old_or_new_at_every_step() -> None:
     else:
         pytest.fail("an atomic write has more steps than expected")
     assert outcomes == {b"old", b"new"}
+
+
+def test_the_bytes_of_a_removed_file_are_free_again(files: MemoryFiles) -> None:
+    write(files, "/data/a", b"0123456789")
+    write(files, "/data/b", b"01234")
+    files.set_free_bytes(0)
+    files.rename("/data/b", "/data/a")
+    assert files.disk_space("/data").free_bytes == 10
+    files.remove("/data/a")
+    assert files.disk_space("/data").free_bytes == 15
+    files.heal()
+    assert files.disk_space("/data").free_bytes == files.disk_space("/data").total_bytes
+
+
+def test_a_power_cut_frees_what_it_takes(files: MemoryFiles) -> None:
+    write(files, "/data/a", b"0123456789")
+    before = files.disk_space("/data").free_bytes
+    files.crash("none")
+    assert files.disk_space("/data").free_bytes == before + 10
+
+
+def test_a_read_only_disk_is_read_through_open_handles(files: MemoryFiles) -> None:
+    file = files.open("/data/a", create=True)
+    file.append([b"bytes"])
+    files.set_read_only()
+    assert not files.is_writable("/data")
+    for change in (
+        lambda: file.append([b"x"]),
+        lambda: file.truncate(0),
+        file.sync,
+        lambda: files.open("/data/a"),
+        lambda: files.remove("/data/a"),
+        lambda: files.rename("/data/a", "/data/b"),
+        lambda: files.make_dirs("/data/d"),
+        lambda: files.sync_dir("/data"),
+        lambda: files.lock("/data/.lock"),
+    ):
+        with pytest.raises(OSError, match="Read-only"):
+            change()
+    assert file.read_at(0, 10) == files.read_bytes("/data/a") == b"bytes"
+    files.set_read_only(False)
+    file.append([b"!"])
+    assert files.is_writable("/data")
+
+
+def test_handles_are_counted_and_may_run_out(files: MemoryFiles) -> None:
+    handles = [files.open(f"/data/{number}", create=True) for number in range(3)]
+    assert files.open_count == 3
+    files.set_open_max(3)
+    with pytest.raises(OSError, match="Too many open files"):
+        files.open("/data/0")
+    handles[0].close()
+    handles[0].close()
+    handles[1] = files.open("/data/0")
+    files.set_open_max(None)
+    files.lock("/data/.lock")
+    assert files.open_count == 4
+    files.crash("all")
+    assert files.open_count == 0
+    files.lock("/data/.lock").release()
+    assert files.open_count == 0
+
+
+def test_operations_take_their_time_and_somebody_is_told(files: MemoryFiles) -> None:
+    file = files.open("/data/a", create=True)
+    files.stall("/data", 5.0, times=2)
+    files.stall("/data/a", 0.5, operation="append")
+    file.append([b"x"])
+    assert files.take_delay() == 0.5
+    file.sync()
+    file.sync()
+    file.sync()
+    assert files.take_delay() == 10.0
+    assert files.take_delay() == 0.0
+    files.fail("sync", "/data/a")
+    files.stall("/data/a", 1.0, times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert files.take_delay() == 1.0
+    files.heal()
+    file.append([b"x"])
+    assert files.take_delay() == 0.0
+
+
+def test_files_are_listed_by_the_beginning_of_their_paths(files: MemoryFiles) -> None:
+    files.make_dirs("/data/t-0")
+    files.make_dirs("/data/t-1")
+    for name in ("t-0/b", "t-0/a", "t-1/a", "meta"):
+        write(files, f"/data/{name}", name.encode())
+    assert files.paths() == ["/data/meta", "/data/t-0/a", "/data/t-0/b", "/data/t-1/a"]
+    assert files.paths("/data/t-0/") == ["/data/t-0/a", "/data/t-0/b"]
+    assert files.paths("/data/t-") == ["/data/t-0/a", "/data/t-0/b", "/data/t-1/a"]
+    assert files.paths("/data/x/") == files.paths("/data/meta/") == []
+    assert files.contents()["/data/t-0/a"] == b"t-0/a"
+    assert files.contents()["/data/t-0/"] == b""
+
+
+def test_what_is_durable_can_be_had_without_a_crash(files: MemoryFiles) -> None:
+    write(files, "/data/a", b"bytes", sync=True)
+    write(files, "/data/b", b"bytes")
+    assert files.durable_contents("/data") == {}
+    files.sync_dir("/data")
+    write(files, "/data/a", b"more")
+    assert files.durable_contents() == {"/data/a": b"bytes", "/data/b": b""}
+    assert files.common_bytes("/data/a") == 5
+    assert files.durable_contents("/data/nowhere") == {}
+
+
+def test_a_tree_goes_one_name_at_a_time() -> None:
+    files = MemoryFiles("/data/d/e")
+    for name in ("d/a", "d/e/b"):
+        write(files, f"/data/{name}", b"x")
+    steps: list[str] = []
+    files.before_change = lambda operation, path: steps.append(f"{operation} {path}")
+    files._remove_tree("/data/d")
+    assert steps == [f"remove /data/{name}" for name in ("d/a", "d/e/b", "d/e", "d")]

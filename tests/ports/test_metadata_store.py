@@ -1,4 +1,5 @@
-"""The contract of ``MetadataStore``, over memory and over a real ZooKeeper."""
+"""The contract of ``MetadataStore``: over memory, over a real ZooKeeper, and in the simulator,
+where client and server are processes of their own."""
 
 from __future__ import annotations
 
@@ -28,16 +29,22 @@ from oncelog_controller.store import (
     WatchEvent,
     WatchKind,
 )
+from simulation.contract import ContractLoop, SimStoreHarness
 from support.store_harness import SESSION_TIMEOUT_MS, MemoryHarness, RealHarness, StoreHarness
 from support.waiting import eventually
 
 CHROOT_NUMBERS = itertools.count()
 
 
-@pytest_asyncio.fixture(params=["memory", pytest.param("real", marks=pytest.mark.zookeeper)])
+@pytest_asyncio.fixture(
+    params=["memory", pytest.param("real", marks=pytest.mark.zookeeper), "simulation"]
+)
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[StoreHarness]:
     made: StoreHarness
-    if request.param == "memory":
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, ContractLoop):
+        made = SimStoreHarness(loop)
+    elif request.param == "memory":
         made = MemoryHarness()
     else:
         server = request.getfixturevalue("zookeeper")

@@ -63,7 +63,8 @@ SETTINGS: dict[str, Any] = {
 
 
 class Cluster:
-    """Brokers 1 to N; ``settings`` go to every one of them."""
+    """Brokers 1 to N; ``settings`` go to every one of them, and so do ``options``: more arguments
+    of ``Broker``, such as rules to switch off."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Cluster:
         *,
         seed: int = 1,
         files: Files | None = None,
+        options: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.directory = directory
@@ -83,6 +85,7 @@ class Cluster:
         self._ids = list(range(1, brokers + 1))
         self._files = files if files is not None else SystemFiles()
         self._entropy = SeededEntropy(seed)
+        self._options = options or {}
         self._settings = {**SETTINGS, **settings}
 
     async def __aenter__(self) -> Cluster:
@@ -125,6 +128,7 @@ class Cluster:
             clock=SystemWallClock(),
             entropy=self._entropy.fork(f"broker-{broker_id}"),
             metadata_store=store,
+            **self._options,
         )
 
     async def start_broker(self, broker_id: int, **settings: Any) -> Broker:

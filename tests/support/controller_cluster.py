@@ -9,7 +9,7 @@ from oncelog_controller import znodes
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.membership import Membership
 from oncelog_controller.runner import ControllerRunner
-from oncelog_controller.state import PartitionState
+from oncelog_controller.state import DataClaim, DataLoss, PartitionState
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
@@ -44,6 +44,7 @@ class Member:
             cluster_id_hint=f"cluster-of-{broker.broker_id}",
             previous_session=previous_session,
             remember_session=self.sessions.append,
+            claim_data=lambda: DataClaim(0, None, DataLoss.NONE),
         )
         self.membership.on_registered.append(self._registered)
         self.membership.on_failed.append(self.failures.append)

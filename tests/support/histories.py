@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from oncelog.history import MoveReason
+
 __all__ = ["ListHistory"]
 
 
@@ -13,6 +15,8 @@ class ListHistory:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
+        self.marks: list[tuple[str, int, int, int, int]] = []
+        """Watermarks, apart: (topic, partition, leader epoch, high watermark, end offset)."""
         self._count = 0
 
     def invoke(
@@ -30,3 +34,11 @@ class ListHistory:
 
     def info(self, number: int, error: BaseException) -> None:
         self.events.append(("info", number, error))
+
+    def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
+        self.events.append(("moved", topic, partition, offset, reason))
+
+    def watermark(
+        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+    ) -> None:
+        self.marks.append((topic, partition, leader_epoch, high_watermark, end_offset))

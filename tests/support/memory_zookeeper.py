@@ -156,6 +156,11 @@ class MemoryZooKeeper:
         node = self._nodes.get(path)
         return None if node is None else node.data
 
+    def owner(self, path: str) -> int:
+        """The session that an ephemeral node lives with; 0 for another node, or none."""
+        node = self._nodes.get(path)
+        return 0 if node is None else node.owner
+
     def sessions(self) -> list[int]:
         """Ids of the sessions that are not over, sorted."""
         return sorted(self._sessions)
@@ -221,6 +226,8 @@ class MemoryZooKeeper:
                 self._start_timer(session)
             else:
                 self._reconnect(session)
+                if not session.connected:  # its client is dead: nobody will come
+                    self._start_timer(session)
 
     # ------------------------------------------------------------------ sessions
 

@@ -114,6 +114,12 @@ class Broker:
     def follower_synced(self, partition: Partition) -> None:
         self.machine.synced(TP)
 
+    def refetch_wanted(self, partition: Partition) -> None:
+        self.machine.add(partition)
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        self.machine.remove(TP)
+
     # ---- what a test does
 
     def sync(self) -> None:
@@ -164,6 +170,7 @@ class Broker:
             log_start_offset=0,
             clean=False,
             now_ms=NOW_MS,
+            keep_damaged=self.group.safeguards.log.keep_damaged_logs,
         )
         if loaded is None:
             log = self.logs.create(TP, TOPIC_ID, self.group.config)

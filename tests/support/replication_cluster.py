@@ -177,6 +177,8 @@ class Node:
         self.reachable = True
         self.channels: list[InProcessChannel] = []
         self.failures: list[str] = []
+        self.broken = 0
+        """Replicas that contradicted themselves; a test that breaks one sets it back."""
         self.logs = LogManager(
             files=self.files,
             clock=ManualClock(NOW_MS),
@@ -196,10 +198,14 @@ class Node:
             isr_port=self,
             connector=self,
             on_failure=lambda name, error: self.failures.append(f"{name}: {error!r}"),
+            on_broken_replica=self._count_broken,
         )
         self.replicas.broker_epoch = broker_id * 100
         self.fetch = FetchHandler(self.replicas, AllowAllAuthorizer())
         self.produce = ProduceHandler(self.replicas, AllowAllAuthorizer())
+
+    def _count_broken(self) -> None:
+        self.broken += 1
 
     async def start(self) -> None:
         await self.logs.start("cluster")
@@ -209,6 +215,7 @@ class Node:
         await self.replicas.stop()
         await self.logs.stop(clean=True)
         assert self.failures == []
+        assert self.broken == 0
 
     async def open(self, broker_id: int) -> InProcessChannel:
         """Connect to another broker, as its ``LeaderConnector``."""

@@ -23,9 +23,12 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 """Below this offset everything of a log is synced."""
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
-"""Only logs whose start is not the start of their first segment."""
+"""Only logs that do not start at 0. Also where the first segment starts there: the removal of those
+before it is not synced, and what comes back with a power cut must not be read again."""
 LEADER_EPOCH = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown.json"
+CONTINUITY = "continuity.json"
+"""Since when nothing was lost; see ``continuity``."""
 META = "meta.json"
 PARTITION_META = "partition.json"
 

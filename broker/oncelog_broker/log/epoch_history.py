@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from oncelog_broker.log.invariants import check_history, check_neighbours
 from oncelog_protocol.types import NO_EPOCH
 
 NO_OFFSET = -1
@@ -80,6 +81,7 @@ class EpochHistory:
             del epochs[keep:], starts[keep:]
             epochs.append(epoch)
             starts.append(start_offset)
+        check_neighbours(epochs, starts, -1)
         self.revision += 1
         return True
 
@@ -122,8 +124,13 @@ class EpochHistory:
             return False
         del self._epochs[:index], self._starts[:index]
         self._starts[0] = offset
+        check_neighbours(self._epochs, self._starts, 1)
         self.revision += 1
         return True
+
+    def check(self) -> None:
+        """:raises InvariantError: the entries are out of order."""
+        check_history(self._epochs, self._starts)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -10,8 +10,9 @@ Owns the state that the logs of one disk share. Rules:
   D9);
 - a full disk refuses writes and is asked again at each write; some room is kept back, half of it
   for internal topics (D8);
-- checkpoints: recovery points are captured *first*, epochs written next, recovery points last:
-  neither ever runs ahead of what is durable. Nothing runs while nothing changes.
+- checkpoints: recovery points are captured *first* and written last, log starts before epochs:
+  no history lacks what its log has, no recovery point runs ahead of what is durable. Nothing runs
+  while nothing changes.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.continuity import ContinuityRecord
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK
@@ -81,7 +84,15 @@ class LogDir:
         """Whether the last stop of a broker here was a clean one."""
         self.previous_broker_epoch = -1
         """Broker epoch at that clean stop; -1 after any other."""
+        self.is_new = False
+        """Whether the directory had nothing of this broker when it was taken."""
+        self.record: ContinuityRecord | None = None
+        """What its continuity file says; None when there is none that holds."""
+        self.counts_unsynced = False
+        """Whether an offset may have counted here, in this life, that was not synced."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.checkpointed: set[TopicPartition] = set()
+        """Partitions of which the checkpoints on disk may say something, deleted ones too."""
         self.credit_bytes = 0
         """Bytes that may be written before the free space is looked at again."""
         self.pool = OpenSegments(files, open_segments_max)
@@ -98,6 +109,7 @@ class LogDir:
         self._lock: FileLock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checkpoint_needed = asyncio.Event()
+        self._checkpoints_ended = False
         self._checkpoint_lock = asyncio.Lock()
         self._news: dict[PartitionLog, None] = {}
         self._trash: dict[str, None] = {}
@@ -125,6 +137,7 @@ class LogDir:
             ) from error
         try:
             self._check_identity(cluster_id, broker_id, entropy)
+            self._read_record()
             self._take_clean_shutdown()
         except BaseException:
             self.release()
@@ -165,6 +178,7 @@ class LogDir:
     def _check_identity(self, cluster_id: str, broker_id: int, entropy: Entropy) -> None:
         meta_path = f"{self.path}/{checkpoint.META}"
         if not self.files.exists(meta_path):
+            self.is_new = True
             self.directory_id = entropy.uuid()
             document = {
                 "version": _META_VERSION,
@@ -197,8 +211,14 @@ class LogDir:
 
     def _take_clean_shutdown(self) -> None:
         path = f"{self.path}/{checkpoint.CLEAN_SHUTDOWN}"
-        if not self.files.exists(path):
-            return
+        if self.files.exists(path):
+            self._read_clean_shutdown(path)
+            self.files.remove(path)
+        # Also when it is not there: a process that was killed may have removed it, made partitions
+        # and renamed deleted ones, all of which a later power cut would undo.
+        self.files.sync_dir(self.path)
+
+    def _read_clean_shutdown(self, path: str) -> None:
         try:
             document = checkpoint.decode_document(
                 checkpoint.CLEAN_SHUTDOWN, self.files.read_bytes(path)
@@ -207,8 +227,49 @@ class LogDir:
             self.was_clean = True
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             logger.warning("%s: %s; treating the last stop as unclean", path, error)
-        self.files.remove(path)
-        self.files.sync_dir(self.path)
+
+    def _read_record(self) -> None:
+        path = f"{self.path}/{checkpoint.CONTINUITY}"
+        if self.files.exists(path):
+            try:
+                self.record = ContinuityRecord.decode(self.files.read_bytes(path))
+            except CheckpointError as error:
+                logger.warning("%s: %s; some data may be missing", path, error)
+
+    @property
+    def same_run(self) -> bool:
+        """Whether the machine has not stopped since the last life of the broker began here."""
+        boot_id = self.files.boot_id()
+        return self.record is not None and boot_id != "" and self.record.boot_id == boot_id
+
+    @property
+    def other_run(self) -> bool:
+        """Whether the machine has stopped for sure since then: what is read is on the disk."""
+        known = self.record is not None and self.record.boot_id != "" != self.files.boot_id()
+        return known and not self.same_run
+
+    def write_record(self, record: ContinuityRecord) -> None:
+        """Write the continuity file, durably. Raises OSError."""
+        self.files.write_atomic_now(f"{self.path}/{checkpoint.CONTINUITY}", record.encode())
+        self.record = record
+
+    def forget_record(self) -> None:
+        """Remove the continuity file; a crash may bring it back. Raises OSError."""
+        self.files.remove(f"{self.path}/{checkpoint.CONTINUITY}")
+        self.record = None
+
+    def note_unsynced(self) -> None:
+        """An offset is about to count that is not synced: first time in this life, say so durably.
+
+        Raises StorageError.
+        """
+        try:
+            if self.record is not None:
+                self.write_record(replace(self.record, unsynced=True))
+        except OSError as error:
+            self.fail(checkpoint.CONTINUITY, error)
+            raise StorageError(f"{self.path}: {error}") from error
+        self.counts_unsynced = True
 
     def release(self) -> None:
         """Give the lock back."""
@@ -322,7 +383,16 @@ class LogDir:
         while self.online:
             await self._checkpoint_needed.wait()
             await asyncio.sleep(self._checkpoint_interval_s)
+            if self._checkpoints_ended:
+                return
             await self.write_checkpoints()
+
+    async def end_checkpoints(self) -> None:
+        """Let ``run_checkpoints`` begin no more, and return when it writes none: the caller cancels
+        it then. Cancelled while it writes it would leave a thread behind that goes on writing."""
+        self._checkpoints_ended = True
+        async with self._checkpoint_lock:
+            pass
 
     async def write_checkpoints(self) -> bool:
         """Write what changed; return whether all of it is durable now."""
@@ -343,30 +413,43 @@ class LogDir:
         logs = [self.logs[tp] for tp in sorted(self.logs)]
         points: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
-        marked: list[PartitionLog] = []
+        marks: list[tuple[PartitionLog, int]] = []
         for log in logs:
             tp = log.topic_partition
             points[tp] = log.checkpointed_recovery_point = log.recovery_point
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.log_start_offset:
                 starts[tp] = log.log_start_offset
-            if log.take_truncation_mark():
-                marked.append(log)
+            if log.truncation_mark:
+                marks.append((log, log.truncation_mark))
+        self.checkpointed.update(points)
+        await self._write_offsets(checkpoint.LOG_START, starts)
         await self._write_epochs(logs)
-        for name, offsets in ((checkpoint.LOG_START, starts), (checkpoint.RECOVERY_POINT, points)):
-            await self._write_offsets(name, offsets)
+        await self._write_offsets(checkpoint.RECOVERY_POINT, points)
         if self.high_watermarks is not None:
             known = self.high_watermarks()
             offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
             await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
-        for log in marked:
-            if log.marked_truncation:
+        self.checkpointed = set(points)
+        await self._remove_marks(marks)
+        for log in logs:
+            if log.persist_indexes(_INDEX_ENTRIES_MIN):
+                await asyncio.sleep(0)
+
+    async def _remove_marks(self, marks: list[tuple[PartitionLog, int]]) -> None:
+        """The checkpoint has followed: drop the marks that it makes needless, durably. One that
+        came back with a power cut would have rot below the recovery point taken for a torn tail."""
+        removed = []
+        for log, mark in marks:
+            if log.truncation_mark != mark:
                 continue  # cut again meanwhile, maybe below what was just written
             path = f"{log.directory}/{TRUNCATION_MARK}"
             if self.files.exists(path):
                 self.files.remove(path)
-        for log in logs:
-            if log.persist_indexes(_INDEX_ENTRIES_MIN):
-                await asyncio.sleep(0)
+            log.truncation_mark = 0
+            removed.append(log.directory)
+        if removed:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, _sync_dirs, self.files, removed)
 
     async def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{name}"
@@ -391,13 +474,15 @@ class LogDir:
             for log, revision in zip(group, revisions, strict=True):
                 log.epochs_written = revision
 
-    def mark_truncation(self, log: PartitionLog, offset: int) -> None:
-        """Durably lower one log's recovery point, now. Raises OSError.
+    def mark_truncation(self, directory: str, offset: int, log_start_offset: int) -> None:
+        """Durably lower the recovery point of the log in ``directory``, now. Raises OSError.
 
         A file of its own, because the checkpoint of all logs may be under way.
         """
-        document = checkpoint.encode_document({"version": 1, "offset": offset})
-        self.files.write_atomic_now(f"{log.directory}/{TRUNCATION_MARK}", document)
+        document = checkpoint.encode_document(
+            {"version": 1, "offset": offset, "log_start_offset": log_start_offset}
+        )
+        self.files.write_atomic_now(f"{directory}/{TRUNCATION_MARK}", document)
 
     def detach(self, log: PartitionLog) -> None:
         """The log is being deleted: no round and no checkpoint begins with it any more."""
@@ -462,6 +547,11 @@ def _unlink(files: Files, paths: list[str]) -> None:
         except OSError as error:
             # Not data any more; the next start tries again.
             logger.debug("%s not removed: %s", path, error)
+
+
+def _sync_dirs(files: Files, paths: list[str]) -> None:
+    for path in paths:
+        files.sync_dir(path)
 
 
 def _write_all(files: Files, contents: list[tuple[str, bytes]]) -> None:

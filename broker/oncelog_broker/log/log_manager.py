@@ -19,10 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_broker.log import checkpoint
+from oncelog_broker.log.continuity import Continuity
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
+from oncelog_broker.log.safeguards import LogSafeguards, guarded
+from oncelog_broker.log.scrubber import Scrubber
 from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
 from oncelog_protocol.types import TopicPartition
@@ -53,6 +56,10 @@ class LogConfig:
     """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never."""
     retention_check_interval_ms: int = 300_000
     checkpoint_interval_ms: int = 5_000
+    scrub_interval_ms: int = 0
+    """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
+    scrub_bytes_per_second: int = 16 * 1024 * 1024
+    """Of one directory, at most."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     open_segments_max: int = 4096
     """Segments whose files are kept open; fewer if the process may hold fewer."""
@@ -72,8 +79,10 @@ class LogManager:
         config: LogConfig,
         broker_id: int,
         on_dir_offline: Callable[[LogDir], None] | None = None,
+        safeguards: LogSafeguards | None = None,
     ) -> None:
-        self._files = files
+        self._safeguards = safeguards if safeguards is not None else LogSafeguards()
+        self._files = files = guarded(files, self._safeguards)
         self._clock = clock
         self._entropy = entropy
         self._config = config
@@ -82,6 +91,8 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
+        self.on_damage: Callable[[PartitionLog, str], None] | None = None
+        """Told what the scrubber finds, once a pass."""
         self._tasks = Tasks("log manager")
         self.default_config = parse_topic_config(
             {}, {"flush": config.flush, **config.topic_defaults}
@@ -106,6 +117,8 @@ class LogManager:
             )
             for path in config.log_dirs
         ]
+        self.continuity = Continuity(files, self.dirs)
+        """What may be claimed of the data; known from ``start`` on."""
 
     @property
     def config(self) -> LogConfig:
@@ -137,6 +150,7 @@ class LogManager:
             for log_dir in self.dirs:
                 log_dir.release()
             raise
+        self.continuity.judge()
         self.was_clean = all(log_dir.was_clean for log_dir in self.dirs)
         if self.was_clean:
             self.previous_broker_epoch = min(each.previous_broker_epoch for each in self.dirs)
@@ -144,10 +158,29 @@ class LogManager:
             log_dir.high_watermarks = self._current_high_watermarks
             log_dir.start()
             self._tasks.spawn(f"checkpoints of {log_dir.path}", log_dir.run_checkpoints())
+            if self._config.scrub_interval_ms:
+                self._tasks.spawn(f"scrub of {log_dir.path}", self._scrubber(log_dir).run())
         self._tasks.spawn("retention", self._run_retention())
+
+    def _scrubber(self, log_dir: LogDir) -> Scrubber:
+        return Scrubber(
+            log_dir,
+            interval_ms=self._config.scrub_interval_ms,
+            bytes_per_second=self._config.scrub_bytes_per_second,
+            entropy=self._entropy.fork(f"scrub of {log_dir.path}"),
+            on_damage=self._damage_found,
+        )
+
+    def _damage_found(self, log: PartitionLog, damage: str) -> None:
+        if self.on_damage is not None:
+            self.on_damage(log, damage)
+        else:
+            logger.error("%s is damaged: %s", log.directory, damage)
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop the loops, then each directory. Unclean: close files and write nothing more."""
+        for log_dir in self.dirs:
+            await log_dir.end_checkpoints()
         await self._tasks.close()
         for log_dir in self.dirs:
             try:
@@ -166,9 +199,16 @@ class LogManager:
             points = log_dir.read_offsets(checkpoint.RECOVERY_POINT)
             starts = log_dir.read_offsets(checkpoint.LOG_START) or {}
             marks = log_dir.read_offsets(checkpoint.HIGH_WATERMARK) or {}
+            log_dir.checkpointed = {*(points or ()), *starts, *marks}
             clean = log_dir.was_clean and points is not None
             # Without recovery points: what was committed was synced before.
-            plan = _Plan(clean, marks if points is None else points, starts)
+            plan = _Plan(
+                clean,
+                log_dir.same_run,
+                not (log_dir.was_clean or log_dir.other_run),
+                marks if points is None else points,
+                starts,
+            )
             partitions = sorted(names)
             for first in range(0, len(partitions), _LOGS_PER_CALL):
                 group = partitions[first : first + _LOGS_PER_CALL]
@@ -180,7 +220,9 @@ class LogManager:
                         await self._files.remove_tree(f"{log_dir.path}/{names[tp]}")
                     else:
                         self._adopt(log_dir, tp, log)
-                        self._high_watermarks[tp] = min(marks.get(tp, 0), log.log_end_offset)
+                        self._high_watermarks[tp] = min(
+                            marks.get(tp, 0), log.log_end_offset, log.cut_offset
+                        )
         except OSError as error:
             log_dir.fail("load", error)
 
@@ -209,6 +251,9 @@ class LogManager:
                 log_start_offset=plan.starts.get(tp, 0),
                 clean=plan.clean and tp in plan.points,
                 now_ms=self._clock.now_ms(),
+                same_run=plan.same_run,
+                rewrite=plan.rewrite and self._safeguards.rewrite_unsynced,
+                keep_damaged=self._safeguards.keep_damaged_logs,
             )
             for tp, name in partitions
         ]
@@ -266,10 +311,14 @@ class LogManager:
             if self._files.exists(directory):
                 raise StorageError(f"{directory} exists and is not a known log")
             self._files.make_dirs(directory)
+            loaded = LoadedLog.empty(log_dir.pool, directory, topic_id, config.index_interval_bytes)
+            if topic_partition in log_dir.checkpointed:
+                # Of a deleted log of that name: what is said there of offsets is not of this one.
+                loaded.cut_offset = 0
+                log_dir.mark_truncation(directory, 0, 0)
         except OSError as error:
             log_dir.fail(f"create {topic_partition}", error)
             raise StorageError(f"{directory}: {error}") from error
-        loaded = LoadedLog.empty(log_dir.pool, directory, topic_id, config.index_interval_bytes)
         log = self._adopt(log_dir, topic_partition, loaded)
         log.config = config
         self._write_meta(log)
@@ -379,5 +428,8 @@ class _Plan:
     """What the checkpoints of one directory say."""
 
     clean: bool
+    same_run: bool
+    rewrite: bool
+    """Whether what was found unsynced may be in the page cache alone."""
     points: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]

@@ -18,13 +18,15 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from oncelog_broker.log import retention
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.flusher import SyncJob
-from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
+from oncelog_broker.log.invariants import append_does_not_follow
+from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.recovery import LoadedLog
+from oncelog_broker.log.refetch import NOT_REFETCHING, remove_mark, write_mark
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
 from oncelog_broker.log.timestamp_search import find_timestamp
@@ -56,44 +58,33 @@ _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 """Errors that say nothing about the disk."""
 
 
-class LogAppend(NamedTuple):
-    """What an append did. Times in milliseconds since 1970."""
-
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    """-1 when the producer set the timestamps."""
-    size_bytes: int
-    record_count: int
-
-
 class PartitionLog:
     """One replica's log. Not for two threads; only syncing runs elsewhere."""
 
     __slots__ = (
         "_active",
         "_clock",
-        "_damage",
         "_internal",
         "_segments",
         "_told_offset",
         "_unsynced",
         "checkpointed_recovery_point",
         "config",
+        "damage",
         "directory",
         "epochs",
         "epochs_written",
         "log_dir",
         "log_end_offset",
         "log_start_offset",
-        "marked_truncation",
         "on_synced",
         "recovery_point",
+        "refetch_until",
         "size_bytes",
         "synced_offset",
         "topic_id",
         "topic_partition",
+        "truncation_mark",
     )
 
     def __init__(
@@ -115,7 +106,10 @@ class PartitionLog:
         self._clock = log_dir.clock
         self._segments = SegmentList(log_dir.pool, loaded.directory, loaded.segments)
         self._active = self._segments.active
-        self._damage = loaded.damage
+        self.damage = loaded.damage
+        """What was synced and does not hold; empty when all does."""
+        self.refetch_until = loaded.refetch_until
+        """How far the log reached before its damage; -1 unless it is to be fetched again."""
         self._internal = topic_partition.topic in INTERNAL_TOPICS
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -127,7 +121,8 @@ class PartitionLog:
         """Offsets below it are synced, whatever ``flush`` says."""
         self.checkpointed_recovery_point = loaded.recovery_point
         """The highest recovery point that the disk may hold for this log."""
-        self.marked_truncation = loaded.marked
+        self.truncation_mark = int(loaded.marked)
+        """Number of the truncation mark that the disk holds for this log; 0 when it holds none."""
         self.on_synced: Callable[[int], None] | None = None
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
@@ -142,7 +137,7 @@ class PartitionLog:
         StorageError, and FencedLeaderEpochError for an epoch older than the log's newest.
         """
         log_dir = self.log_dir
-        if self._damage or not log_dir.online:
+        if self.damage or not log_dir.online:
             self._refuse()
         config = self.config
         now_ms = self._clock.now_ms()
@@ -156,8 +151,10 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest:
             self._enter_epoch(leader_epoch, base)
         segment = self._active
-        if segment.size_bytes and self._must_roll(segment, size, last, now_ms):
+        if segment.size_bytes and segment.must_roll(config, size, last, now_ms):
             segment = self.roll()
+        if not segment.next_offset == base <= last:
+            append_does_not_follow(segment.next_offset, base, last)
         max_timestamp, append_time_ms = header.max_timestamp, -1
         if config.uses_append_time:
             stamp_append_time(batch, 0, now_ms)
@@ -180,7 +177,7 @@ class PartitionLog:
         it, as a log may start inside a batch (KAFKA-6975). Raises CorruptMessageError,
         OffsetOutOfRangeError, StorageError. Size limits of clients do not apply (KAFKA-9617).
         """
-        if self._damage or not self.log_dir.online:
+        if self.damage or not self.log_dir.online:
             self._refuse()
         found = check_replicated_batches(
             batches, self.log_end_offset, may_straddle=self.size_bytes == 0
@@ -199,9 +196,8 @@ class PartitionLog:
         for number, (position, header) in enumerate(found):
             segment = self._active
             full = segment.size_bytes + position - start
-            if full and self._must_roll(
-                segment, full - segment.size_bytes + header.size_bytes, header.last_offset, now_ms
-            ):
+            size = full - segment.size_bytes + header.size_bytes
+            if full and segment.must_roll(self.config, size, header.last_offset, now_ms):
                 self._write_group(batches[start:position], found[number - count : number], now_ms)
                 start, count = position, 0
                 self.roll()
@@ -222,7 +218,9 @@ class PartitionLog:
         """Write batches that go into the active segment together."""
         if not headers:
             return
-        segment = self._active
+        segment, first = self._active, headers[0][1]
+        if first.base_offset != segment.next_offset:
+            append_does_not_follow(segment.next_offset, first.base_offset, first.last_offset)
         try:
             for _, header in headers:
                 if header.leader_epoch != self.epochs.latest:
@@ -240,14 +238,6 @@ class PartitionLog:
         self.size_bytes += len(data)
         self._wrote(segment, len(data))
 
-    def _must_roll(self, segment: Segment, size: int, last_offset: int, now_ms: int) -> bool:
-        config = self.config
-        return (
-            segment.size_bytes + size > config.segment_bytes
-            or (segment.created_ms >= 0 and now_ms - segment.created_ms >= config.segment_ms)
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        )
-
     def _wrote(self, segment: Segment, size: int) -> None:
         """Something is dirty: have it synced, now or later."""
         unsynced = self._unsynced
@@ -258,6 +248,8 @@ class PartitionLog:
                 unsynced.queued = True
                 self.log_dir.flusher.mark(self)
             return
+        if not self.log_dir.counts_unsynced:
+            self.log_dir.note_unsynced()
         self.synced_offset = self.log_end_offset
         if not unsynced.queued:
             unsynced.queued = True
@@ -310,10 +302,8 @@ class PartitionLog:
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
-            raise OffsetOutOfRangeError(
-                f"{self.topic_partition}: offset {offset} is not in"
-                f" [{self.log_start_offset}, {end}]"
-            )
+            what = f"offset {offset} is not in [{self.log_start_offset}, {end}]"
+            raise OffsetOutOfRangeError(f"{self.topic_partition}: {what}")
         if not self.log_dir.online:
             self._refuse()
         if upto > end:
@@ -350,7 +340,7 @@ class PartitionLog:
         The log may then end below ``offset``, as batches stay whole. The epoch history is cut even
         when the log is not (KAFKA-10706). Raises StorageError.
         """
-        if self._damage or not self.log_dir.online:
+        if self.damage or not self.log_dir.online:
             self._refuse()
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
@@ -382,13 +372,17 @@ class PartitionLog:
             self._refuse()
         logger.info("%s: starting anew at offset %d", self.topic_partition, offset)
         try:
-            self._lower_recovery_point(0)
+            if self.damage:
+                end = max(self.refetch_until, self.recovery_point, self.log_end_offset)
+                write_mark(self.log_dir.files, self.directory, end)
+                self.refetch_until = end
+            self._mark_cut(0, offset)  # in any case: the disk may hold a higher log start
             trash = self._segments.restart_at(offset, self.config.index_interval_bytes)
-            if self._damage:
+            if self.damage:
                 trash += self._segments.strays()
         except OSError as error:
             self._failed("truncate", error)
-        self._damage = ""
+        self.damage = ""
         self.epochs.clear()
         self._was_cut(trash)
         self.log_start_offset = self.recovery_point = self.synced_offset = offset
@@ -407,15 +401,14 @@ class PartitionLog:
         self.log_dir.remove_later(trash, 0)
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Tell the disk first that what lies behind ``offset`` is no longer promised."""
+        """Tell the disk first that what lies behind ``offset`` is no longer promised, nor what lies
+        behind an earlier cut that no sync has followed yet."""
         if offset < self.checkpointed_recovery_point:
-            self.log_dir.mark_truncation(self, offset)
-            self.marked_truncation = True
+            self._mark_cut(min(offset, self.recovery_point), self.log_start_offset)
 
-    def take_truncation_mark(self) -> bool:
-        """Whether a mark may be removed, now that the checkpoint has followed; asked once."""
-        marked, self.marked_truncation = self.marked_truncation, False
-        return marked
+    def _mark_cut(self, offset: int, log_start_offset: int) -> None:
+        self.truncation_mark += 1  # first: a write that failed may have left the file
+        self.log_dir.mark_truncation(self.directory, offset, log_start_offset)
 
     def advance_log_start(self, offset: int) -> bool:
         """Give up the records below ``offset``; return whether there were any.
@@ -437,7 +430,7 @@ class PartitionLog:
 
         Nothing at or above ``high_watermark`` goes. Raises StorageError.
         """
-        if self._damage or not self.log_dir.online:
+        if self.damage or not self.log_dir.online:
             return 0
         config = self.config
         deletes = config.deletes_old
@@ -463,12 +456,8 @@ class PartitionLog:
         self._unsynced.drop_gone()
         self.size_bytes = self._segments.size_bytes()
         self.advance_log_start(max(self.log_start_offset, self._segments[0].base_offset))
-        logger.info(
-            "%s: deleted %d bytes below offset %d",
-            self.topic_partition,
-            freed,
-            self.log_start_offset,
-        )
+        start = self.log_start_offset
+        logger.info("%s: deleted %d bytes below offset %d", self.topic_partition, freed, start)
         self.log_dir.remove_later(trash, config.file_delete_delay_ms)
         return freed
 
@@ -495,12 +484,17 @@ class PartitionLog:
     @property
     def needs_refetch(self) -> bool:
         """Whether synced data does not hold, so that the replica must start anew (rule D2)."""
-        return bool(self._damage)
+        return bool(self.damage)
 
-    @property
-    def damage(self) -> str:
-        """What does not hold; empty when all does."""
-        return self._damage
+    def refetched(self) -> None:
+        """All is there again, synced, that was committed. Raises StorageError."""
+        try:
+            remove_mark(self.log_dir.files, self.directory)
+        except OSError as error:
+            self._failed("refetch mark", error)
+        self.refetch_until = NOT_REFETCHING
+        self._unsynced.directory_changed = True
+        self._sync_soon()
 
     def created(self, meta: File) -> None:
         """The partition is new: its meta file and both directories are to be synced."""
@@ -552,13 +546,18 @@ class PartitionLog:
         """Write indexes and give up descriptors. Syncs nothing."""
         self.log_dir.flusher.forget(self)
         for segment in self._segments:
-            if self._damage or not self.log_dir.online:
+            if self.damage or not self.log_dir.online:
                 segment.release()
             else:
                 segment.close()
         for file in self._unsynced.new_files:
             self.log_dir.pool.close_file(file)
         self._unsynced.new_files = []
+
+    @property
+    def cuts(self) -> int:
+        """How often the log was cut since it was loaded."""
+        return self._unsynced.cuts
 
     @property
     def segments(self) -> SegmentList:
@@ -582,14 +581,14 @@ class PartitionLog:
 
     def _failed(self, what: str, error: Exception) -> NoReturn:
         if isinstance(error, CorruptBatchError | CorruptMessageError):
-            self._damage = str(error)
+            self.damage = str(error)
             raise StorageError(f"{self.topic_partition}: {error}") from error
         if not isinstance(error, OSError) or error.errno not in _DISK_FULL | _PASSING:
             self.log_dir.fail(f"{what} {self.topic_partition}", error)
         raise StorageError(f"{self.topic_partition}: {what} failed: {error}") from error
 
     def _refuse(self) -> NoReturn:
-        reason = self._damage or f"{self.log_dir.path} is offline: {self.log_dir.failure}"
+        reason = self.damage or f"{self.log_dir.path} is offline: {self.log_dir.failure}"
         raise StorageError(f"{self.topic_partition}: {reason}")
 
     def __repr__(self) -> str:

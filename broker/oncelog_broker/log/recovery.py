@@ -7,7 +7,12 @@ Owns the decision what of the files is the log. Rules:
   fetched again from the leader;
 - *above* it a broken batch is the torn tail of a crash: it and all that follows goes. So does a
   batch that does not continue offsets, or goes back in epochs: what an unsynced truncation left;
-- what is kept of the tail is synced before it counts: a later power cut must not take it;
+- a machine that has been running since forgets nothing: what a killed process leaves is whole but
+  for the end of its last write. Any other batch that is broken then has rotted;
+- what is kept of the tail is synced before it counts: a later power cut must not take it. And
+  unless the machine has restarted it is written again before that, in its place: a sync that failed
+  in the last life may have left pages that are read as if they were on the disk, and that no later
+  sync would write (fsyncgate);
 - the recovery point never lies past the log end, epochs never ahead of the log (D3, D12);
 - after a clean stop nothing is scanned: the last bytes of the index file tell how the segment
   ended.
@@ -30,6 +35,7 @@ from oncelog_broker.log.checkpoint import (
 )
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     DELETED_SUFFIX,
@@ -39,12 +45,14 @@ from oncelog_broker.log.segment import (
     Segment,
     file_name,
 )
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.limits import BATCH_HEADER_BYTES
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
+from oncelog_runtime.files import File
 
 logger = logging.getLogger(__name__)
 
 TRUNCATION_MARK = "truncation.json"
-"""Lowers the recovery point of one log, until the directory's checkpoint has followed."""
+"""Overrides what the directory's checkpoints say of one log, until they have followed a cut."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _OFFSET_END = 2**63 - 1
@@ -63,10 +71,17 @@ class LoadedLog:
     log_start_offset: int
     recovery_point: int
     damage: str = ""
-    """What does not hold below the recovery point; empty when all does."""
+    """What was written and does not hold, though no crash explains that; empty when all does."""
+    refetch_until: int = NOT_REFETCHING
+    """How far the log reached before damage was found in it, this time or an earlier one."""
     cut_bytes: int = 0
-    marked: bool = False
-    """Whether a truncation mark is there, to be removed after the next checkpoint."""
+    cut_offset: int = _OFFSET_END
+    """Where a cut was, of which the directory's checkpoints may know nothing yet."""
+
+    @property
+    def marked(self) -> bool:
+        """Whether a truncation mark is there, to be removed after the next checkpoint."""
+        return self.cut_offset < _OFFSET_END
 
     @property
     def log_end_offset(self) -> int:
@@ -91,10 +106,12 @@ class _Loader:
     clean: bool
     epochs: EpochHistory
     epochs_known: bool
+    same_run: bool
+    rewrite: bool
     segments: list[Segment] = field(default_factory=list)
     damage: str = ""
     cut_bytes: int = 0
-    marked: bool = False
+    cut_offset: int = _OFFSET_END
 
 
 def load_log(
@@ -106,22 +123,32 @@ def load_log(
     log_start_offset: int,
     clean: bool,
     now_ms: int,
+    same_run: bool = False,
+    rewrite: bool = True,
+    keep_damaged: bool = True,
 ) -> LoadedLog | None:
     """Load one partition's directory; None when it holds no log yet (a crash while it was made).
 
-    ``recovery_point`` and ``log_start_offset`` are 0 when no checkpoint names the log. Raises
-    OSError when the disk fails.
+    ``recovery_point`` and ``log_start_offset`` are 0 when no checkpoint names the log;
+    ``same_run``: the machine has surely not stopped since the log was written; ``rewrite``: it may
+    not have; ``keep_damaged`` is ``LogSafeguards.keep_damaged_logs``. Raises OSError.
     """
-    files = pool.files
+    if not keep_damaged:
+        recovery_point, clean, same_run = 0, False, False  # as if nothing had ever been synced
     names = _tidy(pool, directory)
     topic_id = _read_topic_id(pool, directory, names)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
-    sizes = [files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
+    sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
     if not topic_id and not any(sizes):
         return None
+    cut_offset = _OFFSET_END
     if TRUNCATION_MARK in names:
         clean = False
-        recovery_point = min(recovery_point, _read_truncation(pool, directory))
+        # The checkpoint may be of before the cut: of a log that began further up, or of another.
+        cut_offset, log_start_offset = _read_truncation(pool, directory, log_start_offset)
+        recovery_point = min(recovery_point, cut_offset)
+    if not clean and not recovery_point:
+        _sync_names(pool, directory, names, rewrite)
     known = _read_epochs(pool, directory, names)
     written = known.entries() if known is not None else None
     loader = _Loader(
@@ -133,14 +160,20 @@ def load_log(
         clean,
         known or EpochHistory(),
         known is not None,
-        marked=TRUNCATION_MARK in names,
+        same_run,
+        rewrite,
+        cut_offset=cut_offset,
     )
     _load_segments(loader, bases, sizes)
+    if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
+        for segment in loader.segments:
+            segment.release()
+        return None
     if not loader.segments:
         if recovery_point > log_start_offset and not loader.damage:
             loader.damage = f"no segment, and offsets up to {recovery_point} were synced"
         loader.segments.append(Segment(pool, directory, log_start_offset, interval_bytes))
-    return _finish(loader, topic_id, log_start_offset, written)
+    return _finish(loader, topic_id, log_start_offset, written, bases, sizes)
 
 
 def _finish(
@@ -148,6 +181,8 @@ def _finish(
     topic_id: str,
     log_start_offset: int,
     written: list[tuple[int, int]] | None,
+    bases: list[int],
+    sizes: list[int],
 ) -> LoadedLog:
     segments, epochs = loader.segments, loader.epochs
     end = segments[-1].next_offset
@@ -158,8 +193,13 @@ def _finish(
         loader.damage = (
             f"ends at offset {end}, and offsets up to {loader.recovery_point} were synced"
         )
+    refetch_until = read_mark(loader.pool.files, loader.directory)
     if loader.damage:
         logger.error("%s is damaged: %s", loader.directory, loader.damage)
+        refetch_until = max(refetch_until, _reach(loader, bases, sizes))
+    elif NOT_REFETCHING < refetch_until <= end:
+        remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
+        refetch_until = NOT_REFETCHING
     for segment in segments:
         segment.release()
     return LoadedLog(
@@ -169,10 +209,11 @@ def _finish(
         epochs=epochs,
         epochs_intact=written == epochs.entries(),
         log_start_offset=start,
-        recovery_point=loader.recovery_point if loader.damage else end,
+        recovery_point=max(loader.recovery_point, end) if loader.damage else end,
         damage=loader.damage,
+        refetch_until=refetch_until,
         cut_bytes=loader.cut_bytes,
-        marked=loader.marked,
+        cut_offset=loader.cut_offset,
     )
 
 
@@ -185,7 +226,7 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
         segment = Segment(loader.pool, loader.directory, base, loader.interval_bytes)
         if loader.segments and loader.segments[-1].next_offset != base:
             end = loader.segments[-1].next_offset
-            if min(base, end) < loader.recovery_point:
+            if min(base, end) < loader.recovery_point or loader.same_run:
                 loader.damage = f"offset {base} follows offset {end}"
             else:
                 _drop(loader, bases[number:], sizes[number:])
@@ -196,7 +237,7 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
         elif loader.clean and following is None:
             whole = _load_sealed(loader, segment, size, loader.recovery_point)
         else:
-            whole = _load_tail(loader, segment, size)
+            whole = _load_tail(loader, segment, size, last=following is None)
         if loader.damage:
             return
         segment.close()
@@ -221,14 +262,15 @@ def _load_sealed(loader: _Loader, segment: Segment, size: int, end_offset: int) 
     return True
 
 
-def _load_tail(loader: _Loader, segment: Segment, size: int) -> bool:
+def _load_tail(loader: _Loader, segment: Segment, size: int, *, last: bool) -> bool:
     """Scan a segment that may hold unsynced bytes; False when some were cut off."""
     file = segment.open()
     if not _map_synced(loader, segment, size, loader.recovery_point):
         return True
+    synced_bytes = segment.size_bytes
     scan = Scan(
         file,
-        segment.size_bytes,
+        synced_bytes,
         size,
         next_offset=segment.next_offset,
         verify=True,
@@ -240,11 +282,43 @@ def _load_tail(loader: _Loader, segment: Segment, size: int) -> bool:
             _note_epoch(loader.epochs, header)
             segment.note_header(header, loader.now_ms)
     except CorruptBatchError as error:
-        whole = False
-        _cut(loader, segment, size, str(error))
+        if loader.same_run and not (last and _is_cut_short(file, scan.position, size)):
+            loader.damage = f"segment {segment.base_offset} at byte {scan.position}: {error}"
+        else:
+            whole = False
+            _cut(loader, segment, size, str(error))
+    if loader.rewrite and segment.size_bytes > synced_bytes:
+        file.rewrite(synced_bytes, segment.size_bytes - synced_bytes)
     file.sync()
     loader.pool.files.sync_dir(loader.directory)
     return whole
+
+
+def _is_cut_short(file: File, position: int, size: int) -> bool:
+    """Whether a batch begins at ``position`` and the file ends before it does."""
+    if size - position < BATCH_HEADER_BYTES:
+        return True
+    try:
+        return parse_header(file.read_at(position, BATCH_HEADER_BYTES)).size_bytes > size - position
+    except CorruptBatchError:
+        return False
+
+
+def _reach(loader: _Loader, bases: list[int], sizes: list[int]) -> int:
+    """How far a damaged log may have reached, as far as its headers tell."""
+    reach = max(loader.recovery_point, loader.segments[-1].next_offset)
+    if not bases:
+        return reach
+    path = f"{loader.directory}/{file_name(bases[-1], LOG_SUFFIX)}"
+    file = loader.pool.files.open(path)
+    try:
+        for _, header in Scan(file, 0, sizes[-1], chunk_bytes=SCAN_CHUNK_BYTES):
+            reach = max(reach, header.next_offset)
+    except CorruptBatchError:
+        return ALL_OFFSETS
+    finally:
+        file.close()
+    return reach
 
 
 def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -> bool:
@@ -350,6 +424,20 @@ def _tidy(pool: OpenSegments, directory: str) -> list[str]:
     return kept
 
 
+def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: bool) -> None:
+    """No sync round of this log is known of: its small file and its names are not durable for sure,
+    and no later round would see to it. Nor is the removal of what was tidied away."""
+    if PARTITION_META in names:
+        meta = pool.files.open(f"{directory}/{PARTITION_META}")
+        try:
+            if rewrite:
+                meta.rewrite(0, meta.size())
+            meta.sync()
+        finally:
+            meta.close()
+    pool.files.sync_dir(directory)
+
+
 def _read_topic_id(pool: OpenSegments, directory: str, names: list[str]) -> str:
     if PARTITION_META in names:
         try:
@@ -360,13 +448,15 @@ def _read_topic_id(pool: OpenSegments, directory: str, names: list[str]) -> str:
     return ""
 
 
-def _read_truncation(pool: OpenSegments, directory: str) -> int:
+def _read_truncation(pool: OpenSegments, directory: str, log_start_offset: int) -> tuple[int, int]:
+    """Return (where the cut was, where the log began then); a bad mark promises nothing."""
     try:
         data = pool.files.read_bytes(f"{directory}/{TRUNCATION_MARK}")
-        return int(decode_document(TRUNCATION_MARK, data)["offset"])
+        mark = decode_document(TRUNCATION_MARK, data)
+        return int(mark["offset"]), int(mark["log_start_offset"])
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         logger.warning("%s: %s", directory, error)
-        return 0
+        return 0, log_start_offset
 
 
 def _read_epochs(pool: OpenSegments, directory: str, names: list[str]) -> EpochHistory | None:

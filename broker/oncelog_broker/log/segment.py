@@ -7,11 +7,13 @@ Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 - ``size_bytes`` and ``next_offset`` move only after a whole write: what lies beyond is no data;
 - the index is kept in memory and written when the segment is closed or rolled, unsynced; whatever
   in the files does not hold is rebuilt from batch headers;
-- index files are removed *before* the log is cut, so that no stale entry can outlive a truncation.
+- index files are removed *before* the log is cut, so that no stale entry can outlive a truncation,
+  and the cut is durable before anything is written behind it.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 
@@ -25,12 +27,13 @@ from oncelog_broker.log.index_file import (
     decode_summary,
     encode_blocks,
 )
-from oncelog_broker.log.offset_index import OffsetIndex, TailIndex
+from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, TailIndex
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.time_index import TimeIndex
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 from oncelog_runtime.files import Buffer, File
 
@@ -160,6 +163,14 @@ class Segment:
 
     # ---- writing
 
+    def must_roll(self, config: TopicConfig, size: int, last_offset: int, now_ms: int) -> bool:
+        """Whether so many more bytes, up to an offset, belong into a new segment."""
+        return (
+            self.size_bytes + size > config.segment_bytes
+            or (self.created_ms >= 0 and now_ms - self.created_ms >= config.segment_ms)
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
     def write(self, data: Sequence[Buffer]) -> None:
         """Append bytes; :meth:`note` then tells of each batch in them. Raises OSError."""
         file = self._file
@@ -259,7 +270,9 @@ class Segment:
         if hint is not None:
             return hint
         try:
-            for start, header in Scan(file, position, self.size_bytes):
+            # Unbroken offsets, or a batch whose length in offsets has rotted would be stepped over.
+            first = self.base_offset + entry
+            for start, header in Scan(file, position, self.size_bytes, next_offset=first):
                 if header.next_offset > offset:
                     return start
         except CorruptBatchError as error:
@@ -306,6 +319,7 @@ class Segment:
         position = self._position_of(file, offset) if offset > self.base_offset else 0
         self.remove_index_files()
         file.truncate(position)
+        self._sync_cut(file)
         self._tail.clear()
         self._hints.clear()
         entries = len(self._index)
@@ -315,6 +329,15 @@ class Segment:
         entries = max(0, entries - 1)
         self._rewind(entries)
         self._rebuild(file, position, now_ms)
+
+    def _sync_cut(self, file: File) -> None:
+        """Before anything follows: the kernel may write the new content of the last block before
+        the new length, and a crash then leave new batches with old ones behind them."""
+        try:
+            file.sync()
+        except OSError as error:
+            # Whatever the reason: a sync that failed proves nothing, and is no passing trouble.
+            raise OSError(errno.EIO, f"sync failed: {error}", self.path) from error
 
     def _rewind(self, entries: int) -> None:
         """Go back to the state before index entry number ``entries`` was added."""

@@ -44,6 +44,11 @@ class Unsynced:
         if segment.size_bytes == size_bytes:
             self.directory_changed = True
 
+    @property
+    def cuts(self) -> int:
+        """How often the log was cut."""
+        return self._generation
+
     def created(self, meta: File) -> None:
         """The log itself is new, with a first small file."""
         self.new_files.append(meta)

@@ -15,7 +15,16 @@ from oncelog_protocol.errors import StorageError
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import DiskSpace, SystemFiles
 from support.clock import ManualClock
-from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, topic_config
+from support.logs import (
+    DATA,
+    NOW_MS,
+    TP,
+    batch,
+    make_log,
+    make_log_dir,
+    reload_log,
+    topic_config,
+)
 from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
@@ -281,6 +290,105 @@ async def test_a_truncation_mark_stays_until_the_checkpoint_has_followed() -> No
     log.append_as_leader(batch(), 4)
     log.truncate_to(2)
     assert not files.exists(mark)
+
+
+@pytest.mark.parametrize(
+    "failing", [checkpoint.LEADER_EPOCH, checkpoint.LOG_START, checkpoint.RECOVERY_POINT]
+)
+@pytest.mark.asyncio
+async def test_a_mark_outlives_a_checkpoint_that_fails_and_goes_with_the_next(failing: str) -> None:
+    """Left behind it would lower the recovery point of the next start, below which rot is not
+    taken for a torn tail."""
+    files = MemoryFiles()
+    log_dir = make_log_dir(files)
+    log = make_log(files, log_dir=log_dir)
+    for epoch in range(5):
+        log.append_as_leader(batch(), epoch)
+    log_dir.flusher.sync_now()
+    await log_dir.write_checkpoints()
+    log.truncate_to(2)
+    mark = f"{log.directory}/{TRUNCATION_MARK}"
+    parent = log.directory if failing == checkpoint.LEADER_EPOCH else DATA
+    files.fail("append", f"{parent}/{failing}", error=errno.ENOSPC)
+    assert not await log_dir.write_checkpoints()
+    assert files.exists(mark)
+    assert await log_dir.write_checkpoints()
+    assert not files.exists(mark)
+    files.crash("none")
+    assert not files.exists(mark), "its removal is durable"
+
+
+@pytest.mark.asyncio
+async def test_a_mark_that_a_restart_found_goes_with_the_first_checkpoint() -> None:
+    files = MemoryFiles()
+    log_dir = make_log_dir(files)
+    log = make_log(files, log_dir=log_dir)
+    for _ in range(3):
+        log.append_as_leader(batch(), 0)
+    log_dir.flusher.sync_now()
+    await log_dir.write_checkpoints()
+    log.truncate_to(1)
+    files.crash("none")
+    log = reload_log(files, recovery_point=3)
+    assert log.truncation_mark
+    assert not log.needs_refetch
+    assert await log.log_dir.write_checkpoints()
+    assert not files.exists(f"{log.directory}/{TRUNCATION_MARK}")
+    assert log.truncation_mark == 0
+
+
+@pytest.mark.asyncio
+async def test_a_log_cut_while_a_checkpoint_is_written_keeps_its_mark() -> None:
+    files = MemoryFiles()
+    log_dir = make_log_dir(files)
+    log = make_log(files, log_dir=log_dir)
+    for _ in range(5):
+        log.append_as_leader(batch(), 0)
+    log_dir.flusher.sync_now()
+    await log_dir.write_checkpoints()
+    log.truncate_to(4)
+
+    def cut(operation: str, path: str) -> None:
+        if operation == "rename" and checkpoint.RECOVERY_POINT in path:
+            files.before_change = None
+            log.truncate_to(1)
+
+    files.before_change = cut
+    assert await log_dir.write_checkpoints()
+    mark = f"{log.directory}/{TRUNCATION_MARK}"
+    assert files.exists(mark), "the checkpoint says 4"
+    assert await log_dir.write_checkpoints()
+    assert not files.exists(mark)
+
+
+@pytest.mark.asyncio
+async def test_a_checkpoint_under_way_is_waited_for_and_no_other_begins() -> None:
+    files = MemoryFiles(DATA)
+    log_dir = LogDir(
+        DATA, files=files, clock=ManualClock(), checkpoint_interval_ms=1, headroom_bytes=0
+    )
+    make_log(files, log_dir=log_dir)
+    renamed: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "rename":
+            renamed.append(path.rpartition("/")[2].removesuffix(".tmp"))
+            under_way.set()
+
+    under_way = asyncio.Event()
+    files.before_change = note
+    log_dir.high_watermarks = dict
+    log_dir.checkpoint_due()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(log_dir.run_checkpoints())
+    await under_way.wait()
+    assert checkpoint.HIGH_WATERMARK not in renamed
+    await log_dir.end_checkpoints()
+    assert renamed[-1] == checkpoint.HIGH_WATERMARK
+    renamed.clear()
+    log_dir.checkpoint_due()
+    await task
+    assert renamed == []
 
 
 @pytest.mark.asyncio

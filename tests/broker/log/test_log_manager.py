@@ -390,3 +390,46 @@ async def test_over_real_files(tmp_path: object) -> None:
             assert len(values_in(log)) == round_number
             await append(log, b"%d" % round_number)
         await logs.stop(clean=round_number == 1, broker_epoch=round_number)
+
+
+class SlowWrites(MemoryFiles):
+    """Atomic writes happen in a worker thread, which goes on when who waits for it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.being_written: list[str] = []
+        self.written_at_once: list[str] = []
+        """Paths that two writers wrote at the same time."""
+
+    async def write_atomic(self, path: str, data: bytes) -> None:
+        await asyncio.shield(asyncio.get_running_loop().create_task(self._write(path, data)))
+
+    async def _write(self, path: str, data: bytes) -> None:
+        if path in self.being_written:
+            self.written_at_once.append(path)
+        self.being_written.append(path)
+        await self.go_on.wait()
+        self.write_atomic_now(path, data)
+        self.being_written.remove(path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.asyncio
+async def test_stopping_waits_for_the_checkpoint_that_is_being_written(clean: bool) -> None:
+    files = SlowWrites()
+    logs = await started(files, dirs=("/disk1",), checkpoint_interval_ms=1)
+    log = logs.create(TP, "id", logs.default_config)
+    await append(log, b"a")
+    files.go_on.clear()
+    logs.dirs[0].checkpoint_due()
+    await eventually(lambda: files.being_written)
+    stopping = asyncio.get_running_loop().create_task(logs.stop(clean=clean, broker_epoch=1))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    files.go_on.set()
+    await stopping
+    assert files.written_at_once == []
+    assert files.being_written == [], "nothing writes on after the lock was given back"

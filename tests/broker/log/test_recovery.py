@@ -40,7 +40,12 @@ def expected(first: int, end: int) -> list[bytes]:
 
 
 def load(
-    files: MemoryFiles, recovery_point: int = 0, *, clean: bool = False, start: int = 0
+    files: MemoryFiles,
+    recovery_point: int = 0,
+    *,
+    clean: bool = False,
+    start: int = 0,
+    rewrite: bool = True,
 ) -> LoadedLog | None:
     return load_log(
         make_log_dir(files).pool,
@@ -50,11 +55,96 @@ def load(
         log_start_offset=start,
         clean=clean,
         now_ms=NOW_MS,
+        rewrite=rewrite,
     )
 
 
 def log_names(files: MemoryFiles, suffix: str = ".log") -> list[str]:
     return [name for name in files.list_dir(DIRECTORY) if name.endswith(suffix)]
+
+
+# ---- what a sync that failed left
+
+
+def with_a_failed_sync(files: MemoryFiles) -> list[int]:
+    """Twelve batches over three segments, two synced, then a sync that fails, and half a batch; the
+    sizes of the segments."""
+    log = make_log(files, SMALL)
+    fill(log, 2)
+    sync(log)
+    files.fail("sync", times=None)
+    fill(log, 10, epoch=1)
+    sync(log)
+    files.heal()
+    path = log.segments.active.path
+    files.open(path).append([bytes(batch(b"cut short"))[:40]])
+    assert len(log.segments) == 3
+    return [segment.size_bytes for segment in log.segments]
+
+
+def test_pages_that_a_failed_sync_dropped_are_written_again() -> None:
+    """The kernel shows them to the next process, and its sync "succeeds" without them."""
+    files = MemoryFiles()
+    sizes = with_a_failed_sync(files)
+    files = files.reborn("all")
+    loaded = load(files, 2)
+    assert loaded is not None
+    assert (loaded.recovery_point, loaded.damage) == (12, "")
+    files = files.reborn("none")
+    assert [files.size(f"{DIRECTORY}/{name}") for name in log_names(files)] == sizes
+    assert values_in(reload_log(files, recovery_point=12)) == expected(0, 12)
+
+
+def test_without_writing_them_again_a_sync_proves_nothing() -> None:
+    files = MemoryFiles()
+    with_a_failed_sync(files)
+    files = files.reborn("all")
+    loaded = load(files, 2, rewrite=False)
+    assert loaded is not None
+    assert loaded.recovery_point == 12
+    assert reload_log(files.reborn("none"), recovery_point=12).needs_refetch
+
+
+def test_only_what_is_unsynced_is_written_again() -> None:
+    files = MemoryFiles()
+    with_a_failed_sync(files)
+    files = files.reborn("all")
+    rewritten: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "rewrite":
+            rewritten.append(path)
+
+    files.before_change = note
+    for recovery_point, segments in ((2, [0, 5, 10]), (5, [5, 10]), (11, [10]), (12, [])):
+        load(files, recovery_point)
+        assert rewritten == [f"{DIRECTORY}/{base:020d}.log" for base in segments]
+        rewritten.clear()
+
+
+def test_a_rewrite_that_fails_is_as_a_sync_that_fails() -> None:
+    files = MemoryFiles()
+    with_a_failed_sync(files)
+    files = files.reborn("all")
+    files.fail("rewrite")
+    with pytest.raises(OSError, match="Input/output"):
+        load(files, 2)
+
+
+def test_the_topic_id_survives_a_failed_sync() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    meta = files.open(f"{DIRECTORY}/{PARTITION_META}")
+    content = meta.read_at(0, meta.size())
+    meta.truncate(0)
+    meta.append([content])
+    files.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        meta.sync()
+    assert log.log_end_offset == 0
+    files = files.reborn("all")
+    load(files)
+    assert files.image("none").read_bytes(f"{DIRECTORY}/{PARTITION_META}") == content
 
 
 # ---- torn tails

@@ -1,0 +1,67 @@
+"""The rules of the log that can be switched off, so that tests can prove that they are needed.
+
+Production code never changes one: the default is the only safe value. The rules of replication,
+and the list of all switches of the broker, are in ``replication.safeguards``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from oncelog_runtime.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class LogSafeguards:
+    """Every field at its default is Oncelog as it is meant to run."""
+
+    sync_directories: bool = True
+    """A new, renamed or removed name is durable before anything is built on it (D4, D5).
+    Off: files are synced, the directories that name them are not."""
+
+    keep_damaged_logs: bool = True
+    """What was synced and does not hold any more is rot: the replica goes out of service and is
+    fetched again (D2). Off: rot is taken for the torn tail of a crash, and cut off with all that
+    follows."""
+
+    rewrite_unsynced: bool = True
+    """What a process finds unsynced of an earlier one is written again before it is synced, as long
+    as the machine has not restarted: a sync that failed may have dropped it, unseen. Off: it is
+    only synced."""
+
+
+def guarded(files: Files, safeguards: LogSafeguards) -> Files:
+    """The files as these safeguards have them: the same object, unless names are not synced."""
+    if safeguards.sync_directories:
+        return files
+    return cast(Files, _NamesUnsynced(files))
+
+
+class _NamesUnsynced:
+    """Files whose directories nobody syncs: for tests only."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def sync_dir(self, path: str) -> None:
+        """Leave the names to luck."""
+
+    def write_atomic_now(self, path: str, data: bytes) -> None:
+        """As the port says, but for its last step."""
+        temporary = f"{path}.tmp"
+        file = self._files.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append([data])
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(temporary, path)
+
+    async def write_atomic(self, path: str, data: bytes) -> None:
+        """The same."""
+        self.write_atomic_now(path, data)

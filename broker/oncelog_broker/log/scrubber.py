@@ -1,0 +1,225 @@
+"""Re-reading what lies on disk, to find rot while other replicas still hold what it took (D1).
+
+One for each log directory. Rules:
+
+- everything that was synced is read once an interval, spread over all of it, in chunks and in an
+  executor, never faster than a bound: readers and writers hardly notice;
+- each batch is held against its checksum, the offsets against those before, the epoch against the
+  log's history;
+- a job in the executor has a descriptor of its own and touches nothing that the loop uses. What it
+  found counts only if the log was not cut, and the segment not removed, meanwhile;
+- only damage below the recovery point counts. What to do about it is replication's business;
+- a broker that restarts often must not read the beginning of its logs over and over: the first
+  pass begins at a drawn place.
+
+What the kernel holds in its page cache is read from there: rot of the medium below it is found when
+the page has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog_broker.log.epoch_history import EpochHistory
+from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.files import Files
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.log_dir import LogDir
+    from oncelog_broker.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+IDLE_S = 60.0
+"""A directory with nothing to read is looked at again after so long, or after an interval."""
+
+OnDamage = Callable[["PartitionLog", str], None]
+
+
+class Stretch(NamedTuple):
+    """A part of a segment file that is to be read."""
+
+    base_offset: int
+    """Of the segment."""
+    path: str
+    position: int
+    """In bytes; a batch begins there."""
+    end: int
+    """Bytes that the segment had when the job was made."""
+
+
+class Job(NamedTuple):
+    """What an executor is to read of one log."""
+
+    stretches: list[Stretch]
+    next_offset: int
+    """With which the first batch begins."""
+    epochs: EpochHistory
+    """A copy."""
+    epochs_from: int
+    """Below this offset the history says nothing."""
+
+
+class Checked(NamedTuple):
+    """How far a job came."""
+
+    next_offset: int
+    base_offset: int
+    """Of the segment in which that lies."""
+    position: int
+    read_bytes: int
+    damage: str = ""
+    """What does not hold at ``next_offset``; empty when all does."""
+
+
+class Scrubber:
+    """Reads the logs of one directory again and again."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        *,
+        interval_ms: int,
+        bytes_per_second: int,
+        entropy: Entropy,
+        on_damage: OnDamage,
+    ) -> None:
+        """``on_damage(log, text)`` is called on the loop, once a pass for a log with damage."""
+        self._log_dir = log_dir
+        self._interval_s = interval_ms / 1000
+        self._bytes_per_second = bytes_per_second
+        self._entropy = entropy
+        self._on_damage = on_damage
+        self.passes = 0
+        """How often everything was read."""
+        self.read_bytes = 0
+        """Bytes that were read and held, in all passes."""
+
+    async def run(self) -> None:
+        """Go on until cancelled, or until the directory stops."""
+        begin_at = self._entropy.random()
+        while self._log_dir.online:
+            before = self.read_bytes
+            await self.scrub(begin_at)
+            begin_at = 0.0
+            if self.read_bytes == before:
+                await asyncio.sleep(min(self._interval_s, IDLE_S))
+
+    async def scrub(self, begin_at: float = 0.0) -> None:
+        """One pass; ``begin_at``, from 0 to 1, says with which of the logs."""
+        names = sorted(self._log_dir.logs)
+        first = int(begin_at * len(names))
+        for topic_partition in names[first:] + names[:first]:
+            log = self._log_dir.logs.get(topic_partition)
+            if log is not None:
+                await self._scrub_log(log)
+        self.passes += 1
+
+    def _rate(self) -> float:
+        """Bytes per second that spread what there is over the interval."""
+        total = sum([log.size_bytes for log in self._log_dir.logs.values()])
+        return min(self._bytes_per_second, max(1.0, total / self._interval_s))
+
+    async def _scrub_log(self, log: PartitionLog) -> None:
+        loop = asyncio.get_running_loop()
+        base_offset = next_offset = log.segments[0].base_offset
+        position, cuts = 0, log.cuts  # of all rounds: a cut moves what lies at a position
+        while self._is_current(log) and log.cuts == cuts:
+            recovery_point = log.recovery_point
+            stretches = _gather(log, base_offset, position, next_offset)
+            if next_offset >= recovery_point or not stretches:
+                return
+            epochs = EpochHistory(log.epochs.entries())
+            job = Job(stretches, next_offset, epochs, log.log_start_offset)
+            unreadable: OSError | None = None
+            try:
+                checked = await loop.run_in_executor(None, check, self._log_dir.files, job)
+            except OSError as error:
+                unreadable = error
+            if log.cuts != cuts or log.segments[0].base_offset > stretches[0].base_offset:
+                return  # what was read may be neither the old nor the new
+            if not self._is_current(log):
+                return
+            if unreadable is not None:
+                return self._unreadable(log, unreadable)
+            if checked.damage:
+                if checked.next_offset < recovery_point:
+                    self._on_damage(log, checked.damage)
+                return
+            next_offset, base_offset = checked.next_offset, checked.base_offset
+            position = checked.position
+            self.read_bytes += checked.read_bytes
+            await asyncio.sleep(checked.read_bytes / self._rate())
+
+    def _is_current(self, log: PartitionLog) -> bool:
+        log_dir = self._log_dir
+        return log_dir.online and not log.damage and log_dir.logs.get(log.topic_partition) is log
+
+    def _unreadable(self, log: PartitionLog, error: OSError) -> None:
+        if error.errno == errno.ENOENT:
+            self._on_damage(log, f"{error.filename} is not there")
+        elif error.errno == errno.EIO:
+            # As for any reader: a disk that cannot read is not trusted with more.
+            self._log_dir.fail(f"scrub {log.topic_partition}", error)
+        else:
+            logger.info("%s could not be scrubbed: %s", log.directory, error)
+
+
+def _gather(log: PartitionLog, base_offset: int, position: int, next_offset: int) -> list[Stretch]:
+    """The next chunk's worth of segments, from the one that holds ``next_offset``."""
+    stretches: list[Stretch] = []
+    size_bytes, offset = 0, next_offset
+    while size_bytes < SCAN_CHUNK_BYTES:
+        segment = log.segments.find(offset)
+        start = position if segment.base_offset == base_offset else 0
+        if start >= segment.size_bytes or segment.next_offset <= offset:
+            break
+        stretches.append(Stretch(segment.base_offset, segment.path, start, segment.size_bytes))
+        size_bytes += segment.size_bytes - start
+        offset = segment.next_offset
+    return stretches
+
+
+def check(files: Files, job: Job) -> Checked:
+    """Read a chunk's worth of batches. Runs in an executor. Raises OSError."""
+    next_offset, read_bytes = job.next_offset, 0
+    for stretch in job.stretches:
+        position = stretch.position
+        file = files.open(stretch.path)
+        try:
+            scan = Scan(
+                file,
+                position,
+                stretch.end,
+                next_offset=next_offset,
+                verify=True,
+                chunk_bytes=SCAN_CHUNK_BYTES,
+            )
+            for start, header in scan:
+                _check_epoch(job, header)
+                read_bytes += header.size_bytes
+                position, next_offset = start + header.size_bytes, header.next_offset
+                if read_bytes >= SCAN_CHUNK_BYTES:
+                    break
+        except CorruptBatchError as error:
+            damage = f"{stretch.path} at byte {position}, offset {next_offset}: {error}"
+            return Checked(next_offset, stretch.base_offset, position, read_bytes, damage)
+        finally:
+            file.close()
+        if read_bytes >= SCAN_CHUNK_BYTES:
+            break
+    return Checked(next_offset, stretch.base_offset, position, read_bytes)
+
+
+def _check_epoch(job: Job, header: BatchHeader) -> None:
+    if header.base_offset < job.epochs_from:
+        return
+    known = job.epochs.epoch_at(header.base_offset)
+    if known >= 0 and header.leader_epoch != known:
+        raise CorruptBatchError(f"leader epoch {header.leader_epoch}, its history says {known}")

@@ -1,0 +1,369 @@
+"""What a broker may say of its data after each kind of stop, and what its files then hold."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from oncelog_broker.log import checkpoint
+from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.continuity import ContinuityRecord, KeptData, Loss
+from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_protocol.errors import StorageError
+from oncelog_protocol.topic_config import parse_topic_config
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import SeededEntropy
+from support.clock import ManualClock
+from support.memory_files import Keep, MemoryFiles
+from support.replicas import batch_of
+
+TP = TopicPartition("t", 0)
+NOTHING = KeptData(None, None, Loss.ALL)
+TAIL = Loss.TAIL
+
+
+class Machine:
+    """A broker's directories over several lives; epochs are 10, 20, 30, ..."""
+
+    def __init__(self, *dirs: str) -> None:
+        self.dirs = dirs or ("/d",)
+        self.files = MemoryFiles(*self.dirs)
+        self.epoch = 0
+        self.ids = 0
+        self.logs: LogManager | None = None
+
+    async def start(self, *, register: bool = True) -> KeptData:
+        """What this life claims; it is registered then, unless it dies before."""
+        self.ids += 1
+        self.logs = logs = LogManager(
+            files=self.files,
+            clock=ManualClock(),
+            entropy=SeededEntropy(self.ids),
+            config=LogConfig(log_dirs=self.dirs, headroom_bytes=0),
+            broker_id=1,
+        )
+        await logs.start("c")
+        claim = logs.continuity.claim()
+        if register:
+            self.epoch += 10
+            logs.continuity.registered(self.epoch)
+        return claim
+
+    def append(self, flush: str) -> None:
+        assert self.logs is not None
+        config = parse_topic_config({"flush": flush})
+        self.logs.create(TP, "id", config).append_as_leader(batch_of(b"x"), 0)
+
+    async def stop(self) -> None:
+        assert self.logs is not None
+        await self.logs.stop(clean=True, broker_epoch=self.epoch)
+
+    async def crash(self, keep: Keep = "none") -> None:
+        logs, self.logs = self.logs, None
+        self.files = self.files.reborn(keep)
+        assert logs is not None
+        for log_dir in logs.dirs:
+            log_dir.flusher.stop()
+        await logs._tasks.close()
+
+    def record(self, path: str = "/d") -> ContinuityRecord:
+        return ContinuityRecord.decode(self.files.read_bytes(f"{path}/{checkpoint.CONTINUITY}"))
+
+
+# ---------------------------------------------------------------- kinds of stops
+
+
+@pytest.mark.asyncio
+async def test_a_new_broker_has_nothing_from_before() -> None:
+    machine = Machine()
+    assert await machine.start() == NOTHING
+    record = machine.record()
+    assert (record.since, record.until, record.loss, record.unsynced) == (10, 10, Loss.NONE, False)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("flush", ["commit", "interval"])
+async def test_a_clean_stop_keeps_everything(flush: str) -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append(flush)
+    await machine.stop()
+    assert await machine.start() == KeptData(10, 10, Loss.NONE)
+    await machine.stop()
+    assert await machine.start() == KeptData(10, 20, Loss.NONE)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("flush", "keep", "claim"),
+    [
+        ("commit", "none", KeptData(10, 10, Loss.NONE)),
+        ("commit", "all", KeptData(10, 10, Loss.NONE)),
+        ("interval", "all", KeptData(10, 10, Loss.NONE)),
+        ("interval", "none", KeptData(None, 10, Loss.TAIL)),
+    ],
+    ids=["power cut, commit", "kill, commit", "kill, interval", "power cut, interval"],
+)
+async def test_crashes(flush: str, keep: Keep, claim: KeptData) -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append(flush)
+    assert machine.record().unsynced is (flush == "interval"), "before the offset counts"
+    await machine.crash(keep)
+    assert await machine.start() == claim
+    assert machine.record().unsynced is False, "what is here now is synced"
+    assert machine.record().since == (10 if claim.since else 20)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_power_cut_after_a_kill_takes_nothing_that_a_start_has_kept() -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append("interval")
+    await machine.crash("all")
+    assert (await machine.start()).loss is Loss.NONE
+    await machine.crash("none")
+    assert await machine.start() == KeptData(10, 20, Loss.NONE)
+    assert machine.logs is not None
+    log = machine.logs.get(TP)
+    assert log is not None
+    assert log.log_end_offset == 1
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_loss_is_not_forgotten_before_it_was_registered() -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append("interval")
+    await machine.crash("none")
+    lost = KeptData(None, 10, TAIL)
+    assert await machine.start(register=False) == lost
+    await machine.crash("none")
+    assert await machine.start(register=False) == KeptData(None, None, TAIL)
+    await machine.crash("all")
+    assert (await machine.start()).loss is TAIL
+    await machine.crash("none")
+    assert await machine.start() == KeptData(20, 20, Loss.NONE)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_registration_whose_epoch_was_not_learnt() -> None:
+    machine = Machine()
+    await machine.start()
+    await machine.crash("none")
+    assert await machine.start(register=False) == KeptData(10, 10, Loss.NONE)
+    await machine.crash("none")
+    assert await machine.start() == KeptData(10, None, Loss.NONE), "it may have been any"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_registering_again_while_alive_keeps_everything() -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append("interval")
+    assert machine.logs is not None
+    continuity = machine.logs.continuity
+    assert continuity.claim() == KeptData(10, 10, Loss.NONE)
+    continuity.registered(20)
+    continuity.registered(20)
+    assert continuity.kept == KeptData(10, 20, Loss.NONE)
+    assert machine.record().unsynced, "what was noted in this life stays"
+    await machine.stop()
+
+
+# ---------------------------------------------------------------- directories
+
+
+@pytest.mark.asyncio
+async def test_another_disk_in_the_place_of_one() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    await machine.files.remove_tree("/b")
+    assert await machine.start() == NOTHING
+    await machine.stop()
+    assert await machine.start() == KeptData(20, 20, Loss.NONE)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_an_empty_disk() -> None:
+    machine = Machine()
+    await machine.start()
+    await machine.stop()
+    machine.files = MemoryFiles("/d")
+    assert await machine.start() == NOTHING
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_more_and_a_directory_less() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    machine.dirs = ("/a", "/b", "/c")
+    assert await machine.start() == KeptData(10, 10, Loss.NONE)
+    await machine.stop()
+    machine.dirs = ("/a", "/c")
+    assert await machine.start() == NOTHING
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_from_a_backup_remembers_less() -> None:
+    machine = Machine()
+    await machine.start()
+    await machine.stop()
+    backup = machine.files.image("all")
+    await machine.start()
+    await machine.stop()
+    machine.files = backup
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "the cluster knows of epoch 20"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_one_of_several_directories_from_a_backup() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    old = machine.files.read_bytes(f"/b/{checkpoint.CONTINUITY}")
+    await machine.start()
+    await machine.stop()
+    machine.files.write_atomic_now(f"/b/{checkpoint.CONTINUITY}", old)
+    assert await machine.start() == KeptData(10, 10, Loss.NONE)
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_that_does_not_answer_is_not_a_missing_one() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    machine.files.fail("open", "/b/.lock", times=1)
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "its replicas fail one by one"
+    await machine.stop()
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "it has not seen epoch 20"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("clean", [True, False])
+async def test_directories_of_an_older_release(clean: bool) -> None:
+    machine = Machine()
+    await machine.start()
+    await (machine.stop() if clean else machine.crash("all"))
+    machine.files.remove(f"/d/{checkpoint.CONTINUITY}")
+    wanted = KeptData(10, 10, Loss.NONE) if clean else KeptData(None, None, TAIL)
+    assert await machine.start() == wanted
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("byte", range(0, 210, 7))
+async def test_a_damaged_file_claims_nothing(byte: int) -> None:
+    machine = Machine()
+    await machine.start()
+    await machine.crash("all")
+    machine.files.corrupt(f"/d/{checkpoint.CONTINUITY}", byte)
+    assert await machine.start() == KeptData(None, None, TAIL)
+    await machine.stop()
+
+
+# ---------------------------------------------------------------- what cannot be written
+
+
+@pytest.mark.asyncio
+async def test_a_full_disk_does_not_stop_who_has_lost_nothing() -> None:
+    machine = Machine()
+    await machine.start()
+    assert machine.logs is not None
+    machine.files.fail("append", f"/d/{checkpoint.CONTINUITY}", error=errno.ENOSPC, times=None)
+    machine.logs.continuity.claim()
+    machine.logs.continuity.registered(20)
+    assert machine.logs.dirs[0].online
+    machine.files.heal()
+    await machine.crash("all")
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "less than it could claim"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_full_disk_does_not_pass_for_an_earlier_run_of_the_machine() -> None:
+    """The next process would believe that what it reads is on the disk."""
+    machine = Machine()
+    await machine.start()
+    await machine.crash("none")
+    machine.files.fail("append", f"/d/{checkpoint.CONTINUITY}", error=errno.ENOSPC, times=None)
+    await machine.start()
+    assert machine.logs is not None
+    assert machine.logs.dirs[0].online
+    assert machine.logs.dirs[0].other_run is False
+    machine.files.heal()
+    await machine.crash("all")
+    assert await machine.start() == KeptData(None, None, TAIL), "less than it could claim"
+    assert machine.logs.dirs[0].other_run is False
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+async def test_a_loss_that_cannot_be_written_stops_the_directory(error: int) -> None:
+    machine = Machine()
+    await machine.start()
+    machine.append("interval")
+    await machine.crash("none")
+    machine.files.fail("append", f"/d/{checkpoint.CONTINUITY}", error=error, times=None)
+    await machine.start(register=False)
+    assert machine.logs is not None
+    assert not machine.logs.dirs[0].online
+    await machine.logs.stop(clean=False)
+
+
+@pytest.mark.asyncio
+async def test_nothing_counts_unsynced_before_that_is_written() -> None:
+    machine = Machine()
+    await machine.start()
+    machine.files.fail("append", f"/d/{checkpoint.CONTINUITY}", times=None)
+    with pytest.raises(StorageError):
+        machine.append("interval")
+    assert machine.logs is not None
+    log = machine.logs.get(TP)
+    assert log is not None
+    assert log.synced_offset == 0
+    assert not machine.logs.dirs[0].online
+    machine.files.heal()
+    await machine.logs.stop(clean=False)
+
+
+# ---------------------------------------------------------------- the file
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"data_since": "1"},
+        {"data_until": True},
+        {"data_loss": "some"},
+        {"directories": None},
+    ],
+    ids=str,
+)
+def test_files_that_are_refused(changes: dict[str, object]) -> None:
+    record = ContinuityRecord(1, None, Loss.NONE, ("a", "b"), "boot", True)
+    document = checkpoint.decode_document("x", record.encode())
+    assert ContinuityRecord.decode(record.encode()) == record
+    with pytest.raises(CheckpointError):
+        ContinuityRecord.decode(checkpoint.encode_document({**document, **changes}))
+    for missing in document:
+        less = {key: value for key, value in document.items() if key != missing}
+        with pytest.raises(CheckpointError):
+            ContinuityRecord.decode(checkpoint.encode_document(less))
