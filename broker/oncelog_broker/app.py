@@ -39,6 +39,8 @@ from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
+from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import MetadataStore
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -85,6 +87,7 @@ class Broker:
         metadata_store: MetadataStore,
         authorizer: Authorizer | None = None,
         safeguards: Safeguards | None = None,
+        controller_safeguards: ControllerSafeguards | None = None,
     ) -> None:
         self.config = config
         self.broker_id = config.broker_id
@@ -99,7 +102,8 @@ class Broker:
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
-        self.fence = ControllerFence()
+        safeguards = safeguards if safeguards is not None else Safeguards()
+        self.fence = ControllerFence(check_broker_epoch=safeguards.check_broker_epoch)
         self.image = MetadataImage("")
         self.router = Router(self.tasks, self.authorizer)
         self.pool = BytePool(config.queued_max_bytes)
@@ -111,6 +115,7 @@ class Broker:
             config=_log_config(config),
             broker_id=config.broker_id,
             on_dir_offline=self._directory_failed,
+            safeguards=safeguards.log,
         )
         self._connector = BrokerConnector(
             config.broker_id, self.image, config.inter_broker_listener
@@ -122,10 +127,11 @@ class Broker:
             entropy=entropy.fork("controller"),
             config=_controller_config(config),
             tasks=self.tasks,
+            safeguards=controller_safeguards,
         )
         self._isr_controller = self._controller_channel()
         self._admin_controller = self._controller_channel()
-        self.replicas = self._make_replicas(safeguards if safeguards is not None else Safeguards())
+        self.replicas = self._make_replicas(safeguards)
         self.membership: Membership | None = None
         self._stopping = False
 
@@ -143,6 +149,7 @@ class Broker:
             connector=self._connector,
             safeguards=safeguards,
             on_failure=self._task_failed,
+            on_broken_replica=self._report_storage_failure,
         )
 
     def _controller_channel(self) -> ControllerChannel:
@@ -216,6 +223,9 @@ class Broker:
         except LogDirError as exc:
             problem, _, remedy = str(exc).rpartition("; ")
             raise ConfigError("log_dirs", problem or str(exc), _sentence(remedy)) from exc
+        if not any(d.online for d in self.logs.dirs):
+            # To register now would say to the controller that the data is gone.
+            raise BrokerFailedError("no log directory is usable: see what was logged of each")
 
     def _make_membership(self) -> Membership:
         return Membership(
@@ -226,6 +236,7 @@ class Broker:
             cluster_id_hint=known_cluster_id(self.files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,
+            claim_data=self._claim_data,
         )
 
     async def _register(self, membership: Membership) -> None:
@@ -295,9 +306,14 @@ class Broker:
     def _registered(self, broker_epoch: int) -> None:
         """A new registration, at start or after the session expired."""
         if broker_epoch > self.fence.broker_epoch:
+            self.logs.continuity.registered(broker_epoch)
             logger.info("broker %d is registered, epoch %d", self.broker_id, broker_epoch)
             self.fence.broker_epoch = broker_epoch
-            self.replicas.broker_epoch = broker_epoch
+            self.replicas.registered(broker_epoch)
+
+    def _claim_data(self) -> DataClaim:
+        kept = self.logs.continuity.claim()
+        return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value))
 
     def _previous_session(self) -> int | None:
         path = f"{self.config.log_dirs[0]}/{SESSION_FILE}"
@@ -323,9 +339,14 @@ class Broker:
         self.replicas.directory_failed(directory)
         if not any(d.online for d in self.logs.dirs):
             self._fail(BrokerFailedError("no log directory is usable any more"))
-        elif self.membership is not None and not self._stopping:
+        else:
+            self._report_storage_failure()
+
+    def _report_storage_failure(self) -> None:
+        """Have the controller ask which replicas here have failed."""
+        if self.membership is not None and not self._stopping:
             report = self.membership.report_storage_failure()
-            self.tasks.spawn("reporting a failed directory", report)
+            self.tasks.spawn("reporting failed replicas", report)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         self._fail(error)
@@ -427,8 +448,11 @@ def _log_config(config: BrokerConfig) -> LogConfig:
         log_dirs=config.log_dirs,
         flush=config.flush,
         flush_interval_ms=config.flush_interval_ms,
+        flush_inline_bytes_max=config.flush_inline_bytes_max,
         retention_check_interval_ms=config.log_retention_check_interval_ms,
         checkpoint_interval_ms=config.log_checkpoint_interval_ms,
+        scrub_interval_ms=config.log_scrub_interval_ms,
+        scrub_bytes_per_second=config.log_scrub_bytes_per_second,
         topic_defaults=config.topic_default_texts(),
     )
 

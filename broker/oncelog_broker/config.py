@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from oncelog_broker.log.flusher import INLINE_BYTES_MAX
 from oncelog_protocol import limits
 from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.topic_config import TOPIC_SETTINGS, parse_topic_config
@@ -87,8 +88,16 @@ class BrokerConfig(BaseModel):
     """commit: an offset counts once it is synced. interval: at once, synced every
     flush_interval_ms."""
     flush_interval_ms: int = Field(default=1000, ge=1)
+    flush_inline_bytes_max: int = Field(default=INLINE_BYTES_MAX, ge=0)
+    """Rounds of at most so many bytes are synced on the event loop while the disk is quick; 0: all
+    of them in a worker thread."""
     log_retention_check_interval_ms: int = Field(default=300_000, ge=10)
     log_checkpoint_interval_ms: int = Field(default=5_000, ge=10)
+    log_scrub_interval_ms: int = Field(default=604_800_000, ge=0)
+    """All that was synced is read again and held against its checksums once in this time, spread
+    over it: rot is found while other replicas have what it took. 0: never. Default: 7 days."""
+    log_scrub_bytes_per_second: int = Field(default=16 * 1024 * 1024, ge=1024)
+    """Of one log directory: the most that is read so, should the interval ask for more."""
     topic_defaults: dict[str, str | int | bool] = Field(default={})
     """Topic settings (retention_ms, segment_bytes, ...) for topics that do not override them."""
 

@@ -18,6 +18,7 @@ from oncelog_controller.store import StoreDisconnectedError
 from oncelog_protocol.errors import (
     InvalidTopicError,
     NotLeaderOrFollowerError,
+    StorageError,
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.admin import (
@@ -38,6 +39,7 @@ from oncelog_protocol.messages.admin import (
 )
 from oncelog_protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.channel import RequestChannel
 from support.cluster import Cluster, fetch_values, produce
@@ -189,6 +191,42 @@ async def test_a_leader_whose_directory_fails_hands_over_and_keeps_its_other_rep
             answer = await produce(channel, "t", led[0], [b"after"])
             channel.close()
         assert answer.error_code == 0
+
+
+@pytest.mark.asyncio
+async def test_a_leader_that_contradicts_itself_hands_over_that_partition_only(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path, 3) as cluster:
+        await cluster.create_topic("t", partitions=3, replication_factor=3)
+        victim = cluster.brokers[cluster.leader("t")]
+        partition = victim.replicas.partition(TopicPartition("t", 0))
+        partition.log.segments.active.next_offset += 1
+        channel = await cluster.channel(victim.broker_id)
+        assert (await produce(channel, "t", 0, [b"x"])).error_code == StorageError.code
+        channel.close()
+        await eventually(lambda: victim.broker_id not in cluster.state("t").isr, timeout_s=10)
+        channel = await cluster.channel(cluster.leader("t"))
+        assert (await produce(channel, "t", 0, [b"y"])).error_code == 0
+        channel.close()
+        assert all(victim.broker_id in cluster.state("t", p).isr for p in (1, 2))
+        assert not victim.failed.done()
+
+
+@pytest.mark.asyncio
+async def test_a_leader_with_rot_hands_over_and_is_fetched_again(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 3) as cluster:
+        await cluster.create_topic("t", replication_factor=3)
+        victim = cluster.brokers[cluster.leader("t")]
+        channel = await cluster.channel(victim.broker_id)
+        assert (await produce(channel, "t", 0, [b"x"])).error_code == 0
+        channel.close()
+        partition = victim.replicas.partition(TopicPartition("t", 0))
+        partition.rot_found(CorruptBatchError("the test says so"))
+        assert partition.log.needs_refetch
+        await eventually(lambda: cluster.leader("t") not in (-1, victim.broker_id), timeout_s=10)
+        await eventually(lambda: len(cluster.state("t").isr) == 3, timeout_s=10)
+        assert (partition.log.log_end_offset, partition.log.damage) == (1, "")
 
 
 @pytest.mark.asyncio

@@ -30,7 +30,7 @@ from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.continuity import ContinuityRecord
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.recovery import TRUNCATION_MARK
+from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
 from oncelog_protocol.errors import OncelogError, StorageError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
@@ -477,8 +477,11 @@ class LogDir:
     def mark_truncation(self, directory: str, offset: int, log_start_offset: int) -> None:
         """Durably lower the recovery point of the log in ``directory``, now. Raises OSError.
 
-        A file of its own, because the checkpoint of all logs may be under way.
+        A file of its own, because the checkpoint of all logs may be under way. What it said before
+        still holds: no checkpoint has followed that cut either.
         """
+        if self.files.exists(f"{directory}/{TRUNCATION_MARK}"):
+            offset = min(offset, read_truncation(self.files, directory, 0)[0])
         document = checkpoint.encode_document(
             {"version": 1, "offset": offset, "log_start_offset": log_start_offset}
         )

@@ -47,7 +47,7 @@ from oncelog_broker.log.segment import (
 )
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
-from oncelog_runtime.files import File
+from oncelog_runtime.files import File, Files
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def load_log(
     if TRUNCATION_MARK in names:
         clean = False
         # The checkpoint may be of before the cut: of a log that began further up, or of another.
-        cut_offset, log_start_offset = _read_truncation(pool, directory, log_start_offset)
+        cut_offset, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
         recovery_point = min(recovery_point, cut_offset)
     if not clean and not recovery_point:
         _sync_names(pool, directory, names, rewrite)
@@ -448,10 +448,10 @@ def _read_topic_id(pool: OpenSegments, directory: str, names: list[str]) -> str:
     return ""
 
 
-def _read_truncation(pool: OpenSegments, directory: str, log_start_offset: int) -> tuple[int, int]:
+def read_truncation(files: Files, directory: str, log_start_offset: int) -> tuple[int, int]:
     """Return (where the cut was, where the log began then); a bad mark promises nothing."""
     try:
-        data = pool.files.read_bytes(f"{directory}/{TRUNCATION_MARK}")
+        data = files.read_bytes(f"{directory}/{TRUNCATION_MARK}")
         mark = decode_document(TRUNCATION_MARK, data)
         return int(mark["offset"]), int(mark["log_start_offset"])
     except (CheckpointError, KeyError, TypeError, ValueError) as error:

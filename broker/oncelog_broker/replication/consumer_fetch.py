@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
-from oncelog_broker.replication.partition import Buffer, FetchPosition, Partition
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.waiters import Deadline, Deadlines
 from oncelog_protocol import limits
 from oncelog_protocol.errors import ApiError, InvalidRequestError, ProtocolError, StorageError
@@ -27,6 +29,8 @@ from oncelog_protocol.messages.fetch import (
 )
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
@@ -129,6 +133,7 @@ class ConsumerFetch:
     def _expired(self) -> None:
         self._deadline = None
         if not self._done:
+            logger.debug("a fetch has waited its time")
             self._try(last=True)
 
     # ---- reading

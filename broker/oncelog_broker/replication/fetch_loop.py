@@ -87,6 +87,11 @@ class FetchLoop:
             self._wanted.clear()
         self._schedule_pump()
 
+    def name_again(self) -> None:
+        """Tell the leader anew where all partitions are."""
+        self._machine.name_again()
+        self._schedule_pump()
+
     def synced(self, partition: Partition) -> None:
         """Our disk has caught up a step with a partition."""
         machine = self._machine

@@ -16,7 +16,8 @@ The scheme, both ends
   names are read: answer k reflects the names of requests up to k, which is how a follower tells
   data for an old position from data for a new one.
 * New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once
-  for all of them. A moved high watermark rides along with the next answer and wakes nobody.
+  for all of them. A high watermark that has moved, or that a session has not heard of, rides along
+  with the next answer and wakes nobody.
 * Gathering: a fetch that finds news at once, in the middle of a stream of data, is answered a
   millisecond later. It has just let the high watermark move, so producers are about to send more;
   who goes at once splits a producer's window into small trains that never meet again, and every
@@ -32,12 +33,15 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oncelog_broker.replication.partition import Buffer, FetchPosition, Partition
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.progress import Contact
 from oncelog_broker.replication.waiters import Deadline, Deadlines
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
+    CorruptMessageError,
+    InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     InvalidRequestError,
     NotLeaderOrFollowerError,
@@ -52,6 +56,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 
@@ -80,6 +85,8 @@ class SessionEntry:
         "offset",
         "open",
         "partition",
+        "sent_bytes",
+        "sent_from",
         "sent_start",
         "sent_watermark",
         "session",
@@ -97,6 +104,9 @@ class SessionEntry:
         """Whether the follower waits for an answer to its last name."""
         self.error_code = 0
         self.diverging: EpochEnd | None = None
+        self.sent_from = -1
+        """Offset of the records that were sent last, and their size."""
+        self.sent_bytes = 0
         self.sent_watermark = -1
         self.sent_start = -1
 
@@ -119,6 +129,24 @@ class SessionEntry:
         except ApiError as error:
             self.error_code = error.code
             self.session.news(self)
+
+
+def _check_sent(partition: Partition, entry: SessionEntry) -> None:
+    """The follower asks again for what it was sent: look whether it can be used.
+
+    :raises CorruptMessageError: it cannot.
+    """
+    data = memoryview(partition.read_for_follower(entry.sent_from, entry.sent_bytes))
+    expected = entry.sent_from
+    try:
+        for start, header in iter_headers(data):
+            verify_crc(data[start : start + header.size_bytes])
+            if not header.base_offset <= expected < header.next_offset:
+                raise CorruptBatchError(f"offset {header.base_offset} where {expected} was to come")
+            expected = header.next_offset
+    except CorruptBatchError as error:
+        partition.rot_found(error)
+        raise CorruptMessageError(str(error)) from error
 
 
 class _Parked(NamedTuple):
@@ -177,7 +205,8 @@ class FollowerSession:
                 self._forget(TopicPartition(forgotten.topic, number))
         for topic in request.topics:
             for named in topic.partitions:
-                self._name(TopicPartition(topic.topic, named.partition), named, request, now)
+                topic_partition = TopicPartition(topic.topic, named.partition)
+                self._name(topic_partition, topic.topic_id, named, request, now)
         self._parked = _Parked(request, respond)
         if request.max_wait_ms == 0:
             self._answer()
@@ -223,6 +252,7 @@ class FollowerSession:
     def _name(
         self,
         topic_partition: TopicPartition,
+        topic_id: str,
         named: FetchPartition,
         request: FetchRequest,
         now: float,
@@ -230,6 +260,9 @@ class FollowerSession:
         entry = self._entries.get(topic_partition)
         if entry is None:
             entry = self._entries[topic_partition] = SessionEntry(self, topic_partition)
+        if entry.open or named.leader_epoch != entry.leader_epoch:
+            # What answered a name that it has given up, or another epoch, it may not have taken.
+            entry.sent_watermark = -1
         entry.offset = named.fetch_offset
         entry.max_bytes = max(named.max_bytes, 0)
         entry.leader_epoch = named.leader_epoch
@@ -243,6 +276,11 @@ class FollowerSession:
                     entry.partition.remove_reader(entry)
                 entry.partition = partition
                 partition.add_reader(entry)
+            if topic_id != partition.topic_id:
+                # Its epochs would pass for ours, and it will be dropped, whatever it holds (K25).
+                raise InconsistentTopicIdError(f"topic id {topic_id}, here {partition.topic_id}")
+            if named.fetch_offset == entry.sent_from:
+                _check_sent(partition, entry)
             entry.diverging = partition.record_follower_fetch(
                 self.replica_id,
                 FetchPosition(
@@ -263,6 +301,9 @@ class FollowerSession:
             self._news[entry] = None
         else:
             self._news.pop(entry, None)
+            if partition.high_watermark > max(0, entry.sent_watermark):
+                # Nobody may write here for days: it must hear what is committed all the same.
+                self.watermark_news[entry] = None
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         entry = self._entries.pop(topic_partition, None)
@@ -336,7 +377,11 @@ class FollowerSession:
             return answer, b""
         if entry.diverging is not None:
             # No offsets beside it: a follower must not act on them before it has cut (KAFKA-14704).
-            return FetchPartitionResponse(number, diverging=entry.diverging), b""
+            answer = FetchPartitionResponse(number)
+            if not partition.safeguards.high_watermark_after_truncation:
+                answer = self._offsets(entry, partition)
+            answer.diverging = entry.diverging
+            return answer, b""
         try:
             records = partition.read_for_follower(entry.offset, min(entry.max_bytes, room))
         except ApiError as error:
@@ -345,7 +390,9 @@ class FollowerSession:
             ), b""
         except (OSError, ProtocolError):
             return FetchPartitionResponse(number, StorageError.code), b""
-        if not records:
+        if records:
+            entry.sent_from, entry.sent_bytes = entry.offset, len(records)
+        else:
             entry.open = True
         return self._offsets(entry, partition), records
 

@@ -28,6 +28,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
+from oncelog_broker.replication.invariants import InvariantError
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_protocol.errors import (
@@ -61,7 +62,15 @@ class FollowState(Enum):
 class Followed:
     """One partition followed over this connection."""
 
-    __slots__ = ("backoff_s", "leader_epoch", "named_in", "partition", "retry_at_s", "state")
+    __slots__ = (
+        "anew",
+        "backoff_s",
+        "leader_epoch",
+        "named_in",
+        "partition",
+        "retry_at_s",
+        "state",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -69,6 +78,8 @@ class Followed:
         self.state = FollowState.NAMEABLE
         self.named_in = -1
         """Number of the request that named it last."""
+        self.anew = False
+        """Whether it was named as an empty log, because it is damaged."""
         self.retry_at_s = 0.0
         self.backoff_s = 0.0
 
@@ -148,6 +159,11 @@ class FollowerMachine:
         if followed is not None and followed.named_in >= 0:
             self._forgotten[topic_partition] = None
 
+    def name_again(self) -> None:
+        """Name everything in the next fetches, also what the leader has not answered yet."""
+        for partition in self.partitions():
+            self.add(partition)
+
     def reconnect(self) -> None:
         """The connection is gone and with it the session: name everything again on the next."""
         self._sent = self._answered = 0
@@ -197,17 +213,21 @@ class FollowerMachine:
 
     def next_request(self, now: float) -> FetchRequest:
         """The next fetch of the session; it names all that is nameable."""
-        topics: dict[str, FetchTopic] = {}
+        topics: dict[tuple[str, str], FetchTopic] = {}
         nameable, self._nameable = self._nameable, {}
         for topic_partition, followed in nameable.items():
             partition = followed.partition
             try:
                 position = partition.position()
+            except InvariantError as error:
+                partition.break_down(error)
+                continue
             except (StorageError, OSError) as error:
                 self._log_refused(followed, error, now)
                 continue
             followed.state = FollowState.OPEN
             followed.named_in = self._sent
+            followed.anew = partition.log.needs_refetch
             named = FetchPartition(
                 topic_partition.partition,
                 position.fetch_offset,
@@ -216,9 +236,10 @@ class FollowerMachine:
                 position.last_fetched_epoch,
                 position.log_start_offset,
             )
-            topic = topics.get(topic_partition.topic)
+            key = topic_partition.topic, partition.topic_id
+            topic = topics.get(key)
             if topic is None:
-                topics[topic_partition.topic] = FetchTopic(topic_partition.topic, [named])
+                topics[key] = FetchTopic(topic_partition.topic, [named], partition.topic_id)
             else:
                 topic.partitions.append(named)
         forgotten: dict[str, ForgottenTopic] = {}
@@ -275,17 +296,24 @@ class FollowerMachine:
                 return
             followed.backoff_s = 0.0
             if answer.diverging is not None:
+                if not partition.safeguards.high_watermark_after_truncation:
+                    partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
                 partition.truncate_to_divergence(answer.diverging)
                 self._after_write(followed)
                 return
             records = answer.records
             if records.length:
-                partition.append_as_follower(
+                if followed.anew and partition.log.needs_refetch:
+                    # The leader counts on this copy no more, and has another.
+                    partition.restart_log_at(partition.log.log_start_offset)
+                partition.log.append_as_follower(
                     payload[records.offset : records.offset + records.length]
                 )
             partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
             if records.length:
                 self._after_write(followed)
+        except InvariantError as error:
+            partition.break_down(error)
         except (StorageError, OSError) as error:
             self._log_refused(followed, error, now)
         except (OncelogError, ValueError) as error:

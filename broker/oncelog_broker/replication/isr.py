@@ -60,6 +60,9 @@ class IsrState:
     proposal: Proposal | None = None
     doubtful: tuple[int, ...] = ()
     """Members of refused proposals whose first copies may have succeeded all the same."""
+    elr: tuple[int, ...] = ()
+    """Complete replicas outside the ISR that may yet be elected (KIP-966). The controller alone
+    changes them; while there are any, the high watermark stands."""
 
     @property
     def maximal(self) -> tuple[int, ...]:
@@ -74,9 +77,11 @@ class IsrState:
             raise ValueError("an ISR change is pending")
         return replace(self, proposal=Proposal(tuple(sorted(members))))
 
-    def success(self, isr: Sequence[int], partition_epoch: int) -> IsrState:
+    def success(
+        self, isr: Sequence[int], partition_epoch: int, elr: Sequence[int] = ()
+    ) -> IsrState:
         """The controller answered with the ISR that is now true."""
-        return IsrState(tuple(sorted(isr)), partition_epoch)
+        return IsrState(tuple(sorted(isr)), partition_epoch, elr=tuple(sorted(elr)))
 
     superseded = success
 
@@ -98,7 +103,7 @@ class IsrState:
         if proposal is None:
             return self
         if not proposal.in_doubt:
-            return IsrState(self.committed, self.partition_epoch)
+            return IsrState(self.committed, self.partition_epoch, elr=self.elr)
         return IsrState(
             self.committed,
             self.partition_epoch,
@@ -106,6 +111,7 @@ class IsrState:
                 tuple((broker_id, NO_BROKER_EPOCH) for broker_id in self.committed), in_doubt=True
             ),
             tuple(sorted({*self.doubtful, *proposal.broker_ids})),
+            self.elr,
         )
 
 

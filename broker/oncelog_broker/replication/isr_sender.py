@@ -89,6 +89,9 @@ class IsrSender:
         settled = True
         for partition, item in asked:
             result = results.get(TopicPartition(item.topic, item.partition))
+            if result is not None and result.error_code:
+                name = error_for(result.error_code).name
+                logger.info("%s: isr change answered %s", partition.topic_partition, name)
             if partition.isr_answered(item, result, now):
                 self.enqueue(partition)
                 settled = settled and result is not None and result.error_code == 0

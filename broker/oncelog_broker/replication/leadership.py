@@ -4,8 +4,8 @@ The object is made anew for each leader epoch, so that nothing learnt in an olde
 (K5).
 
 * The high watermark is the least synced offset of the leader and of every member of the *maximal*
-  ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas``
-  (K18).
+  ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` or
+  there is an ELR: the controller may count with another setting than this broker (K18).
 * A follower may join when it has fetched in this epoch and holds the high watermark and the start
   of this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up
   without committed records: its disk has lost them, and it must not be elected (I4).
@@ -17,8 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncelog_broker.replication.invariants import check_isr
 from oncelog_broker.replication.isr import NO_BROKER_EPOCH, IsrState, isr_members
-from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.progress import (
+    NEVER_S,
+    UNKNOWN_OFFSET,
+    Contact,
+    FollowerProgress,
+    UnforgettingProgress,
+)
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
     IneligibleReplicaError,
@@ -58,12 +65,13 @@ class LeaderRole:
         now: float,
         safeguards: Safeguards,
         resumes: bool = False,
+        elr: Sequence[int] = (),
     ) -> None:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.replica_count = len(replicas)
-        self.state = IsrState(tuple(sorted(isr)), partition_epoch)
+        self.state = IsrState(tuple(sorted(isr)), partition_epoch, elr=tuple(sorted(elr)))
         self.followers = {
             replica: FollowerProgress(
                 replica, in_sync=replica in isr, leader_end=epoch_start_offset, now=now
@@ -72,9 +80,15 @@ class LeaderRole:
             if replica != broker_id
         }
         self._safeguards = safeguards
+        self._lacking: dict[int, None] = {}
+        """Followers that have shown that they lack what is committed."""
         self._counted: list[FollowerProgress] = []
         self._at_end: list[FollowerProgress] = []
+        self.watermark = 0
+        """The high watermark that this leader has reached; see ``invariants``."""
         self._refused: dict[int, tuple[int, float]] = {}
+        self._left: dict[int, float] = {}
+        """When those that had to leave the ISR had last been heard of then."""
         self._unproven = set(self.followers) if resumes else set()
         """Followers that may hold a tail of this epoch's former life; see
         ``resumed_divergence``."""
@@ -87,8 +101,26 @@ class LeaderRole:
 
     def has_min_isr(self, min_isr: int) -> bool:
         """Whether the committed ISR is large enough; a topic with fewer replicas needs just
-        those."""
-        return len(self.state.committed) >= min(min_isr, self.replica_count)
+        those. An ELR says that to the controller it is not."""
+        state = self.state
+        return not state.elr and len(state.committed) >= min(min_isr, self.replica_count)
+
+    def has_successor(self, now: float | None) -> bool:
+        """Whether another replica is known to hold everything committed and may be elected: a
+        member that stays, or one of the ELR that was heard of lately (``now`` is loop time)."""
+        staying = self.state.committed
+        if self.state.proposal is not None:
+            staying = tuple(b for b in self.state.proposal.broker_ids if b in staying)
+        return any(
+            follower.durable_offset >= self.watermark
+            for member, follower in self.followers.items()
+            if member in staying
+            or (
+                member in self.state.elr
+                and now is not None
+                and now - follower.contact.at_s < CONTACT_S_MAX
+            )
+        )
 
     # ---- offsets
 
@@ -125,7 +157,7 @@ class LeaderRole:
         :raises StaleBrokerEpochError: the follower has restarted since it sent it.
         """
         follower = self.followers[replica_id]
-        if broker_epoch < follower.broker_epoch:
+        if broker_epoch < follower.broker_epoch and self._safeguards.check_broker_epoch:
             # Delayed bytes of the follower's earlier life: that disk may have been wiped since.
             raise StaleBrokerEpochError(
                 f"broker epoch {broker_epoch}, seen {follower.broker_epoch}"
@@ -160,6 +192,20 @@ class LeaderRole:
         self._unproven.discard(replica_id)
         return None
 
+    def remember(self, former: dict[int, FollowerProgress]) -> None:
+        """Count what was known of the followers in an older epoch: for tests only (K5)."""
+        for replica_id, fresh in self.followers.items():
+            kept = UnforgettingProgress(
+                replica_id,
+                in_sync=replica_id in self.state.committed,
+                leader_end=fresh.mark_offset,
+                now=fresh.mark_s,
+            )
+            if replica_id in former:
+                kept.remember(former[replica_id].durable_offset)
+            self.followers[replica_id] = kept
+        self._recount()
+
     # ---- changes of the ISR
 
     def propose_join(self, replica_id: int, high_watermark: int, now: float) -> bool:
@@ -184,21 +230,40 @@ class LeaderRole:
 
         A follower at the log end of an idle partition does not name it again, so what kept it
         from being proposed at its last name (another change, a refusal) must be looked at again.
+        Who had to leave must have been heard of since, or it would come and go.
         """
         return any(
             now - follower.contact.at_s < CONTACT_S_MAX
+            and follower.contact.at_s > self._left.get(follower.replica_id, NEVER_S)
             and self.propose_join(follower.replica_id, high_watermark, now)
             for follower in self.followers.values()
         )
 
     def propose_leave(self, replicas: Sequence[int]) -> bool:
-        """Propose an ISR without ``replicas``; whether a proposal was made."""
+        """Propose an ISR, and an ELR, without ``replicas``; whether a proposal was made. Who is in
+        the ELR alone and leaves it is one that lacks records, and named so in the request."""
         state = self.state
         remaining = [member for member in state.committed if member not in replicas]
-        if state.proposal is not None or len(remaining) == len(state.committed):
+        leaving = len(remaining) < len(state.committed) or any(r in state.elr for r in replicas)
+        if state.proposal is not None or not leaving:
             return False
+        for replica in replicas:
+            if replica in self.followers:
+                self._left[replica] = self.followers[replica].contact.at_s
         self._propose(remaining)
         return True
+
+    def must_leave(self, replica_id: int, fetch_offset: int, *, empty: bool) -> bool:
+        """Whether a follower that stands there lacks what is committed while ISR or ELR, as they
+        are or may be, name it. It is sent nothing before it has left: what it may still have of a
+        damaged log it keeps until nobody counts on it. A new leader may not know what is committed;
+        an ``empty`` log tells enough."""
+        lacks = fetch_offset < self.watermark or (empty and fetch_offset < self.epoch_start_offset)
+        if lacks:
+            self._lacking[replica_id] = None
+        else:
+            self._lacking.pop(replica_id, None)
+        return lacks and replica_id in (*self.state.maximal, *self.state.elr)
 
     def lagging(self, leader_end: int, now: float, lag_s_max: float) -> list[int]:
         """Members of the committed ISR that have not kept up."""
@@ -217,6 +282,16 @@ class LeaderRole:
         proposal = self.state.proposal
         if proposal is None:
             return None
+        # Not to become eligible: the controller would take whoever leaves for complete.
+        incomplete = [
+            replica_id
+            for replica_id, follower in self.followers.items()
+            if (
+                UNKNOWN_OFFSET < follower.durable_offset < self.watermark
+                or replica_id in self._lacking
+            )
+            and replica_id not in proposal.broker_ids
+        ]
         return AlterPartitionItem(
             topic_partition.topic,
             topic_id,
@@ -224,6 +299,7 @@ class LeaderRole:
             self.leader_epoch,
             self.state.partition_epoch,
             isr_members(proposal),
+            incomplete,
         )
 
     def answered(self, result: AlterPartitionResult, now: float) -> None:
@@ -239,9 +315,9 @@ class LeaderRole:
             and result.partition_epoch >= self.state.partition_epoch
         )
         if code == 0 and same_epoch:
-            self.state = self.state.success(result.isr, result.partition_epoch)
+            self.state = self.state.success(result.isr, result.partition_epoch, result.elr)
         elif code == InvalidUpdateVersionError.code and same_epoch:
-            self.state = self.state.superseded(result.isr, result.partition_epoch)
+            self.state = self.state.superseded(result.isr, result.partition_epoch, result.elr)
         elif code in _REFUSALS:
             if code == IneligibleReplicaError.code and proposal is not None:
                 for replica in proposal.broker_ids:
@@ -271,6 +347,17 @@ class LeaderRole:
             for broker_id in broker_ids
         )
         self._recount()
+
+    def check_invariants(self) -> None:
+        """:raises InvariantError: the ISR contradicts itself."""
+        state = self.state
+        check_isr(
+            self.broker_id,
+            committed=state.committed,
+            maximal=state.maximal,
+            counted=[follower.replica_id for follower in self._counted],
+            pending=state.proposal is not None,
+        )
 
     def _recount(self) -> None:
         """Whom the high watermark waits for."""

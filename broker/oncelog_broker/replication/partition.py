@@ -9,7 +9,7 @@ Rules
 * Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only
   where the leader says that it diverges, never at the replica's own high watermark (K3, K6).
 * ``log start <= high watermark <= log end`` (I1). The high watermark only rises within a leader
-  epoch.
+  epoch. A replica that finds this or another invariant broken goes out of service (``invariants``).
 * Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
   of the end of the role in which they were parked.
 """
@@ -17,15 +17,21 @@ Rules
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, Protocol
 
-from oncelog_broker.log.partition_log import LogAppend, PartitionLog
+from oncelog_broker.log.log_append import LogAppend
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.divergence import common_end, divergence
+from oncelog_broker.replication.invariants import InvariantError, check_offsets, check_watermark
 from oncelog_broker.replication.leadership import LeaderRole
-from oncelog_broker.replication.progress import Contact
+from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionOwner, Reader
+from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.repair import Repair
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
 from oncelog_protocol.errors import (
+    CorruptMessageError,
     FencedLeaderEpochError,
+    IneligibleReplicaError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -43,44 +49,7 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, To
 
 logger = logging.getLogger(__name__)
 
-Buffer = bytes | bytearray | memoryview
-
-
-class Reader(Protocol):
-    """Somebody who reads this partition and wants to hear of news. Calls must be cheap."""
-
-    def data_ready(self) -> None:
-        """The leader's log has grown."""
-        ...
-
-    def watermark_moved(self) -> None:
-        """The high watermark, or the log start, has moved."""
-        ...
-
-    def role_changed(self) -> None:
-        """The leader epoch is another one, or the replica has failed or gone."""
-        ...
-
-
-class PartitionOwner(Protocol):
-    """Whom a partition tells about what it cannot do itself."""
-
-    def isr_change_wanted(self, partition: Partition) -> None:
-        """There is a proposal to send to the controller."""
-        ...
-
-    def follower_synced(self, partition: Partition) -> None:
-        """A follower's log has become durable further on."""
-        ...
-
-
-class FetchPosition(NamedTuple):
-    """What a fetcher says about its own copy."""
-
-    fetch_offset: int
-    leader_epoch: int = NO_EPOCH
-    last_fetched_epoch: int = NO_EPOCH
-    log_start_offset: int = -1
+LACKS_RECORDS = "%s: broker %d has lost committed records (at %d, high watermark %d)"
 
 
 class Partition:
@@ -106,12 +75,18 @@ class Partition:
         self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.leader: LeaderRole | None = None
         self.failed = False
-        """Whether the replica is out of service: its directory failed, or it was stopped."""
-        self.refetching = False
-        """A damaged log was dropped: it may not lead until it holds again what is committed
-        (D2)."""
+        """Whether the replica is out of service: its directory failed, it broke down, or it was
+        stopped."""
+        self.repair = Repair(log)
+        self.committed_records_cut = 0
+        """Records below the high watermark that a leader had this replica cut: lost, after an
+        unclean election, or else a defect."""
         self._owner = owner
-        self._safeguards = safeguards
+        self.safeguards = safeguards
+        self._leader_counts_synced_only = safeguards.leader_counts_synced_only
+        self._follower_fetches_synced_only = safeguards.follower_fetches_synced_only
+        self._known_followers: dict[int, FollowerProgress] = {}
+        """What was known when this replica led last; used without a safeguard only."""
         self._committed_waiters = OffsetWaiters()
         self._synced_waiters = OffsetWaiters()
         self._readers: dict[Reader, None] = {}
@@ -123,6 +98,11 @@ class Partition:
     def is_leader(self) -> bool:
         """Whether this replica leads in its leader epoch."""
         return self.leader is not None
+
+    @property
+    def refetching(self) -> bool:
+        """Whether a damaged log is being fetched again: it may not lead meanwhile (D2)."""
+        return self.repair.refetching
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -167,7 +147,7 @@ class Partition:
         """
         leader = self.leader_role()
         if leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH:
-            if not self._safeguards.fence_leader_epoch:
+            if not self.safeguards.fence_leader_epoch:
                 return leader
             if leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpochError(f"epoch {leader_epoch}, now {self.leader_epoch}")
@@ -178,18 +158,23 @@ class Partition:
 
     def apply_order(self, order: PartitionOrder, now: float) -> int:
         """Become what the order says; returns an error code, 0 when that is what we are now."""
-        if self._safeguards.apply_newer_epochs_only:
+        if self.safeguards.apply_newer_epochs_only:
             if order.leader_epoch < self.leader_epoch:
                 return FencedLeaderEpochError.code
             if self.failed:
                 return StorageError.code
+            if not self.repair.may_take(order, self.broker_id, self.leader_epoch):
+                return StorageError.code
             if order.leader_epoch == self.leader_epoch:
-                return 0
+                return StorageError.code if self.is_leader and self.log.damage else 0
         try:
             if order.leader == self.broker_id:
                 self._lead(order, now)
             else:
                 self._follow(order)
+        except InvariantError as error:
+            self.break_down(error)
+            return StorageError.code
         except (StorageError, OSError) as error:
             logger.error("%s: could not change its role: %s", self.topic_partition, error)
             return StorageError.code
@@ -198,10 +183,13 @@ class Partition:
             return FencedLeaderEpochError.code
         for reader in list(self._readers):
             reader.role_changed()
-        return 0
+        self.check_invariants()
+        self._repair(now)
+        return StorageError.code if self.failed else 0
 
     def _lead(self, order: PartitionOrder, now: float) -> None:
         log = self.log
+        self.repair.withdraw()
         if self.refetching or log.needs_refetch:
             raise StorageError("the log is damaged and must be fetched again first")
         epoch_start = log.log_end_offset
@@ -215,39 +203,32 @@ class Partition:
             epoch_start_offset=epoch_start,
             replicas=order.replicas,
             isr=order.isr,
+            elr=order.elr,
             partition_epoch=order.partition_epoch,
             resumes=resumes,
             now=now,
-            safeguards=self._safeguards,
+            safeguards=self.safeguards,
         )
+        self.leader.watermark = self.high_watermark
+        if not self.safeguards.count_current_epoch_fetches_only:
+            self.leader.remember(self._known_followers)
+            self._known_followers = self.leader.followers
         self.leader_id = self.broker_id
         self.leader_epoch = order.leader_epoch
         self.replicas = tuple(order.replicas)
-        logger.info(
-            "%s: leads in epoch %d from offset %d, high watermark %d, isr %s",
-            self.topic_partition,
-            order.leader_epoch,
-            epoch_start,
-            self.high_watermark,
-            order.isr,
-        )
+        logger.info("%r leads from offset %d, isr %s", self, epoch_start, order.isr)
         self._advance_high_watermark()
 
     def _follow(self, order: PartitionOrder) -> None:
-        if self._safeguards.truncate_to_high_watermark:
+        if self.safeguards.truncate_to_high_watermark:
             self.log.truncate_to(self.high_watermark)
+            self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         was_leader = self.leader is not None
         self.leader = None
         self.leader_id = order.leader
         self.leader_epoch = order.leader_epoch
         self.replicas = tuple(order.replicas)
-        logger.info(
-            "%s: follows broker %d in epoch %d from offset %d",
-            self.topic_partition,
-            order.leader,
-            order.leader_epoch,
-            self.log.log_end_offset,
-        )
+        logger.info("%r follows", self)
         if was_leader:
             self._fail_waiters(NotLeaderOrFollowerError.code)
 
@@ -260,6 +241,28 @@ class Partition:
         self._fail_waiters(error_code)
         for reader in list(self._readers):
             reader.role_changed()
+
+    def break_down(self, error: InvariantError) -> None:
+        """The replica contradicts itself: nothing it says is to be trusted until its next life."""
+        if self.failed:
+            return
+        logger.critical("%r contradicts itself and goes out of service: %s", self, error)
+        self.fail()
+        self._owner.replica_broke_down(self)
+
+    def check_invariants(self) -> None:
+        """Look at everything that must hold; break down if it does not."""
+        if self.failed:
+            return
+        log = self.log
+        try:
+            check_offsets(log.log_start_offset, self.high_watermark, log.log_end_offset)
+            log.epochs.check()
+            if self.leader is not None:
+                check_watermark(self.leader.watermark, self.high_watermark)
+                self.leader.check_invariants()
+        except InvariantError as error:
+            self.break_down(error)
 
     def stop(self) -> None:
         """The replica is no longer this broker's; who waits must ask elsewhere."""
@@ -280,11 +283,15 @@ class Partition:
         if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
             raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
         log = self.log
-        append = log.append_as_leader(batch, self.leader_epoch)
+        try:
+            append = log.append_as_leader(batch, self.leader_epoch)
+        except InvariantError as error:
+            self.break_down(error)
+            raise
         leader.appended(log.log_end_offset, now)
         for reader in self._readers:
             reader.data_ready()
-        if log.synced_offset >= log.log_end_offset or not self._safeguards.count_synced_only:
+        if log.synced_offset >= log.log_end_offset or not self._leader_counts_synced_only:
             self._on_synced(log.synced_offset)
         return append
 
@@ -302,7 +309,7 @@ class Partition:
 
     def when_synced(self, offset: int, callback: OffsetCallback) -> Waiter | None:
         """Call back once this replica's own disk holds everything below ``offset``."""
-        if self.log.synced_offset >= offset or not self._safeguards.count_synced_only:
+        if self.log.synced_offset >= offset or not self._leader_counts_synced_only:
             callback(0)
             return None
         return self._synced_waiters.park(offset, callback)
@@ -324,19 +331,21 @@ class Partition:
 
         :raises FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError:
         :raises OffsetOutOfRangeError: below our log start, or of unknown history.
+        :raises IneligibleReplicaError: it lacks committed records and has yet to leave ISR and ELR.
         """
         leader = self.check_epoch(position.leader_epoch)
         if replica_id not in leader.followers:
             raise NotLeaderOrFollowerError(f"broker {replica_id} has no replica of this partition")
-        diverging = self.divergence(position)
+        empty = position.last_fetched_epoch == NO_EPOCH
+        lacking = leader.must_leave(replica_id, position.fetch_offset, empty=empty)
+        diverging = None if lacking else self.divergence(position)
         if diverging is None:
-            empty = position.last_fetched_epoch == NO_EPOCH
             diverging = leader.resumed_divergence(replica_id, position.fetch_offset, empty=empty)
-        if diverging is not None and self._safeguards.ignore_diverging_fetches:
+        if diverging is not None and self.safeguards.ignore_diverging_fetches:
             return diverging
         log = self.log
         offset = position.fetch_offset
-        if offset > log.log_end_offset and self._safeguards.truncate_on_divergence:
+        if offset > log.log_end_offset and self.safeguards.truncate_on_divergence:
             raise OffsetOutOfRangeError(f"offset {offset}, log ends at {log.log_end_offset}")
         leader.fetched(
             replica_id,
@@ -347,18 +356,15 @@ class Partition:
             contact=contact,
             now=now,
         )
-        if replica_id in leader.isr:
-            if offset < self.high_watermark and leader.propose_leave([replica_id]):
-                logger.error(
-                    "%s: broker %d has lost committed records (at %d, high watermark %d)",
-                    self.topic_partition,
-                    replica_id,
-                    offset,
-                    self.high_watermark,
-                )
+        if lacking:
+            if leader.propose_leave([replica_id]):
+                says = (self.topic_partition, replica_id, offset, self.high_watermark)
+                # Otherwise it may just have been empty before.
+                level = logging.ERROR if offset < self.high_watermark else logging.INFO
+                logger.log(level, LACKS_RECORDS, *says)
                 self._owner.isr_change_wanted(self)
-            self._advance_high_watermark()
-        elif leader.state.proposal is not None:
+            raise IneligibleReplicaError("first leave the ISR, then fetch what is missing")
+        if replica_id in leader.isr or leader.state.proposal is not None:
             self._advance_high_watermark()
         elif leader.propose_join(replica_id, self.high_watermark, now):
             self._owner.isr_change_wanted(self)
@@ -374,25 +380,42 @@ class Partition:
             raise OffsetOutOfRangeError(
                 f"offset {position.fetch_offset}, log starts at {self.log.log_start_offset}"
             )
-        asked = position.last_fetched_epoch
-        if asked == NO_EPOCH or not self._safeguards.truncate_on_divergence:
+        if not self.safeguards.truncate_on_divergence:
             return None
-        epoch, end_offset = self.log.end_offset_for_epoch(asked)
-        if epoch == NO_EPOCH:
-            raise OffsetOutOfRangeError(f"epoch {asked} is not known here")
-        if epoch < asked or end_offset < position.fetch_offset:
-            return EpochEnd(epoch, end_offset)
-        return None
+        return divergence(self.log, position)
 
     def read_for_follower(self, offset: int, max_bytes: int) -> Buffer:
         """Whole batches from ``offset`` to the log end."""
         log = self.log
         if offset >= log.log_end_offset:
             return b""
-        return log.read(offset, max_bytes, upto=log.log_end_offset)
+        return self._read(offset, max_bytes, log.log_end_offset)
+
+    def rot_found(self, error: Exception | str) -> None:
+        """What was synced does not hold. Another complete replica shall lead, whom this one then
+        follows, fetching everything anew (D2). While there is none it goes on with what holds."""
+        if not self.failed and self.repair.found(str(error)):
+            self._repair(None)
+
+    def _repair(self, now: float | None) -> None:
+        """Do something about rot that is known, if that is possible by now."""
+        if self.repair.give_up(self.leader, self.leader_id, now):
+            if self.leader is not None:
+                self._owner.replica_broke_down(self)
+            else:
+                self._owner.refetch_wanted(self)
+
+    def _read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
+        try:
+            return self.log.read(offset, max_bytes, upto=upto)
+        except CorruptMessageError as error:
+            self.rot_found(error)
+            raise
 
     def check_isr(self, now: float, lag_s_max: float) -> None:
         """Propose to remove followers that have not kept up, or else to add one that has."""
+        self._repair(now)
+        self.repair.synced()
         leader = self.leader
         if leader is None:
             return
@@ -408,6 +431,7 @@ class Partition:
             self._owner.isr_change_wanted(self)
         elif leader.propose_any_join(self.high_watermark, now):
             self._owner.isr_change_wanted(self)
+        self._advance_high_watermark()  # min.insync.replicas may have been lowered
 
     def isr_item(self) -> AlterPartitionItem | None:
         """What to ask the controller for, or None."""
@@ -435,6 +459,9 @@ class Partition:
                 leader.isr,
                 leader.state.partition_epoch,
             )
+        self.check_invariants()
+        if self.failed:
+            return False
         # A smaller ISR may let the high watermark move (KAFKA-13091), or hold it for good.
         self._advance_high_watermark()
         if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
@@ -444,6 +471,7 @@ class Partition:
 
     def _on_synced(self, synced_offset: int) -> None:
         if self.leader is None:
+            self.repair.synced()
             self._owner.follower_synced(self)
             return
         self._synced_waiters.reach(synced_offset)
@@ -454,10 +482,14 @@ class Partition:
         if leader is None:
             return
         log = self.log
-        own = log.synced_offset if self._safeguards.count_synced_only else log.log_end_offset
+        own = log.synced_offset if self._leader_counts_synced_only else log.log_end_offset
         moved = leader.high_watermark(self.high_watermark, own, self.min_isr)
         if moved > self.high_watermark:
-            self.high_watermark = min(moved, log.log_end_offset)
+            if not leader.watermark <= moved <= log.log_end_offset:
+                return self.break_down(
+                    InvariantError(f"high watermark {leader.watermark} was to become {moved}")
+                )
+            self.high_watermark = leader.watermark = moved
             for reader in self._readers:
                 reader.watermark_moved()
             self._committed_waiters.reach(self.high_watermark)
@@ -479,14 +511,7 @@ class Partition:
 
         :raises OffsetOutOfRangeError: the offset is not in the log.
         """
-        log = self.log
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"offset {offset}, log is [{log.log_start_offset}, {log.log_end_offset}]"
-            )
-        if offset >= upto:
-            return b""
-        return log.read(offset, max_bytes, upto=upto)
+        return self._read(offset, max_bytes, upto)
 
     def add_reader(self, reader: Reader) -> None:
         """Tell ``reader`` of news from now on."""
@@ -500,32 +525,20 @@ class Partition:
 
     @property
     def is_durable(self) -> bool:
-        """Whether everything in the follower's log may be counted by its leader."""
+        """Whether everything in the follower's log may be named to its leader."""
         log = self.log
-        return log.synced_offset >= log.log_end_offset or not self._safeguards.count_synced_only
+        return log.synced_offset >= log.log_end_offset or not self._follower_fetches_synced_only
 
     def position(self) -> FetchPosition:
         """Where this follower stands: what its next fetch names.
 
-        A damaged log is dropped here, when a leader is about to be asked, and not before: should no
-        leader ever come back, an operator may still want what is readable.
-
-        :raises StorageError: the directory failed.
+        A damaged log passes for an empty one; it is dropped when the leader sends data for that.
         """
         log = self.log
-        if log.needs_refetch:
-            self.refetching = True
-            self.restart_log_at(log.log_start_offset)
-        return FetchPosition(
-            log.log_end_offset, self.leader_epoch, log.latest_epoch(), log.log_start_offset
-        )
-
-    def append_as_follower(self, batches: memoryview) -> LogAppend | None:
-        """Append what the leader sent.
-
-        :raises StorageError, ProtocolError, ApiError: nothing can be appended.
-        """
-        return self.log.append_as_follower(batches)
+        start = log.log_start_offset
+        if log.damage:
+            return FetchPosition(start, self.leader_epoch, NO_EPOCH, start)
+        return FetchPosition(log.log_end_offset, self.leader_epoch, log.latest_epoch(), start)
 
     def leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's high watermark and log start, as far as our log goes."""
@@ -536,25 +549,21 @@ class Partition:
         if log_start_offset > log.log_start_offset:
             # Never past the high watermark: log start <= high watermark (KAFKA-5634).
             log.advance_log_start(min(log_start_offset, self.high_watermark))
-        if self.refetching and log.log_end_offset >= high_watermark:
-            logger.info("%s: the damaged log has been fetched again", self.topic_partition)
-            self.refetching = False
+        if not log.log_start_offset <= self.high_watermark <= log.log_end_offset:
+            self.check_invariants()
+        self.repair.heard(high_watermark, self.leader_epoch)
 
     def truncate_to_divergence(self, diverging: EpochEnd) -> None:
-        """The leader's log parts from ours: cut where the common part ends (KIP-279).
-
-        When we do not know the leader's epoch we cut to the end of our largest epoch below it; the
-        next fetch asks again.
-        """
+        """The leader's log parts from ours: cut where the common part ends (KIP-279)."""
         log = self.log
-        end = min(diverging.end_offset, log.log_end_offset)
-        epoch, own_end = log.end_offset_for_epoch(diverging.leader_epoch)
-        if epoch != NO_EPOCH:
-            end = min(end, own_end)
         before = log.log_end_offset
         # Also when there is nothing to cut: an epoch without records must go (KAFKA-10706).
-        log.truncate_to(max(end, log.log_start_offset))
-        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+        log.truncate_to(common_end(log, diverging))
+        cut = self.high_watermark - log.log_end_offset
+        if cut > 0:
+            self.committed_records_cut += cut
+            self.high_watermark = log.log_end_offset
+            logger.error("%s: %d committed records were cut", self.topic_partition, cut)
         logger.info(
             "%s: cut from %d to %d, the leader's epoch %d ends at %d",
             self.topic_partition,
@@ -567,6 +576,8 @@ class Partition:
     def restart_log_at(self, offset: int) -> None:
         """Drop everything and begin again at ``offset``; the high watermark goes along
         (KAFKA-9491)."""
+        if self.log.needs_refetch:
+            self.repair.begins()
         logger.warning(
             "%s: dropped [%d, %d) to begin again at %d",
             self.topic_partition,
@@ -575,6 +586,7 @@ class Partition:
             offset,
         )
         self.log.truncate_fully_and_start_at(offset)
+        self.repair.dropped()
         self.high_watermark = offset
 
     def __repr__(self) -> str:

@@ -1,16 +1,21 @@
-"""What replication needs from outside, and its settings.
+"""What replication needs from outside, its settings, and whom a partition talks to.
 
 The room knows neither the controller nor addresses: the application hands in an ``IsrPort`` (where
-ISR changes are asked for) and a ``LeaderConnector`` (how another broker is reached).
+ISR changes are asked for) and a ``LeaderConnector`` (how another broker is reached). A partition
+knows neither sessions nor the table it is in: it has readers and an owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResponse
+from oncelog_protocol.types import NO_EPOCH
+
+if TYPE_CHECKING:
+    from oncelog_broker.replication.partition import Partition
 
 Buffer = bytes | bytearray | memoryview
 
@@ -45,6 +50,52 @@ class LeaderChannel(Protocol):
 
     def close(self, reason: str = "") -> None:
         """Close; callbacks still open are called with an error."""
+        ...
+
+
+class FetchPosition(NamedTuple):
+    """What a fetcher says about its own copy."""
+
+    fetch_offset: int
+    leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
+
+
+class Reader(Protocol):
+    """Somebody who reads a partition and wants to hear of news. Calls must be cheap."""
+
+    def data_ready(self) -> None:
+        """The leader's log has grown."""
+        ...
+
+    def watermark_moved(self) -> None:
+        """The high watermark, or the log start, has moved."""
+        ...
+
+    def role_changed(self) -> None:
+        """The leader epoch is another one, or the replica has failed or gone."""
+        ...
+
+
+class PartitionOwner(Protocol):
+    """Whom a partition tells about what it cannot do itself."""
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        """There is a proposal to send to the controller."""
+        ...
+
+    def follower_synced(self, partition: Partition) -> None:
+        """A follower's log has become durable further on."""
+        ...
+
+    def refetch_wanted(self, partition: Partition) -> None:
+        """A follower's log is damaged: its leader is to be asked for all of it."""
+        ...
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        """It contradicted itself and is out of service, or leads and is damaged: the controller,
+        when it asks, is told."""
         ...
 
 

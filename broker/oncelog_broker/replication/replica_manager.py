@@ -8,8 +8,11 @@ orders.
   (I13).
 * The topic id decides whose data a directory holds (K25): one with another id is moved out of the
   way before the partition begins anew.
+* A place is cleared by one task, to move a former topic's log aside or to delete. Whoever orders
+  the deletion meanwhile waits for its end; the newest order for a replica there is applied then.
 * When a directory fails its replicas stop at once and alone; produces and fetches for them are
-  answered with STORAGE_ERROR, and so are orders, which tells the controller.
+  answered with STORAGE_ERROR, and so are orders, which tells the controller. So does a replica that
+  has found itself wrong (``invariants``); no other does.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from collections.abc import Callable
 
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
+from oncelog_broker.replication.invariants import InvariantError, check_fetchers
 from oncelog_broker.replication.isr_sender import IsrSender
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, LeaderConnector, ReplicaConfig
@@ -55,6 +60,22 @@ TOPIC_DELETED = -2
 """Leader epoch of a StopReplica that comes of the topic's deletion: newer than any."""
 
 
+class _Clearing:
+    """A place whose log is being deleted."""
+
+    __slots__ = ("order", "task")
+
+    def __init__(self, order: PartitionOrder | None) -> None:
+        self.order = order
+        """The newest order for a replica there, to be applied afterwards."""
+        self.task: asyncio.Task[int] | None = None
+
+    async def ended(self) -> int:
+        """Wait for the end; whoever waits may be cancelled without cancelling it."""
+        assert self.task is not None
+        return await asyncio.shield(self.task)
+
+
 class ReplicaManager:
     """The face of replication to the server. Made before the loop runs; ``start`` begins its
     work."""
@@ -71,7 +92,9 @@ class ReplicaManager:
         connector: LeaderConnector,
         safeguards: Safeguards | None = None,
         on_failure: Callable[[str, BaseException], None] | None = None,
+        on_broken_replica: Callable[[], None] | None = None,
     ) -> None:
+        """``on_broken_replica``: the controller must be asked for its orders, to be told."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         """czxid of the registration; sent with every fetch."""
@@ -90,18 +113,26 @@ class ReplicaManager:
         self._followed_from: dict[TopicPartition, int] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
-        self._moving_aside: dict[TopicPartition, PartitionOrder | None] = {}
-        """Newest order of partitions whose place is still held by a former topic of the name."""
+        self._clearings: dict[TopicPartition, _Clearing] = {}
+        self._on_broken_replica = on_broken_replica
         self._tasks = Tasks("replication", on_failure)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
+
+    def registered(self, broker_epoch: int) -> None:
+        """This broker has a new registration. It is the same process and holds what it held, and
+        its leaders must hear so: they would propose it under an epoch that counts no more."""
+        self.broker_epoch = broker_epoch
+        for loop in self._loops.values():
+            loop.name_again()
 
     async def start(self) -> None:
         """Begin; the logs are loaded. Partitions appear with the controller's orders."""
         self._loop = asyncio.get_running_loop()
         self._watermarks = dict(self._logs.high_watermark_checkpoint())
         self._logs.set_high_watermark_source(self.high_watermarks)
+        self._logs.on_damage = self._damage_found
         self._tasks.spawn("isr changes", self._isr_sender.run())
         self._tasks.spawn("lag checks", self._check_lag())
 
@@ -164,8 +195,9 @@ class ReplicaManager:
 
     def _apply_order(self, order: PartitionOrder, now: float) -> int:
         topic_partition = TopicPartition(order.topic, order.partition)
-        if topic_partition in self._moving_aside:
-            self._moving_aside[topic_partition] = order
+        clearing = self._clearings.get(topic_partition)
+        if clearing is not None:
+            clearing.order = order
             return InconsistentTopicIdError.code
         try:
             partition = self._replica_for(topic_partition, order)
@@ -177,24 +209,35 @@ class ReplicaManager:
             # so the order's id is the present one and ours is of the past.
             logger.warning("%s: moving the old log aside: %s", topic_partition, error)
             self._remove(topic_partition)
-            self._moving_aside[topic_partition] = order
-            self._tasks.spawn(f"move {topic_partition} aside", self._move_aside(topic_partition))
+            self._clear(topic_partition, order)
             return error.code
         code = partition.apply_order(order, now)
         if code == 0:
             self._follow_leader_of(partition)
+            self._check_fetchers(partition)
         return code
 
-    async def _move_aside(self, topic_partition: TopicPartition) -> None:
-        """Clear the place, then apply the newest order that came for it meanwhile."""
+    def _clear(self, topic_partition: TopicPartition, order: PartitionOrder | None) -> _Clearing:
+        """Begin to delete what holds a place; ``order`` is applied when it is free."""
+        clearing = self._clearings[topic_partition] = _Clearing(order)
+        clearing.task = self._tasks.spawn(
+            f"clear {topic_partition}", self._run_clearing(topic_partition, clearing)
+        )
+        return clearing
+
+    async def _run_clearing(self, topic_partition: TopicPartition, clearing: _Clearing) -> int:
+        """The error code that answers a StopReplica."""
+        code = 0
         try:
             await self._logs.delete(topic_partition)
         except (StorageError, OSError) as error:
-            logger.error("%s: could not be moved aside: %s", topic_partition, error)
+            logger.error("%s: could not be deleted: %s", topic_partition, error)
+            code = StorageError.code
         finally:
-            order = self._moving_aside.pop(topic_partition)
-        if order is not None:
-            self._apply_order(order, self.now())
+            del self._clearings[topic_partition]
+        if clearing.order is not None:
+            self._apply_order(clearing.order, self.now())
+        return code
 
     def _replica_for(self, topic_partition: TopicPartition, order: PartitionOrder) -> Partition:
         partition = self._partitions.get(topic_partition)
@@ -287,15 +330,19 @@ class ReplicaManager:
 
     async def _stop_replica(self, stop: StopPartition) -> int:
         topic_partition = TopicPartition(stop.topic, stop.partition)
-        waiting = self._moving_aside.get(topic_partition)
-        if (
-            waiting is not None
-            and waiting.topic_id == stop.topic_id
-            and (stop.leader_epoch == TOPIC_DELETED or stop.leader_epoch >= waiting.leader_epoch)
-        ):
-            # The entry stays: the place is still held, and a newer order must wait for it.
-            self._moving_aside[topic_partition] = None
-            return 0
+        clearing = self._clearings.get(topic_partition)
+        if clearing is not None:
+            waiting = clearing.order
+            if (
+                waiting is not None
+                and waiting.topic_id == stop.topic_id
+                and (
+                    stop.leader_epoch == TOPIC_DELETED or stop.leader_epoch >= waiting.leader_epoch
+                )
+            ):
+                # The place is still held, and a newer order must wait for it.
+                clearing.order = None
+            return await clearing.ended() if stop.delete else 0
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
@@ -311,12 +358,7 @@ class ReplicaManager:
         self._remove(topic_partition)
         if not stop.delete or log is None:
             return 0
-        try:
-            await self._logs.delete(topic_partition)
-        except (StorageError, OSError) as error:
-            logger.error("%s: could not be deleted: %s", topic_partition, error)
-            return StorageError.code
-        return 0
+        return await self._clear(topic_partition, None).ended()
 
     # ---- configs
 
@@ -350,7 +392,45 @@ class ReplicaManager:
         self._stop_following(partition.topic_partition)
         partition.fail()
 
+    def _check_fetchers(self, partition: Partition) -> None:
+        """Exactly one loop fetches for a follower, none for others (I13)."""
+        topic_partition = partition.topic_partition
+        fetchers = [
+            (leader_id, self._loops[leader_id].leader_epoch_of(topic_partition))
+            for leader_id in sorted(self._loops)
+            if topic_partition in self._loops[leader_id]
+        ]
+        follows = not (partition.is_leader or partition.failed or partition.leader_id == NO_BROKER)
+        wanted = [(partition.leader_id, partition.leader_epoch)] if follows else []
+        try:
+            check_fetchers(fetchers, wanted)
+        except InvariantError as error:
+            for leader_id, _ in fetchers:
+                self._loops[leader_id].remove(topic_partition)
+            self._followed_from.pop(topic_partition, None)
+            partition.break_down(error)
+
+    def _damage_found(self, log: PartitionLog, damage: str) -> None:
+        """The scrubber has read a log and found rot."""
+        partition = self._partitions.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            partition.rot_found(damage)
+        else:
+            logger.error("%s is damaged: %s", log.directory, damage)
+
     # ---- PartitionOwner
+
+    def refetch_wanted(self, partition: Partition) -> None:
+        """Name it again: that is when a damaged log is dropped."""
+        leader_id = self._followed_from.get(partition.topic_partition)
+        if leader_id is not None:
+            self._loops[leader_id].add(partition)
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        """The controller hears of it when it asks, so it is made to ask."""
+        self._stop_following(partition.topic_partition)
+        if self._on_broken_replica is not None:
+            self._on_broken_replica()
 
     def isr_change_wanted(self, partition: Partition) -> None:
         """A partition has a proposal for the controller."""
@@ -369,6 +449,8 @@ class ReplicaManager:
             await asyncio.sleep(lag_s_max / 2)
             for partition in self.partitions():
                 try:
+                    partition.check_invariants()
+                    self._check_fetchers(partition)
                     partition.check_isr(self.now(), lag_s_max)
                 except OncelogError:
                     logger.exception("%s: lag check failed", partition.topic_partition)

@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 class ControllerFence:
     """The highest controller epoch seen, and the epoch of our registration (-1: none yet)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, check_broker_epoch: bool = True) -> None:
+        """``check_broker_epoch`` is the safeguard of that name."""
+        self._check_broker_epoch = check_broker_epoch
         self.controller_epoch = -1
         self.broker_epoch = -1
 
@@ -35,13 +37,13 @@ class ControllerFence:
         :raises StaleControllerEpochError: a newer controller has spoken.
         :raises StaleBrokerEpochError: the order is for an earlier life of this broker.
         """
-        if self.broker_epoch < 0:
+        if self.broker_epoch < 0 and self._check_broker_epoch:
             raise BrokerNotAvailableError("the broker has not registered yet")
         if controller_epoch < self.controller_epoch:
             raise StaleControllerEpochError(
                 f"controller epoch {controller_epoch}, seen {self.controller_epoch}"
             )
-        if broker_epoch < self.broker_epoch:
+        if broker_epoch < self.broker_epoch and self._check_broker_epoch:
             raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, ours {self.broker_epoch}")
         if controller_epoch > self.controller_epoch:
             logger.info(

@@ -296,6 +296,32 @@ async def test_a_full_disk_does_not_stop_who_has_lost_nothing() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(("left", "times"), [("all", 2), ("none", 0)])
+async def test_what_is_found_is_written_again_unless_the_machine_has_restarted(
+    left: Keep, times: int
+) -> None:
+    """Then what is read is on the disk, and the less is written after a power cut, the better."""
+    machine = Machine()
+    await machine.start()
+    machine.append("commit")
+    assert machine.logs is not None
+    await machine.logs.dirs[0].flusher.drain()
+    await machine.crash(left)
+    rewritten: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "rewrite":
+            rewritten.append(path)
+
+    machine.files.before_change = note
+    await machine.start()
+    machine.files.before_change = None
+    assert machine.logs.dirs[0].other_run is False, "it has a record of this run by now"
+    assert len(rewritten) == times, "the topic id and the records"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
 async def test_a_full_disk_does_not_pass_for_an_earlier_run_of_the_machine() -> None:
     """The next process would believe that what it reads is on the disk."""
     machine = Machine()

@@ -65,6 +65,26 @@ def fill(log: PartitionLog, count: int, epoch: int = 0) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_later_cut_further_up_leaves_an_earlier_one_marked() -> None:
+    """No checkpoint has followed the first: what the disk says of its offsets is of before."""
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.create(TP, "id", logs.default_config)
+    await write(log, *[b"old"] * 11)
+    assert await log.log_dir.write_checkpoints()
+    log.truncate_to(5)
+    await write(log, *[b"new"] * 15, epoch=1)
+    files.fail("append", f"{DATA}/{checkpoint.LOG_START}", error=errno.ENOSPC)
+    assert not await log.log_dir.write_checkpoints()
+    log.truncate_to(15)
+    logs = await started(files.reborn("none"))
+    (log,) = logs.all()
+    assert log.epochs.entries() == [(0, 0), (1, 5)]
+    assert values_in(log) == [b"old"] * 5 + [b"new"] * 10
+    await logs.stop(clean=False)
+
+
+@pytest.mark.asyncio
 async def test_a_clean_stop_does_not_come_back_to_life() -> None:
     files = MemoryFiles()
     logs = await started(files)

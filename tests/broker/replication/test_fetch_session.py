@@ -10,11 +10,13 @@ import pytest
 
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.progress import UNKNOWN_OFFSET
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol import schema
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
+    InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     InvalidRequestError,
     UnknownLeaderEpochError,
@@ -28,7 +30,7 @@ from oncelog_protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.replication import AlterPartitionResult, PartitionOrder
 from oncelog_protocol.types import Acks, TopicPartition
 from support.memory_files import MemoryFiles
 from support.replicas import batch_of, make_logs, topic_config
@@ -83,8 +85,14 @@ class Leader:
     def isr_change_wanted(self, partition: Partition) -> None:
         pass
 
+    def refetch_wanted(self, partition: Partition) -> None:
+        raise AssertionError("no log is damaged here")
+
     def follower_synced(self, partition: Partition) -> None:
         pass
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        raise AssertionError(f"{partition} broke down")
 
     def append(self, tp: TopicPartition, value: bytes = b"v") -> None:
         self.partitions[tp].append_as_leader(batch_of(value), Acks.LEADER, self.now)
@@ -97,10 +105,11 @@ class Leader:
         max_wait_ms: int = 10_000,
         max_bytes: int = 1 << 20,
         forget: Sequence[TopicPartition] = (),
+        topic_id: str = "id",
     ) -> None:
         topics: dict[str, FetchTopic] = {}
         for tp, offset in names:
-            topics.setdefault(tp.topic, FetchTopic(tp.topic, [])).partitions.append(
+            topics.setdefault(tp.topic, FetchTopic(tp.topic, [], topic_id)).partitions.append(
                 FetchPartition(tp.partition, offset, 1 << 20, epoch, last, 0)
             )
         request = FetchRequest(
@@ -211,6 +220,62 @@ async def test_high_watermarks_ride_along_and_wake_nobody() -> None:
     assert leader.answers[2][0].topics == []  # told once
 
 
+async def test_a_follower_that_is_new_to_an_idle_partition_hears_what_is_committed() -> None:
+    """Once a session and leader epoch; it comes back from a restart with what its disk says."""
+    leader = Leader()
+    leader.append(A0)
+    leader.fetch((A0, 0))
+    leader.logs.dirs[0].flusher.sync_now()
+    leader.fetch((A0, 1), last=0, max_wait_ms=0)
+    assert leader.one().high_watermark == 1
+    again = FollowerSession(2, lookup=leader.lookup, deadlines=leader.deadlines, now=leader.now)
+    leader.session, leader.session_epoch = again, 0
+    leader.fetch((A0, 1), last=0)
+    assert len(leader.answers) == 2  # it is worth no answer of its own
+    leader.fetch(max_wait_ms=0)
+    assert leader.one(2).high_watermark == 1
+    assert leader.answers[3][0].topics == []
+    leader.lead(A0, 1)
+    leader.fetch((A0, 1), epoch=1, last=0, max_wait_ms=0)
+    assert leader.one().high_watermark == 1
+
+
+async def test_who_names_again_before_an_answer_hears_again_what_is_committed() -> None:
+    """A follower that has registered again names everything: it drops the answer under way."""
+    leader = Leader()
+    leader.append(A0)
+    leader.fetch((A0, 0))
+    leader.logs.dirs[0].flusher.sync_now()
+    leader.fetch((A0, 1), last=0)
+    leader.fetch((A0, 1), last=0)  # the former answer is dropped when it comes
+    assert leader.one(1).high_watermark == 1
+    leader.fetch(max_wait_ms=0)
+    assert leader.one(2).high_watermark == 1
+    assert leader.answers[3][0].topics == []
+
+
+async def test_a_high_watermark_that_moves_between_answer_and_name_is_told_later() -> None:
+    """The name that follows finds no data, and nobody may write here for days."""
+    leader = Leader(A0, A1)
+    partition = leader.partitions[A0]
+    leader.append(A0)
+    leader.fetch((A0, 0), (A1, 0))
+    leader.logs.dirs[0].flusher.sync_now()
+    leader.fetch()
+    assert partition.leader is not None
+    assert partition.leader.propose_leave([2])
+    item = partition.isr_item()
+    assert item is not None
+    result = AlterPartitionResult("a", 0, 0, 1, 0, [1], 1)
+    partition.isr_answered(item, result, leader.now)
+    assert partition.high_watermark == 1
+    leader.append(A1)
+    await asyncio.sleep(0)
+    assert leader.one().partition == 1, "of the other nothing is open that could be answered"
+    leader.fetch((A0, 1), last=0, max_wait_ms=0)
+    assert leader.one().high_watermark == 1
+
+
 async def test_epochs_are_fenced_when_named_and_when_they_change() -> None:
     """KAFKA-9338: the session remembers in which epoch a partition was named."""
     leader = Leader()
@@ -224,6 +289,18 @@ async def test_epochs_are_fenced_when_named_and_when_they_change() -> None:
     assert leader.one().error_code == FencedLeaderEpochError.code
     leader.fetch((A0, 0), epoch=1)
     assert len(leader.answers) == 3
+
+
+async def test_a_replica_of_a_former_topic_of_the_name_counts_for_nothing() -> None:
+    """K25: the leader epochs of the topic that was made anew begin again, so they fence nobody."""
+    leader = Leader()
+    leader.append(A0)
+    leader.fetch((A0, 1), topic_id="of the deleted one")
+    assert leader.one().error_code == InconsistentTopicIdError.code
+    role = leader.partitions[A0].leader_role()
+    assert role.followers[2].durable_offset == UNKNOWN_OFFSET
+    leader.fetch((A0, 1))
+    assert role.followers[2].durable_offset == 1
 
 
 async def test_divergence_comes_without_offsets() -> None:

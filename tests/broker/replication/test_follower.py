@@ -67,8 +67,14 @@ class Follower:
     def isr_change_wanted(self, partition: Partition) -> None:
         raise AssertionError("a follower proposes nothing")
 
+    def refetch_wanted(self, partition: Partition) -> None:
+        raise AssertionError("no log is damaged here")
+
     def follower_synced(self, partition: Partition) -> None:
         self.machine.synced(partition.topic_partition)
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        raise AssertionError(f"{partition} broke down")
 
     def sync(self) -> None:
         self.logs.dirs[0].flusher.sync_now()
@@ -312,6 +318,20 @@ def test_removed_partitions_are_forgotten_with_the_next_fetch() -> None:
     assert [(f.topic, f.partitions) for f in request.forgotten] == [("t", [0])]
     follower.machine.add(follower.partitions[0])
     assert follower.machine.next_request(0.0).forgotten == []
+
+
+def test_everything_is_named_again_when_asked_for() -> None:
+    follower = Follower(2)
+    follower.follow()
+    assert not follower.machine.wants_to_send(patient=True)
+    follower.machine.name_again()
+    assert follower.machine.wants_to_send(patient=True)
+    request = follower.machine.next_request(0.0)
+    assert [(n.partition, n.fetch_offset) for n in named(request)] == [(0, 0), (1, 0)]
+    follower.answer(records(data()), payload=data())  # of the older names
+    assert follower.partitions[0].log.log_end_offset == 0
+    follower.answer(records(data()), payload=data())
+    assert follower.partitions[0].log.log_end_offset == 1
 
 
 def test_at_most_two_fetches_are_under_way() -> None:

@@ -67,6 +67,14 @@ def test_a_refusal_in_doubt_asks_what_is_true_and_goes_on_counting() -> None:
     assert asked.success([1, 2], 5) == COMMITTED
 
 
+def test_an_elr_lasts_until_an_answer_says_otherwise() -> None:
+    state = IsrState((1,), 5, elr=(2, 3)).propose([(1, -1), (2, 20)])
+    assert state.unknown().elr == state.retry().elr == state.refused().elr == (2, 3)
+    assert state.unknown().refused().elr == (2, 3)
+    assert state.success([1, 2], 6, [3]).elr == (3,)
+    assert state.success([1, 2], 6).elr == ()
+
+
 def test_members_on_the_wire() -> None:
     assert PENDING.proposal is not None
     assert isr_members(PENDING.proposal) == [

@@ -29,6 +29,7 @@ def role(
     replicas: tuple[int, ...] = (1, 2, 3),
     start: int = 0,
     safeguards: Safeguards | None = None,
+    elr: tuple[int, ...] = (),
 ) -> LeaderRole:
     return LeaderRole(
         1,
@@ -39,6 +40,7 @@ def role(
         partition_epoch=8,
         now=0.0,
         safeguards=safeguards or Safeguards(),
+        elr=elr,
     )
 
 
@@ -94,6 +96,69 @@ def test_it_stands_while_the_isr_is_too_small() -> None:
 
 def test_a_topic_with_fewer_replicas_needs_just_those() -> None:
     assert role(isr=(1,), replicas=(1,)).high_watermark(0, 100, 2) == 100
+
+
+def test_it_stands_while_somebody_outside_the_isr_may_be_elected() -> None:
+    """KIP-966: the controller counts with a larger min.insync.replicas than this broker yet."""
+    leader = role(isr=(1,), elr=(2, 3))
+    assert not leader.has_min_isr(1)
+    assert leader.high_watermark(0, 100, 1) == 0
+    fetch(leader, 2, 100)
+    assert leader.propose_join(2, 0, 1.0)
+    assert leader.high_watermark(0, 100, 1) == 0
+    leader.answered(result(isr=(1, 2)), 2.0)
+    assert leader.has_min_isr(1)
+    assert leader.high_watermark(0, 100, 1) == 100
+
+
+def test_answers_tell_of_the_elr() -> None:
+    leader = role(isr=(1, 2))
+    assert leader.propose_leave([2])
+    shrunk = result(isr=(1,))
+    shrunk.elr = [2]
+    leader.answered(shrunk, 2.0)
+    assert leader.state.elr == (2,)
+    assert leader.high_watermark(0, 100, 1) == 0
+    newer = result(InvalidUpdateVersionError.code, isr=(1,), version=10)
+    assert leader.propose_join(3, 0, 2.0) is False
+    fetch(leader, 3, 100)
+    assert leader.propose_join(3, 0, 2.0)
+    leader.answered(newer, 3.0)
+    assert not leader.state.elr
+
+
+def test_who_lacks_committed_records_is_named_when_the_isr_changes() -> None:
+    """It would become eligible else."""
+    leader = role()
+    leader.watermark = 80
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 80)
+    assert leader.propose_leave([2, 3])
+    item = leader.item(TP, "id")
+    assert item is not None
+    assert item.incomplete == [2]
+    leader.answered(result(isr=(1, 2, 3)), 2.0)
+    fetch(leader, 2, 80)
+    assert leader.propose_leave([2])
+    item = leader.item(TP, "id")
+    assert item is not None
+    assert item.incomplete == []
+
+
+def test_an_eligible_replica_that_lacks_committed_records_is_not_to_be_elected() -> None:
+    leader = role(isr=(1,), elr=(2,))
+    leader.watermark = 80
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    assert not leader.propose_leave([3])
+    assert leader.propose_leave([2])
+    item = leader.item(TP, "id")
+    assert item is not None
+    assert [member.broker_id for member in item.isr] == [1]
+    assert 2 in item.incomplete
+    leader.answered(result(isr=(1,)), 2.0)
+    assert not leader.state.elr
+    assert not leader.propose_leave([2])
 
 
 def test_a_proposed_member_counts_before_the_controller_has_answered() -> None:
@@ -166,6 +231,19 @@ def test_lagging_members_only() -> None:
     leader.appended(101, 100.0)
     assert leader.lagging(101, 100.0, 10.0) == [2]  # it was last heard of at 5.0
     assert 3 not in leader.lagging(101, 100.0, 10.0)
+
+
+def test_who_had_to_leave_joins_when_it_was_heard_of_again() -> None:
+    """It holds the high watermark, which stands; being silent it would come and go for ever."""
+    leader = role(isr=(1, 2))
+    fetch(leader, 2, 100, end=100, now=5.0)
+    leader.appended(101, 5.0)
+    assert leader.propose_leave([2])
+    leader.answered(result(isr=(1,)), 7.0)
+    assert leader.isr == (1,)
+    assert not leader.propose_any_join(100, 7.0)
+    fetch(leader, 2, 100, end=101, now=8.0)
+    assert leader.propose_any_join(100, 8.0)
 
 
 def test_a_refused_member_is_not_proposed_again_at_once() -> None:

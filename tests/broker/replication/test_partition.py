@@ -13,11 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncelog_broker.replication.partition import FetchPosition, Partition
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.ports import FetchPosition
 from oncelog_broker.replication.progress import Contact
 from oncelog_protocol.errors import (
     ApiError,
     FencedLeaderEpochError,
+    IneligibleReplicaError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
@@ -96,10 +98,10 @@ async def test_a_failed_role_change_leaves_the_old_epoch_so_that_a_retry_does_it
     group = Replicas()
     broker = group[2]
     broker.partition.log.log_dir.fail("test", OSError(errno.EIO, "broken"))
-    broker.partition.refetching = True
+    broker.partition.repair.refetching = True
     assert broker.partition.apply_order(order(3, 2), 0.0) == StorageError.code
     assert broker.partition.leader_epoch == 0
-    broker.partition.refetching = False
+    broker.partition.repair.refetching = False
     assert broker.partition.apply_order(order(3, 2), 0.0) == 0
 
 
@@ -274,6 +276,9 @@ async def test_below_the_log_start_is_out_of_range_even_if_diverging() -> None:
     group.produce(b"a", b"b", b"c")
     group.replicate()
     group[1].partition.log.advance_log_start(2)
+    with pytest.raises(IneligibleReplicaError):
+        record_fetch(group[1].partition, 2, 1, last=0)
+    group.settle_isr()
     with pytest.raises(OffsetOutOfRangeError):
         record_fetch(group[1].partition, 2, 1, last=0)
     with pytest.raises(OffsetOutOfRangeError):
@@ -294,10 +299,13 @@ async def test_a_member_without_committed_records_leaves_the_isr_at_once() -> No
     group.produce(b"a", b"b")
     group.replicate()
     assert sorted(group.isr) == [1, 2, 3]
-    record_fetch(group[1].partition, 2, 0, epoch=group.leader_epoch)
+    for _ in range(2):
+        with pytest.raises(IneligibleReplicaError):
+            record_fetch(group[1].partition, 2, 0, epoch=group.leader_epoch)
     group.settle_isr()
     assert group.isr == [1, 3]
     assert group[1].partition.high_watermark == 2
+    record_fetch(group[1].partition, 2, 0, epoch=group.leader_epoch)
 
 
 @pytest.mark.asyncio
@@ -372,36 +380,6 @@ async def test_a_follower_below_the_log_start_begins_anew() -> None:
     assert follower.high_watermark >= 2
     assert group.values(3) == [b"c"]
     assert sorted(group.isr) == [1, 2, 3]
-
-
-# ---- damage
-
-
-@pytest.mark.asyncio
-async def test_a_damaged_follower_is_fetched_again_from_scratch() -> None:
-    group = Replicas()
-    group.produce(b"a", b"b")
-    group.replicate()
-    broken = group[2].partition
-    broken.log._damage = "rot"
-    group.elect(1)
-    group.fetch(2, lose_answer=True)
-    assert broken.refetching
-    assert broken.log.log_end_offset == 0
-    group[2].connect()
-    group[2].machine.add(broken)
-    assert broken.apply_order(order(group.leader_epoch + 1, 2), 0.0) == StorageError.code
-    group.replicate()
-    assert group[2].partition.refetching is False
-    assert group.values(2) == [b"a", b"b"]
-    assert sorted(group.isr) == [1, 2, 3]
-
-
-@pytest.mark.asyncio
-async def test_a_damaged_log_may_not_lead() -> None:
-    group = Replicas()
-    group[2].partition.log._damage = "rot"
-    assert group[2].partition.apply_order(order(1, 2), 0.0) == StorageError.code
 
 
 # ---- readers

@@ -10,6 +10,7 @@ from oncelog_broker.replication.progress import (
     UNKNOWN_OFFSET,
     Contact,
     FollowerProgress,
+    UnforgettingProgress,
 )
 
 LAG_S = 10.0
@@ -119,3 +120,17 @@ def test_caught_up_time_is_never_later_than_the_truth(
             at_end = durable >= end
         held = max(e for t, e in ends if t <= follower.caught_up_s)
         assert durable >= held
+
+
+def test_without_the_safeguard_older_epochs_are_remembered() -> None:
+    """And nothing else changes: within the epoch it is a follower like any other."""
+    follower = UnforgettingProgress(2, in_sync=True, leader_end=0, now=0.0)
+    fetched: list[int] = []
+    for offset in (3, 1):
+        fetch(follower, offset, end=10, now=1.0)
+        fetched.append(follower.durable_offset)
+    follower.remember(5)
+    for offset in (1, 7, 2):
+        fetch(follower, offset, end=10, now=1.0)
+        fetched.append(follower.durable_offset)
+    assert fetched == [3, 1, 5, 7, 5]

@@ -87,6 +87,17 @@ async def test_a_silent_follower_leaves_the_isr_and_comes_back() -> None:
         assert whole_log(cluster, 3) == whole_log(cluster, 1)
 
 
+async def test_leaders_of_idle_partitions_hear_of_a_new_registration() -> None:
+    """Its session with the store has expired, its process has not: what it holds counts on."""
+    async with Cluster(brokers=2) as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        followers = cluster[1].partition(TP).leader_role().followers
+        cluster[2].replicas.registered(4711)
+        await eventually(lambda: followers[2].broker_epoch == 4711)
+        assert followers[2].durable_offset == 1
+
+
 async def test_below_min_isr_produces_are_refused() -> None:
     async with Cluster() as cluster:
         cluster.lead(TP, 1, configs={"min.insync.replicas": "3"})
@@ -98,6 +109,45 @@ async def test_below_min_isr_produces_are_refused() -> None:
         assert answer.error_code == NotEnoughReplicasError.code
         cluster[1].replicas.reconfigure_topic("t", {"min.insync.replicas": "2"})
         assert (await cluster.produced(TP, b"c")).error_code == 0
+
+
+async def test_a_lower_min_isr_lets_go_what_was_held() -> None:
+    """Nothing else happens that would have the leader look at its high watermark again."""
+    async with Cluster(brokers=2) as cluster:
+        cluster.lead(TP, 1, isr=[1], configs={"min.insync.replicas": "2"})
+        cluster[2].cut()
+        await cluster.produced(TP, b"a", acks=Acks.LEADER)
+        partition = cluster[1].partition(TP)
+        partition.check_isr(0.0, 1.0)
+        assert partition.high_watermark == 0
+        cluster[1].replicas.reconfigure_topic("t", {"min.insync.replicas": "1"})
+        await eventually(lambda: partition.high_watermark == 1)
+
+
+async def test_a_topic_made_anew_is_not_followed_by_replicas_of_the_old_one() -> None:
+    """K25: broker 3 hears of nothing, and both topics have leader epoch 0."""
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"old")
+        del cluster.orders[TP]
+        cluster.lead(TP, 1, topic_id="another", to=[1, 2])
+        await eventually(
+            lambda: all(
+                TP in cluster[i].replicas._partitions
+                and cluster[i].partition(TP).topic_id == "another"
+                for i in (1, 2)
+            )
+        )
+        parked = cluster.produce(TP, b"new")
+        old = cluster[3].partition(TP)
+        await cluster.isr_is(TP, 1, 2)
+        message = await parked.wait()
+        assert message.topics[0].partitions[0].error_code == 0
+        assert old.topic_id == "id"
+        assert whole_log(cluster, 3) != whole_log(cluster, 1)
+        cluster.send_orders(3, [cluster.orders[TP]])
+        await cluster.isr_is(TP, 1, 2, 3)
+        assert whole_log(cluster, 3) == whole_log(cluster, 1)
 
 
 async def test_an_unknown_outcome_of_an_isr_change_is_asked_for_again() -> None:
@@ -145,6 +195,98 @@ async def test_stop_replica_fences_stops_and_deletes() -> None:
         assert await stop(-2, delete=True) == 0
         assert cluster[2].logs.get(TP) is None
         assert await stop(-2, delete=True) == 0
+
+
+class Deleting:
+    """A broker whose disk takes until ``go_on`` to remove a directory."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self.manager = cluster[broker_id].replicas
+        self.files = cluster[broker_id].files
+        self.go_on = asyncio.Event()
+        self.begun = asyncio.Event()
+        self._remove_tree = self.files.remove_tree
+        self.files.remove_tree = self._slowly  # type: ignore[method-assign]
+
+    async def _slowly(self, path: str) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        await self._remove_tree(path)
+
+    def stop(self, *, epoch: int = -2, topic_id: str = "id") -> asyncio.Task[int]:
+        async def ask() -> int:
+            request = StopReplicaRequest(9, 1, 0, [StopPartition("t", topic_id, 0, epoch, True)])
+            return (await self.manager.stop_replicas(request))[0].error_code
+
+        return asyncio.get_running_loop().create_task(ask())
+
+    def names(self) -> list[str]:
+        return [name for name in self.files.list_dir("/d") if name.startswith("t-0")]
+
+
+async def test_a_second_deletion_waits_for_the_first() -> None:
+    """A new controller sends again what the one before it has sent over another connection."""
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        disk = Deleting(cluster, 2)
+        first = disk.stop()
+        await disk.begun.wait()
+        second = disk.stop()
+        other = disk.stop(topic_id="another")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [task.done() for task in (first, second, other)] == [False, False, False]
+        first.cancel()  # its connection is lost: the deletion goes on
+        await asyncio.sleep(0)
+        disk.go_on.set()
+        assert await second == 0
+        assert await other == 0
+        assert disk.names() == []
+
+
+async def test_an_order_for_a_place_that_is_being_deleted_waits_for_it() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"old")
+        disk = Deleting(cluster, 2)
+        deletion = disk.stop(topic_id="id")
+        await disk.begun.wait()
+        assert cluster.lead(TP, 1, topic_id="another", isr=[1])[2] == InconsistentTopicIdError.code
+        disk.go_on.set()
+        assert await deletion == 0
+        await eventually(lambda: TP in disk.manager._partitions)
+        assert disk.manager.partition(TP).topic_id == "another"
+        assert disk.manager.partition(TP).leader_id == 1
+        await cluster.isr_is(TP, 1, 2, 3)
+
+
+async def test_the_deletion_of_a_topic_that_waits_for_its_place_leaves_nothing_to_wait() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        disk = Deleting(cluster, 2)
+        deletion = disk.stop(topic_id="id")
+        await disk.begun.wait()
+        cluster.lead(TP, 1, topic_id="another", isr=[1])
+        deletion_of_another = disk.stop(topic_id="another")
+        await asyncio.sleep(0)
+        disk.go_on.set()
+        assert (await deletion, await deletion_of_another) == (0, 0)
+        assert disk.names() == []
+        with pytest.raises(UnknownTopicOrPartitionError):
+            disk.manager.partition(TP)
+
+
+async def test_a_deletion_that_fails_says_so_to_all_who_wait() -> None:
+    async with Cluster(dirs=("/d", "/e")) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[2]
+        log = node.partition(TP).log
+        node.files.fail("rename", log.directory)
+        disk = Deleting(cluster, 2)
+        first, second = disk.stop(), disk.stop()
+        assert {await first, await second} == {StorageError.code}
+        assert not log.log_dir.online
+        node.files.heal()
 
 
 async def test_not_here_is_told_from_nowhere() -> None:

@@ -8,10 +8,20 @@ which proves that the steps and the check are worth something.
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from oncelog_broker.replication.safeguards import Safeguards
-from oncelog_protocol.errors import FencedLeaderEpochError, NotEnoughReplicasAfterAppendError
+from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.replication.ports import FetchPosition
+from oncelog_broker.replication.progress import Contact
+from oncelog_broker.replication.safeguards import SWITCHES, Safeguards, without
+from oncelog_protocol.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
+    StaleBrokerEpochError,
+)
+from oncelog_protocol.types import Acks
 from support.replicas import Replicas
 
 pytestmark = pytest.mark.asyncio
@@ -21,14 +31,33 @@ async def test_the_default_is_safe() -> None:
     assert Safeguards() == Safeguards(
         truncate_on_divergence=True,
         truncate_to_high_watermark=False,
+        high_watermark_after_truncation=True,
         fence_leader_epoch=True,
+        check_broker_epoch=True,
         apply_newer_epochs_only=True,
         count_maximal_isr=True,
         hold_below_min_isr=True,
-        count_synced_only=True,
+        count_current_epoch_fetches_only=True,
+        leader_counts_synced_only=True,
+        follower_fetches_synced_only=True,
         join_at_epoch_start=True,
         ignore_diverging_fetches=True,
+        log=LogSafeguards(sync_directories=True, keep_damaged_logs=True),
     )
+
+
+async def test_every_switch_is_listed_and_turns_one_field() -> None:
+    names = [field.name for field in fields(Safeguards) if field.name != "log"]
+    names += [f"log.{field.name}" for field in fields(LogSafeguards)]
+    assert sorted(SWITCHES) == sorted(names)
+    assert set(SWITCHES.values()) == {*range(15)} - {6, 8}, "those two are the controller's"
+    turned = [without(switch) for switch in SWITCHES]
+    assert len(set(turned)) == len(SWITCHES)
+    assert Safeguards() not in turned
+    assert without("truncate_to_high_watermark") == Safeguards(truncate_to_high_watermark=True)
+    assert without("log.sync_directories").log == LogSafeguards(sync_directories=False)
+    with pytest.raises(ValueError, match="none of"):
+        without("log")
 
 
 def kip_101_data_loss(safeguards: Safeguards) -> Replicas:
@@ -128,7 +157,7 @@ async def test_a_fetch_of_an_older_epoch_does_not_count() -> None:
 async def test_losing_records_is_caught_when_epochs_are_not_fenced() -> None:
     group = two_elections_and_a_slow_follower(Safeguards(fence_leader_epoch=False))
     assert b"x" in group.acked
-    assert group.lost() == [b"x"]
+    assert b"x" in group.lost()
 
 
 def a_join_whose_answer_is_lost(safeguards: Safeguards) -> Replicas:
@@ -181,29 +210,141 @@ async def test_losing_records_is_caught_when_the_minimum_is_ignored() -> None:
     assert group.lost() == [b"x"]
 
 
-def power_cut_of_all(safeguards: Safeguards) -> Replicas:
-    """Everybody has fetched, nobody has synced; then the lights go out."""
+def power_cut(safeguards: Safeguards, *unsynced: int) -> Replicas:
+    """Everybody has fetched; some have not synced, one of whom leads when the lights are on again.
+    All are in the ISR: what is acknowledged is on each of them."""
     group = Replicas(safeguards=safeguards, min_isr=2)
     group.produce(b"x")
     for _ in range(3):
+        group.sync(*(broker_id for broker_id in (1, 2, 3) if broker_id not in unsynced))
         group.fetch(2)
         group.fetch(3)
     for broker_id in (1, 2, 3):
         group[broker_id].crash("none")
     for broker_id in (1, 2, 3):
         group[broker_id].restart()
-    group.elect(1)
+    group.elect(unsynced[0])
     return group
 
 
-async def test_what_is_acknowledged_survives_a_power_cut_of_all() -> None:
-    group = power_cut_of_all(Safeguards())
+@pytest.mark.parametrize("unsynced", [(1,), (2, 3)], ids=["leader", "followers"])
+async def test_what_is_acknowledged_survives_a_power_cut_of_all(unsynced: tuple[int, ...]) -> None:
+    group = power_cut(Safeguards(), *unsynced)
+    assert group.acked == []
+
+
+async def test_losing_records_is_caught_when_the_leader_counts_before_its_sync() -> None:
+    group = power_cut(Safeguards(leader_counts_synced_only=False), 1)
+    assert group.lost() == [b"x"]
+    assert power_cut(Safeguards(follower_fetches_synced_only=False), 1).acked == []
+
+
+async def test_losing_records_is_caught_when_followers_fetch_ahead_of_their_sync() -> None:
+    group = power_cut(Safeguards(follower_fetches_synced_only=False), 2, 3)
+    assert group.lost() == [b"x"]
+    assert power_cut(Safeguards(leader_counts_synced_only=False), 2, 3).acked == []
+
+
+def a_leader_that_comes_back(safeguards: Safeguards) -> Replicas:
+    """Broker 2 had fetched far in the epoch before the last; it has cut its log since."""
+    group = Replicas(safeguards=safeguards, min_isr=2)
+    group.produce(b"a")
+    group.replicate()
+    group.produce(b"b", b"c", b"d")
+    group.replicate(2)
+    group.elect(3)
+    group.produce(b"e")  # so that the others part from it, and hear of it
+    for _ in range(3):
+        for broker_id in (1, 2):
+            group.fetch(broker_id)
+            group.sync(broker_id)
+    group.elect(1, isr=[1, 2])
+    group.produce(b"x")
+    group.sync(1)
+    group[1].crash("all")
+    group.elect(2, isr=[2])
+    return group
+
+
+async def test_a_new_leader_knows_nothing_of_its_followers() -> None:
+    group = a_leader_that_comes_back(Safeguards())
+    assert b"x" not in group.acked
     assert group.lost() == []
 
 
-async def test_losing_records_is_caught_when_acknowledged_before_the_sync() -> None:
-    group = power_cut_of_all(Safeguards(count_synced_only=False))
+async def test_losing_records_is_caught_when_fetches_of_older_epochs_count() -> None:
+    group = a_leader_that_comes_back(Safeguards(count_current_epoch_fetches_only=False))
     assert group.lost() == [b"x"]
+
+
+def a_fetch_of_an_earlier_life(safeguards: Safeguards) -> Replicas:
+    """Broker 2 comes back without its disk; then a fetch arrives that it had sent before."""
+    group = Replicas(brokers=2, safeguards=safeguards)
+    group.produce(b"a")
+    group.replicate()
+    group.produce(b"x")
+    group.sync(1)
+    group[2].crash(lambda view: b"")
+    group[2].restart()
+    group.deliver(group.elect(1, to=[1]), 2)
+    group.fetch(2, lose_answer=True)
+    late = FetchPosition(2, group.leader_epoch, 0, 0)
+    try:
+        group[1].partition.record_follower_fetch(
+            2, late, broker_epoch=200, contact=Contact(group.now), now=group.now
+        )
+    except StaleBrokerEpochError:
+        pass
+    group[1].crash("all")
+    group.elect(2, isr=[2])
+    return group
+
+
+async def test_a_fetch_of_a_followers_earlier_life_does_not_count() -> None:
+    group = a_fetch_of_an_earlier_life(Safeguards())
+    assert b"x" not in group.acked
+
+
+async def test_losing_records_is_caught_when_fetches_of_an_earlier_life_count() -> None:
+    group = a_fetch_of_an_earlier_life(Safeguards(check_broker_epoch=False))
+    assert b"x" in group.lost()
+
+
+def a_cut_in_two_steps(safeguards: Safeguards) -> Replicas:
+    """KAFKA-14704: broker 2 does not know the leader's epoch, so its first cut leaves records
+    of its own in the log, while the leader has committed others at their offsets."""
+    group = Replicas(safeguards=safeguards, min_isr=2)
+    group.produce(b"a")
+    group.replicate()
+    group.elect(2, isr=[2], to=[2])
+    group.produce(b"own-1", b"own-2", to=2, acks=Acks.LEADER)
+    group.elect(1, isr=[1, 3], to=[1, 3])
+    group.produce(b"x", b"y", b"z")
+    group.replicate(3)
+    group.elect(2, isr=[2], to=[2])
+    group.produce(b"own-3", to=2, acks=Acks.LEADER)
+    group.sync(2)
+    group.elect(1, isr=[1, 3])
+    group.replicate(3)
+    group.fetch(2)
+    return group
+
+
+async def test_a_follower_learns_what_is_committed_after_it_has_cut() -> None:
+    group = a_cut_in_two_steps(Safeguards())
+    assert group.values(2) == [b"a", b"own-1", b"own-2"]
+    assert group[2].partition.high_watermark <= 1
+    group.replicate()
+    assert group[2].partition.committed_records_cut == 0
+    assert group.values(2) == [b"a", b"x", b"y", b"z"]
+
+
+async def test_exposing_records_is_caught_when_a_diverging_answer_moves_the_watermark() -> None:
+    group = a_cut_in_two_steps(Safeguards(high_watermark_after_truncation=False))
+    assert group.values(2) == [b"a", b"own-1", b"own-2"]
+    assert group[2].partition.high_watermark == 3, "of its own records, which nobody committed"
+    group.replicate()
+    assert group[2].partition.committed_records_cut > 0
 
 
 def a_join_below_the_epoch_start(safeguards: Safeguards) -> Replicas:

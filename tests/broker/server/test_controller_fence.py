@@ -40,3 +40,15 @@ def test_before_it_has_registered_a_broker_obeys_nobody() -> None:
     with pytest.raises(BrokerNotAvailableError):
         fence.check(1, 5, 100)
     assert fence.controller_epoch == -1
+
+
+def test_obeying_an_order_for_an_earlier_life_is_caught_when_broker_epochs_are_not_checked() -> (
+    None
+):
+    """A delayed StopReplica would delete the replica that was made since."""
+    fence = ControllerFence(check_broker_epoch=False)
+    fence.check(1, 5, 100)
+    fence.broker_epoch = 200
+    fence.check(1, 5, 100)
+    with pytest.raises(StaleControllerEpochError):
+        fence.check(1, 4, 200)

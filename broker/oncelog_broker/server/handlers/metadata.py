@@ -120,4 +120,6 @@ class MetadataHandler:
             order.replicas,
             order.isr,
             [b for b in order.replicas if b not in live],
+            order.elr,
+            order.last_known_elr,
         )

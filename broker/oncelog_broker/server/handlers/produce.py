@@ -70,6 +70,7 @@ class _Parked:
     def expired(self) -> None:
         """Time is up for the partitions that still wait; their records may yet be committed."""
         self.deadline = None
+        logger.debug("a produce has waited its time, %d partitions are not held", self.pending)
         for answer, waiter in self.waiters:
             if not answer.done:
                 waiter.cancel()

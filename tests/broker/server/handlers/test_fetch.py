@@ -40,7 +40,7 @@ def request(
     *, replica: int = -1, session: int = -1, offset: int = 0, wait_ms: int = 0, named: bool = True
 ) -> FetchRequest:
     partitions = [FetchPartition(0, offset, 1 << 20, 0 if replica >= 0 else -1)]
-    topics = [FetchTopic("t", partitions)] if named else []
+    topics = [FetchTopic("t", partitions, "id")] if named else []
     return FetchRequest(replica, 200, wait_ms, 1, 1 << 20, 0, session, topics)
 
 

@@ -1,0 +1,41 @@
+"""Where two logs part, by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
+
+The leader compares what a fetcher says of its last record with its own history, and names the end
+of the newest epoch that both can have; the follower cuts where its own log agrees. When it does not
+know the leader's epoch it cuts to the end of its largest epoch below it, and asks again: at most
+one exchange per epoch, and never below the common part.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.ports import FetchPosition
+from oncelog_protocol.errors import OffsetOutOfRangeError
+from oncelog_protocol.messages.fetch import EpochEnd
+from oncelog_protocol.types import NO_EPOCH
+
+
+def divergence(log: PartitionLog, position: FetchPosition) -> EpochEnd | None:
+    """Where a fetcher's log and the leader's ``log`` part; None while it is a prefix of it.
+
+    :raises OffsetOutOfRangeError: its epoch is not known here.
+    """
+    asked = position.last_fetched_epoch
+    if asked == NO_EPOCH:
+        return None
+    epoch, end_offset = log.end_offset_for_epoch(asked)
+    if epoch == NO_EPOCH:
+        raise OffsetOutOfRangeError(f"epoch {asked} is not known here")
+    if epoch < asked or end_offset < position.fetch_offset:
+        return EpochEnd(epoch, end_offset)
+    return None
+
+
+def common_end(log: PartitionLog, diverging: EpochEnd) -> int:
+    """Up to where a follower's ``log`` may agree with the leader that answered ``diverging``; not
+    below the log start."""
+    end = min(diverging.end_offset, log.log_end_offset)
+    epoch, own_end = log.end_offset_for_epoch(diverging.leader_epoch)
+    if epoch != NO_EPOCH:
+        end = min(end, own_end)
+    return max(end, log.log_start_offset)

@@ -1,0 +1,142 @@
+"""What one replica knows of damage in its own log, and when it may do something about it. Pure.
+
+A damaged log is not mended in place: the replica drops it and fetches all of it from the leader.
+Until it has, it refuses to lead and is no member of the ISR (D2). Rules
+
+* Dropping a log gives up what still holds of it. So a leader makes room only while another member
+  is known to hold everything committed. A follower names its damaged log as an empty one; the
+  leader has it leave ISR and ELR first and sends nothing before; with the first data the log is
+  dropped. So who is elected without having heard of it has its log yet.
+* While there is nobody, the replica goes on as it is and serves what holds: rot that is known
+  (``rot``) is looked at again whenever roles, the ISR or its followers have changed.
+* While it lacks something it takes no order that names it in the ISR: the controller hears that,
+  and takes it out. Leader and ISR would count a copy that is none, and a leader that was elected
+  just now does not know enough to tell.
+* It is whole again when it has synced what its leader knows to be committed, or all that the
+  damaged log held: a new leader may know less for a while. The mark on disk (``log.refetch``)
+  outlives a restart. And when it was let into the ISR again: by a leader of an epoch in which it
+  had named nothing before it dropped the log, so that none of its names was of the damaged one.
+* A log that was declared damaged and not dropped yet is as good as any other that has rot: called
+  upon to lead, the replica leads.
+* Damage is told once, until the log has been dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.refetch import ALL_OFFSETS
+from oncelog_broker.replication.leadership import LeaderRole
+from oncelog_protocol.errors import StorageError
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.types import NO_BROKER
+
+logger = logging.getLogger(__name__)
+
+
+class Repair:
+    """Of one replica."""
+
+    __slots__ = ("_heard", "_log", "_outside", "_whole_at", "refetching", "rot")
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._whole_at = ALL_OFFSETS
+        self._heard = 0
+        """High watermark that a leader told last."""
+        self._outside: str | None = None
+        """The damage, or nothing if its log was dropped, with which it took an order of a new epoch
+        that named it neither in the ISR nor in the ELR; None: it took none such."""
+        self.refetching = log.refetch_until >= 0
+        """A damaged log is being fetched again: it may not lead until it holds again what is
+        committed."""
+        self.rot = ""
+        """What is known not to hold, though the log goes on behind it."""
+
+    def found(self, what: str) -> bool:
+        """Something that was synced does not hold; whether that is news."""
+        if self._log.damage or self.rot:
+            return False
+        logger.error("%s is damaged: %s", self._log.directory, what)
+        self.rot = what
+        return True
+
+    def give_up(self, leader: LeaderRole | None, leader_id: int, now: float | None) -> bool:
+        """If rot is known, and another replica can lead or leads: declare the log damaged.
+
+        From then on it takes no writes and waits to be dropped. Returns whether it was declared.
+        ``now``: loop time, None when it is not known.
+        """
+        if not self.rot or self._log.damage:
+            return False
+        if leader is not None:
+            possible = leader.has_successor(now)
+        else:
+            possible = leader_id != NO_BROKER
+        if possible:
+            self._log.damage = self.rot
+        return possible
+
+    def withdraw(self) -> None:
+        """It was not dropped, and is called upon to lead: nobody else can, and it lacks no more
+        than what has rotted."""
+        if self.rot and self._log.damage == self.rot:
+            self._log.damage = ""
+
+    def may_take(self, order: PartitionOrder, broker_id: int, leader_epoch: int) -> bool:
+        """Whether an order is to be taken, by the broker that is in ``leader_epoch``. One that does
+        not know the replica to be incomplete is not, unless it shows that it is whole again."""
+        log = self._log
+        damage = log.damage or self.rot
+        if not (self.refetching or damage):
+            return True
+        if broker_id not in order.isr:
+            if broker_id not in order.elr and order.leader_epoch > leader_epoch:
+                self._outside = damage
+            return True
+        if self._outside is not None and not damage and self._log.log_end_offset >= self._heard:
+            return self._let_in()  # the last is for unclean elections: they choose from outside
+        if order.leader == broker_id:
+            return True
+        logger.warning("%s: no member before it is whole again", log.topic_partition)
+        return False
+
+    def _let_in(self) -> bool:
+        try:
+            self._is_whole()
+        except StorageError:
+            return False
+        return True
+
+    def begins(self) -> None:
+        """The damaged log is about to be dropped."""
+        self.refetching = True
+        # Damage that was found since: the leader has heard names of that log in this epoch.
+        self._outside = "" if self._outside == self._log.damage else None
+
+    def dropped(self) -> None:
+        """The log begins anew, from the leader."""
+        self.rot, self._whole_at = "", ALL_OFFSETS
+
+    def heard(self, high_watermark: int, leader_epoch: int) -> None:
+        """The leader has told its high watermark. Raises StorageError."""
+        if self.refetching:
+            log = self._log
+            self._heard = high_watermark
+            self._whole_at = high_watermark
+            if log.epochs.epoch_at(high_watermark - 1) != leader_epoch:
+                # It may be behind what is committed until it has passed the start of its epoch.
+                self._whole_at = max(high_watermark, log.refetch_until)
+            self.synced()
+
+    def synced(self) -> None:
+        """The log may be durable further on. Raises StorageError."""
+        log = self._log
+        if self.refetching and not log.damage and log.recovery_point >= self._whole_at:
+            self._is_whole()
+
+    def _is_whole(self) -> None:
+        logger.info("%s: the damaged log has been fetched again", self._log.topic_partition)
+        self._log.refetched()
+        self.refetching = False
