@@ -16,8 +16,15 @@ SOURCES := $(ROOMS) tests tools
 TEST ?= tests
 N ?= 20
 
+# The simulator: SEED=17 for one run, SEEDS=100 FROM=1 for many.
+SEED ?= 1
+SEEDS ?= 100
+FROM ?= 1
+SECONDS_SIMULATED ?= 60
+SIMULATION = cd tests && ../$(BIN)/python -m simulation
+
 .PHONY: help setup demo test unit integration check fmt lint types layers house docs bench \
-	bench-peers fuzz coverage repro clean
+	bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -36,6 +43,28 @@ unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 
 integration: setup ## only the tests with real processes
 	@$(BIN)/python -m pytest tests/integration
+
+sim: setup ## SEED=17 LOG=1: one seed replays a cluster; FAULTS=, SKIP=, TRACE=, HISTORY=
+	@$(SIMULATION) run $(SEED) --seconds $(SECONDS_SIMULATED) --faults "$(FAULTS)" --skip "$(SKIP)" \
+		$(if $(LOG),--log) $(if $(TRACE),--trace $(abspath $(TRACE))) \
+		$(if $(HISTORY),--history $(abspath $(HISTORY)))
+
+sim-campaign: setup ## SEEDS=100 FROM=1: many seeds on all cores; ends with one JSON line
+	@$(SIMULATION) campaign --seeds $(SEEDS) --from $(FROM) --seconds $(SECONDS_SIMULATED) \
+		$(if $(KEPT),--kept)
+
+sim-shrink: setup ## SEED=17: the fewest faults with which a failing seed still fails
+	@$(SIMULATION) shrink $(SEED) --seconds $(SECONDS_SIMULATED)
+
+sim-replay: setup ## SEEDS=100: the same trace hash three times, under three hash seeds
+	@$(SIMULATION) replay --seeds $(SEEDS)
+
+ablations: setup ## every safeguard switched off, each to be caught; ends with one JSON line
+	@$(SIMULATION) ablations
+
+scenarios: setup ## the transcripts; REWRITE=1 writes what came out into them, and shows the difference
+	@REWRITE=$(REWRITE) $(BIN)/python -m pytest -q tests/scenarios
+	@$(if $(REWRITE),git --no-pager diff tests/scenarios)
 
 check: setup lint types layers house ## format, lint, strict types, import law, house rules
 

@@ -132,6 +132,34 @@ async def test_a_late_watch_holds_back_what_follows_it() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_watch_that_was_on_its_way_when_contact_broke_comes_over_the_next_connection() -> (
+    None
+):
+    """As ZooKeeper's client sets its watches again with the zxid that it has seen."""
+    server = MemoryZooKeeper()
+    server.delay = lambda kind, session_id: 0.02 if kind == "watch" else 0.0
+    store = await opened(server)
+    await store.create("/a", b"")
+    events: list[WatchEvent] = []
+    await store.get("/a", watch=events.append)
+    server.apply(SetData("/a", b"1"))
+    server.disconnect(session(store))
+    server.reconnect(session(store))
+    await eventually(lambda: events == [WatchEvent(WatchKind.CHANGED, "/a")])
+
+
+@pytest.mark.asyncio
+async def test_a_dead_client_s_session_ends_although_the_server_was_away() -> None:
+    server = MemoryZooKeeper()
+    store = await opened(server, timeout_ms=20)
+    await store.create("/mine", b"", ephemeral=True)
+    store.crash()
+    server.stop()
+    server.start()
+    await eventually(lambda: server.data("/mine") is None)
+
+
+@pytest.mark.asyncio
 async def test_the_server_goes_and_comes_back() -> None:
     """Sessions do not age while there is nobody to count."""
     server = MemoryZooKeeper()

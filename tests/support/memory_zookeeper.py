@@ -121,6 +121,9 @@ class Session:
     data_watches: dict[str, list[Watch]] = field(default_factory=dict)
     child_watches: dict[str, list[Watch]] = field(default_factory=dict)
     undelivered: list[tuple[Watch, WatchEvent]] = field(default_factory=list)
+    """What fired while there was no connection."""
+    on_the_way: list[tuple[Watch, WatchEvent]] = field(default_factory=list)
+    """Fired and sent: a connection that breaks loses it, and it is sent again over the next."""
     faults: deque[tuple[str, Matching]] = field(default_factory=deque)
 
 
@@ -243,6 +246,8 @@ class MemoryZooKeeper:
             return
         session.connected = False
         session.requests.closed = session.replies.closed = True
+        on_the_way, session.on_the_way = session.on_the_way, []
+        session.undelivered[:0] = on_the_way
         if not session.expired:
             self._start_timer(session)
         session.client.lost_contact(session)
@@ -524,5 +529,11 @@ class MemoryZooKeeper:
                     session.undelivered.append((watch, event))
 
     def _send_watch(self, session: Session, watch: Watch, event: WatchEvent) -> None:
-        delay_s = self.delay("watch", session.session_id)
-        session.replies.push(delay_s, lambda: watch(event))
+        sent = (watch, event)
+        session.on_the_way.append(sent)
+
+        def deliver() -> None:
+            session.on_the_way.remove(sent)
+            watch(event)
+
+        session.replies.push(self.delay("watch", session.session_id), deliver)

@@ -1,0 +1,261 @@
+"""Run the simulator from a shell: one seed, a campaign, or the ablations.
+
+    python -m simulation run 17 --log            # what the brokers log, with virtual time
+    python -m simulation campaign --seeds 100 --from 1
+    python -m simulation shrink 17
+    python -m simulation replay --seeds 100
+    python -m simulation ablations
+
+From ``tests/``, or by ``make sim``, ``make sim-campaign``, ``make sim-shrink``, ``make ablations``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TextIO
+
+from oncelog.history_events import json_lines
+from simulation.campaign import SAFETY_S, Options, Result, run_quietly, run_seed
+from simulation.replay import different
+from simulation.shrink import shrink
+
+SEEDS_FILE = Path(__file__).parent / "seeds.txt"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code: 0 when every promise was kept."""
+    parser = argparse.ArgumentParser(prog="simulation", description="One seed replays a cluster.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="one seed")
+    run.add_argument("seed")
+    run.add_argument("--seconds", type=float, default=SAFETY_S, help="of the safety phase")
+    run.add_argument("--faults", default="", help="only these, with commas")
+    run.add_argument("--skip", default="", help="ids of faults to leave out, with commas")
+    run.add_argument("--log", action="store_true", help="print what the product logs")
+    run.add_argument("--trace", metavar="FILE", help="write every event of the simulator")
+    run.add_argument("--history", metavar="FILE", help="write what clients asked and heard")
+    run.set_defaults(act=run_one)
+    campaign = commands.add_parser("campaign", help="many seeds, on all cores")
+    campaign.add_argument("--seeds", type=int, default=100)
+    campaign.add_argument("--from", dest="first", type=int, default=1)
+    campaign.add_argument("--seconds", type=float, default=SAFETY_S)
+    campaign.add_argument("--jobs", type=int, default=os.cpu_count())
+    campaign.add_argument("--kept", action="store_true", help="the seeds of seeds.txt too")
+    campaign.set_defaults(act=run_campaign)
+    shrunk = commands.add_parser("shrink", help="leave out faults while a seed still fails")
+    shrunk.add_argument("seed")
+    shrunk.add_argument("--seconds", type=float, default=SAFETY_S)
+    shrunk.set_defaults(act=run_shrink)
+    replay = commands.add_parser("replay", help="the same traces under three hash seeds")
+    replay.add_argument("--seeds", type=int, default=100)
+    replay.add_argument("--from", dest="first", type=int, default=1)
+    replay.add_argument("--seconds", type=float, default=SAFETY_S)
+    replay.add_argument("--jobs", type=int, default=os.cpu_count())
+    replay.set_defaults(act=run_replay)
+    ablations = commands.add_parser("ablations", help="every safeguard off, each to be caught")
+    ablations.add_argument("--seeds", type=int, default=500, help="most for each switch")
+    ablations.add_argument("--only", default="", help="names of switches, with commas")
+    ablations.add_argument("--jobs", type=int, default=os.cpu_count())
+    ablations.set_defaults(act=run_ablations)
+    options = parser.parse_args(arguments)
+    act: Callable[[argparse.Namespace], int] = options.act
+    return act(options)
+
+
+# -- one seed ----------------------------------------------------------------------------------
+
+
+def run_one(given: argparse.Namespace) -> int:
+    """One seed, with as much to look at as one likes."""
+    with ExitStack() as files:
+        trace = _open(files, given.trace)
+        options = Options(
+            safety_s=given.seconds,
+            faults=_names(given.faults) or None,
+            skip=frozenset(_names(given.skip)),
+            trace=None if trace is None else trace.write,
+            logs=print if given.log else None,
+        )
+        began = time.perf_counter()
+        result = run_seed(_seed(given.seed), options)
+        wall_s = time.perf_counter() - began
+        history = _open(files, given.history)
+        if history is not None:
+            write = json_lines(history)
+            for event in result.events:
+                write(event)
+    print(f"seed {result.seed}: {'clean' if result.clean else 'FAILED'}")
+    print(f"  knobs: {result.knobs}")
+    print(f"  faults: {_counts(result.faults)}")
+    print(
+        f"  {result.simulated_s:.1f} simulated seconds in {wall_s:.1f} s, "
+        f"{result.steps} steps, {len(result.events)} events of clients"
+    )
+    print(f"  trace {result.trace_hash}")
+    _print_problems(result, given.seconds)
+    return 0 if result.clean else 1
+
+
+def _print_problems(result: Result, seconds: float) -> None:
+    for problem in result.problems[:20]:
+        print(f"  {problem}")
+    if len(result.problems) > 20:
+        print(f"  and {len(result.problems) - 20} more")
+    if result.problems:
+        replay, smaller = (_make(goal, result.seed, seconds) for goal in ("sim", "sim-shrink"))
+        print(f"  replay: {replay}   shrink: {smaller}")
+
+
+def _make(goal: str, seed: int | str, seconds: float) -> str:
+    """The command that runs a seed as it was run here."""
+    time = "" if seconds == SAFETY_S else f" SECONDS_SIMULATED={seconds:g}"
+    return f"make {goal} SEED={seed}{time}"
+
+
+def _open(files: ExitStack, path: str | None) -> TextIO | None:
+    return None if path is None else files.enter_context(open(path, "w", encoding="utf-8"))
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _seed(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common()) or "none"
+
+
+# -- many seeds --------------------------------------------------------------------------------
+
+
+def run_campaign(given: argparse.Namespace) -> int:
+    """Many seeds; the last line printed is JSON."""
+    seeds: list[int | str] = list(range(given.first, given.first + given.seeds))
+    if given.kept:
+        seeds = [*kept_seeds(), *seeds]
+    began = time.perf_counter()
+    coverage: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    failed: list[int | str] = []
+    simulated_s = 0.0
+    for result in _results(seeds, given.seconds, given.jobs):
+        coverage.update(result.coverage)
+        faults.update(result.faults)
+        simulated_s += result.simulated_s
+        if not result.clean:
+            failed.append(result.seed)
+            print(f"seed {result.seed} FAILED  ({result.knobs})")
+            _print_problems(result, given.seconds)
+            sys.stdout.flush()
+    for name, count in sorted(faults.items()):
+        coverage[f"fault_{name}"] = count
+    wall_s = time.perf_counter() - began
+    summary = {
+        "seeds": len(seeds),
+        "clean": len(seeds) - len(failed),
+        "failed": failed,
+        "simulated_seconds": round(simulated_s, 1),
+        "wall_seconds": round(wall_s, 1),
+        "coverage": dict(sorted(coverage.items())),
+    }
+    print(json.dumps(summary))
+    return 1 if failed else 0
+
+
+def _results(seeds: list[int | str], seconds: float, jobs: int) -> Iterator[Result]:
+    if jobs <= 1 or len(seeds) == 1:
+        for seed in seeds:
+            yield run_quietly(seed, seconds)
+        return
+    # Fresh interpreters: no state of this one, and the same hash seed as it was given.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run_quietly, seeds, [seconds] * len(seeds))
+
+
+def kept_seeds(path: Path = SEEDS_FILE) -> list[int | str]:
+    """Seeds that once found a bug: one a line, with what it was behind a #."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    texts = (line.partition("#")[0].strip() for line in lines)
+    return [_seed(text) for text in texts if text]
+
+
+def run_shrink(given: argparse.Namespace) -> int:
+    """The fewest faults with which a seed still breaks the same promise."""
+    found = shrink(_seed(given.seed), Options(safety_s=given.seconds), say=print)
+    if found is None:
+        print(f"seed {given.seed} is clean: nothing to shrink")
+        return 0
+    result = found.result
+    print(f"{len(result.fault_ids)} faults are left: {_counts(result.faults)}")
+    for problem in result.problems[:20]:
+        print(f"  {problem}")
+    print(f"  {_make('sim', given.seed, found.seconds)} SKIP={','.join(found.skipped)}")
+    return 1
+
+
+def run_replay(given: argparse.Namespace) -> int:
+    """Whether seeds give the same traces in every interpreter; the last line printed is JSON."""
+    seeds = list(range(given.first, given.first + given.seeds))
+    found = different(seeds, given.seconds, jobs=given.jobs)
+    for seed in found:
+        print(f"seed {seed}: another trace under another PYTHONHASHSEED")
+    print(json.dumps({"seeds": len(seeds), "equal": len(seeds) - len(found), "different": found}))
+    return 1 if found else 0
+
+
+# -- ablations ---------------------------------------------------------------------------------
+
+
+def run_ablations(given: argparse.Namespace) -> int:
+    """Each safeguard off until a seed catches it; the last line printed is JSON."""
+    from simulation.ablations import SWITCHES, seeds_needed
+
+    wanted = _names(given.only) or list(SWITCHES)
+    needed: dict[str, int] = {}
+    missed: list[str] = []
+    for name, count, promise in _ablated(wanted, given.seeds, given.jobs, seeds_needed):
+        if count is None:
+            missed.append(name)
+            print(f"{name}: not caught within {given.seeds} seeds")
+        else:
+            needed[name] = count
+            print(f"{name}: caught after {count} seeds by {promise}")
+        sys.stdout.flush()
+    summary: dict[str, Any] = {
+        "switches": len(wanted),
+        "caught": len(needed),
+        "missed": missed,
+        "seeds_needed": needed,
+    }
+    print(json.dumps(summary))
+    return 1 if missed else 0
+
+
+def _ablated(
+    names: list[str],
+    seeds: int,
+    jobs: int,
+    needed: Callable[[str, int], tuple[int | None, str]],
+) -> Iterable[tuple[str, int | None, str]]:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for name, (count, promise) in zip(
+            names, pool.map(needed, names, [seeds] * len(names)), strict=True
+        ):
+            yield name, count, promise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Every safeguard switched off, to see the simulator catch it: the proof that the tests test.
+
+A switch is *caught* by a seed when the run without the rule breaks a promise and the same run with
+it is clean. Each names the faults that its rule is against, so that few seeds are needed; knobs are
+drawn as ever, but for those without which the rule has nothing to do.
+
+The numbers are those of RELIABILITY 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from oncelog_broker.replication.safeguards import without
+from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_runtime.entropy import SeededEntropy
+from simulation.campaign import Options, Result, run_seed
+from simulation.knobs import Knobs
+from simulation.shrink import promise_of
+
+SAFETY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One rule, and what it is against."""
+
+    number: int
+    """In the list of ablations; 0: not there."""
+    faults: tuple[str, ...]
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """These instead of what is drawn."""
+
+
+CRASHES = ("kill_one", "kill_chasing", "kill_all", "pause", "isolate_from_followers")
+POWER = ("power_one", "power_all", "kill_one", "failed_sync")
+ELECTIONS = ("kill_one", "pause", "false_suspicion", "expire_one", "slow_wires", "bridge")
+
+SWITCHES: dict[str, Ablation] = {
+    "truncate_to_high_watermark": Ablation(1, CRASHES),
+    "fence_leader_epoch": Ablation(2, ELECTIONS),
+    "join_at_epoch_start": Ablation(
+        3,
+        ("slow_wires", "kill_chasing", "pause", "false_suspicion"),
+        {"replica_lag_time_max_ms": 3000},
+    ),
+    "count_current_epoch_fetches_only": Ablation(3, ELECTIONS),
+    "count_maximal_isr": Ablation(
+        4, ("slow_zookeeper", "slow_wires", "kill_one", "isolate_from_followers")
+    ),
+    "hold_below_min_isr": Ablation(
+        5, ("isolate_from_followers", "pause", "wipe", "kill_one"), {"min_insync_replicas": 2}
+    ),
+    "controller.trust_only_complete_replicas": Ablation(
+        6, ("wipe", "kill_chasing", "power_one"), {"min_insync_replicas": 2}
+    ),
+    "check_broker_epoch": Ablation(7, ("wipe", "slow_wires", "restart", "kill_one")),
+    "controller.check_broker_epochs": Ablation(
+        7, ("wipe_a_joiner",), {"min_insync_replicas": 2, "zookeeper_session_timeout_ms": 600}
+    ),
+    "controller.check_controller_epoch": Ablation(
+        8, ("false_suspicion", "slow_zookeeper", "slow_wires", "isolate_from_followers")
+    ),
+    "apply_newer_epochs_only": Ablation(9, ELECTIONS),
+    "high_watermark_after_truncation": Ablation(10, CRASHES),
+    "leader_counts_synced_only": Ablation(11, POWER, {"flush": "commit"}),
+    "follower_fetches_synced_only": Ablation(12, POWER, {"flush": "commit"}),
+    "log.sync_directories": Ablation(13, POWER, {"flush": "commit", "segment_bytes": 2048}),
+    "log.keep_damaged_logs": Ablation(14, ("rot", "kill_one"), {"flush": "commit"}),
+    "log.rewrite_unsynced": Ablation(
+        0, ("failed_sync", "kill_one", "power_one"), {"flush": "commit"}
+    ),
+    "truncate_on_divergence": Ablation(0, CRASHES),
+    "ignore_diverging_fetches": Ablation(0, CRASHES),
+}
+"""By the name of the field that is turned; "controller." for those of the controller."""
+
+
+def arguments(name: str) -> dict[str, Any]:
+    """What ``Broker`` is given to go without one rule."""
+    if name.startswith("controller."):
+        rule = name.removeprefix("controller.")
+        return {"controller_safeguards": ControllerSafeguards(**{rule: False})}
+    return {"safeguards": without(name)}
+
+
+def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
+    """One seed of one switch; ``ablate=False`` is the same run with the rule in force."""
+    ablation = SWITCHES[name]
+    drawn = Knobs.draw(SeededEntropy(seed).fork("knobs"))
+    return run_seed(
+        seed,
+        Options(
+            safety_s=SAFETY_S,
+            faults=ablation.faults,
+            knobs=replace(drawn, **ablation.knobs),
+            safeguards=arguments(name) if ablate else {},
+        ),
+    )
+
+
+def seeds_needed(name: str, seeds: int) -> tuple[int | None, str]:
+    """After how many seeds the lack of a rule is caught, and by which promise; None: never."""
+    for seed in range(1, seeds + 1):
+        result = run_without(name, seed)
+        if not result.clean and run_without(name, seed, ablate=False).clean:
+            return seed, promise_of(result)
+    return None, ""

@@ -1,0 +1,312 @@
+"""The fault atlas: where bits may rot and disks be lost without losing what was committed.
+
+After TigerBeetle's. A fault that takes the last good copy of something committed is a disaster and
+proves nothing about the product. Rules:
+
+- a *good copy* of a partition is one on durable storage, every checksum of it sound, that reaches
+  at least to where the partition is committed, and agrees batch for batch below that with every
+  other copy. If nobody says what is committed, it must reach as far as the longest copy does;
+- a broker may lose or rot what it holds of a partition only while another broker has a good copy,
+  and one that may lead: a copy that nobody may elect saves nothing;
+- a whole disk may go only when that holds for every partition on any disk;
+- a log and the checkpoints that say how far it was synced do not rot at the same time: with both
+  gone a broker cannot tell rot from the torn tail of a power cut. Where power cuts are to be had,
+  logs rot only as far as these say (``synced_only``).
+
+Nothing is remembered: what rotted and is not yet repaired is found again by its checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog_broker.log import checkpoint
+from oncelog_broker.log.recovery import TRUNCATION_MARK
+from oncelog_broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from oncelog_protocol.records.batch import (
+    CRC_OFFSET,
+    CorruptBatchError,
+    iter_headers,
+    verify_crc,
+)
+from oncelog_protocol.types import TopicPartition
+from support.memory_crashes import Random
+from support.memory_files import MemoryFiles
+
+__all__ = ["FaultAtlas", "Rot"]
+
+_CACHES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, checkpoint.LEADER_EPOCH)
+_OF_THE_DIRECTORY = (checkpoint.RECOVERY_POINT, checkpoint.HIGH_WATERMARK, checkpoint.LOG_START)
+"""Not its meta.json: without that the directory is refused until a person has looked at it."""
+
+_ATTEMPTS = 20
+_ALL = 2**63 - 1
+
+
+class Rot(NamedTuple):
+    """One byte that was changed at rest."""
+
+    broker: int
+    path: str
+    offset: int
+    mask: int
+    batch_position: int = -1
+    """Where the batch begins in a log; -1 in other files."""
+
+    def __str__(self) -> str:
+        return f"broker {self.broker}: bits {self.mask:#04x} of byte {self.offset} of {self.path}"
+
+
+class _Batch(NamedTuple):
+    next_offset: int
+    epoch: int
+    content: bytes
+
+
+@dataclass(slots=True)
+class _Copy:
+    """What one broker durably holds of a partition, up to the first thing that does not hold."""
+
+    batches: dict[int, _Batch]
+    start: int
+    end: int
+    sound: bool
+
+
+class FaultAtlas:
+    """Decides over the disks of a cluster. ``disks`` is looked at anew each time.
+
+    ``committed(partition)`` is an offset below which everything is committed, and
+    ``eligible(partition)`` the brokers that may lead (the ISR, or with the ELR); a partition is
+    "topic-number". Without them a good copy must be as long as any, and every broker may lead.
+    """
+
+    def __init__(
+        self,
+        disks: Mapping[int, MemoryFiles],
+        *,
+        committed: Callable[[str], int] | None = None,
+        eligible: Callable[[str], Collection[int]] | None = None,
+    ) -> None:
+        self._disks = disks
+        self._committed = committed
+        self._eligible = eligible
+        self.rotten: list[Rot] = []
+        """Every bit flipped so far."""
+
+    # ---- what may be
+
+    def good_copies(self, partition: str) -> list[int]:
+        """The brokers that hold everything committed of it, durably and soundly, and may lead."""
+        copies = self._copies(partition)
+        if not copies:
+            return []
+        if self._committed is None:
+            needed = max(copy.end for copy in copies.values())
+        else:
+            needed = self._committed(partition)
+        start = max(copy.start for copy in copies.values())
+        eligible = copies if self._eligible is None else self._eligible(partition)
+        return [
+            broker
+            for broker, copy in copies.items()
+            if broker in eligible
+            and copy.sound
+            and copy.end >= needed
+            and all(_agree(copy, other, start, needed) for other in copies.values())
+        ]
+
+    def may_corrupt(self, broker: int, path: str) -> bool:
+        """Whether any byte of this file of that broker may change."""
+        partition = _partition_of(path)
+        if partition is not None:
+            return any(each != broker for each in self.good_copies(partition))
+        if not path.endswith(_OF_THE_DIRECTORY):
+            return False
+        directory = path.rpartition("/")[0] + "/"
+        found = [_partition_of(each) for each in self._disks[broker].paths(directory)]
+        names = [name for name in found if name is not None]
+        sound = all(copy.sound for name in names for copy in self._copies_on(broker, name))
+        return sound and self._may_lose(broker, names)
+
+    def may_wipe(self, broker: int) -> bool:
+        """Whether that broker may come back with empty disks."""
+        names = [_partition_of(path) for disk in self._disks.values() for path in disk.paths()]
+        return self._may_lose(broker, [name for name in names if name is not None])
+
+    def unsound(self) -> list[tuple[int, str]]:
+        """(broker, partition) of every copy that does not hold, or not agree with all others."""
+        found = []
+        names = {_partition_of(path) for disk in self._disks.values() for path in disk.paths()}
+        for name in sorted(name for name in names if name is not None):
+            copies = self._copies(name)
+            start = max([copy.start for copy in copies.values()], default=0)
+            for broker, copy in copies.items():
+                end = copy.end
+                agrees = all(_agree(copy, other, start, end) for other in copies.values())
+                if not (copy.sound and agrees):
+                    found.append((broker, name))
+        return found
+
+    def _may_lose(self, broker: int, partitions: list[str]) -> bool:
+        for partition in sorted(set(partitions)):
+            if broker not in self._copies(partition):
+                continue  # nothing durable of it to lose
+            if not any(each != broker for each in self.good_copies(partition)):
+                return False
+        return True
+
+    # ---- what is done
+
+    def rot(
+        self,
+        random: Random,
+        *,
+        broker: int | None = None,
+        logs_only: bool = False,
+        committed_only: bool = False,
+        synced_only: bool = False,
+    ) -> Rot | None:
+        """Flip one durable bit of a log, an index or a checkpoint, drawn, where that may be.
+
+        ``broker`` fixes whose. Of a log only what is committed, or only what the checkpoints beside
+        it know to be synced. None when no place was found.
+        """
+        brokers = sorted(self._disks) if broker is None else [broker]
+        for _ in range(_ATTEMPTS):
+            victim = brokers[random.randint(0, len(brokers) - 1)]
+            disk = self._disks[victim]
+            paths = [path for path in disk.paths() if _may_rot(path, logs_only)]
+            if not paths:
+                continue
+            path = paths[random.randint(0, len(paths) - 1)]
+            below = _ALL
+            partition = _partition_of(path)
+            if path.endswith(LOG_SUFFIX) and partition is not None:
+                if committed_only and self._committed is not None:
+                    below = self._committed(partition)
+                if synced_only:
+                    below = min(below, _synced_for_sure(disk, path, partition))
+            places = _places(disk, path, below)
+            if not places or not self.may_corrupt(victim, path):
+                continue
+            place = places[random.randint(0, len(places) - 1)]
+            offset = place[random.randint(0, len(place) - 1)]
+            batch = place[0] - CRC_OFFSET if path.endswith(LOG_SUFFIX) else -1
+            rot = Rot(victim, path, offset, 1 << random.randint(0, 7), batch)
+            disk.corrupt(path, rot.offset, rot.mask)
+            self.rotten.append(rot)
+            return rot
+        return None
+
+    # ---- reading disks
+
+    def _copies(self, partition: str) -> dict[int, _Copy]:
+        copies = {}
+        for broker in sorted(self._disks):
+            logs = self._logs_of(self._disks[broker], partition)
+            if logs:
+                copies[broker] = _read_copy(logs)
+        return copies
+
+    def _copies_on(self, broker: int, partition: str) -> list[_Copy]:
+        logs = self._logs_of(self._disks[broker], partition)
+        return [_read_copy(logs)] if logs else []
+
+    @staticmethod
+    def _logs_of(disk: MemoryFiles, partition: str) -> list[tuple[int, bytes]]:
+        directories = {
+            path.rpartition("/")[0]
+            for path in disk.paths()
+            if path.endswith(LOG_SUFFIX) and _partition_of(path) == partition
+        }
+        return [
+            (int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), content)
+            for directory in sorted(directories)
+            for path, content in disk.durable_contents(directory).items()
+            if path.endswith(LOG_SUFFIX)
+        ]
+
+
+def _read_copy(logs: list[tuple[int, bytes]]) -> _Copy:
+    batches: dict[int, _Batch] = {}
+    start = end = logs[0][0]
+    sound = True
+    for base, content in logs:
+        if base != end:
+            sound = False
+            break
+        read = 0
+        try:
+            for position, header in iter_headers(content):
+                batch = content[position : position + header.size_bytes]
+                verify_crc(batch)
+                if header.base_offset != end:
+                    raise CorruptBatchError(f"offset {header.base_offset}, not {end}")
+                batches[end] = _Batch(header.next_offset, header.leader_epoch, batch)
+                end, read = header.next_offset, position + header.size_bytes
+        except CorruptBatchError:
+            sound = False
+        if not sound or read != len(content):
+            sound = False
+            break
+    return _Copy(batches, start, end, sound)
+
+
+def _agree(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
+    """Whether two copies have the same batches where both have any, from ``start`` to ``end``."""
+    return all(
+        copy.batches.get(base) == batch
+        for base, batch in other.batches.items()
+        if base >= start and batch.next_offset <= end
+    )
+
+
+def _may_rot(path: str, logs_only: bool) -> bool:
+    if path.endswith(LOG_SUFFIX):
+        return True
+    return not logs_only and path.endswith((*_CACHES, *_OF_THE_DIRECTORY))
+
+
+def _synced_for_sure(disk: MemoryFiles, path: str, partition: str) -> int:
+    """Below which offset a broker knows after a power cut that a log was synced."""
+    directory = path.rpartition("/")[0]
+    topic, _, number = partition.rpartition("-")
+    known = _ALL
+    try:
+        for name in (checkpoint.RECOVERY_POINT, checkpoint.HIGH_WATERMARK):
+            data = disk.durable_bytes(f"{directory.rpartition('/')[0]}/{name}")
+            offsets = checkpoint.decode_offsets(name, data)
+            known = min(known, offsets.get(TopicPartition(topic, int(number)), 0))
+        if disk.exists(f"{directory}/{TRUNCATION_MARK}"):
+            data = disk.durable_bytes(f"{directory}/{TRUNCATION_MARK}")
+            known = min(known, int(checkpoint.decode_document(TRUNCATION_MARK, data)["offset"]))
+    except (OSError, checkpoint.CheckpointError):
+        return 0
+    return known
+
+
+def _places(disk: MemoryFiles, path: str, below: int) -> list[range]:
+    """Stretches of a file that may rot. Of a log: what is durable and under a checksum, as Kafka's
+    format leaves base offset, length and epoch without one; and what ends at or below an offset."""
+    if not path.endswith(LOG_SUFFIX):
+        size = disk.size(path)
+        return [range(size)] if size else []
+    content = disk.durable_bytes(path)[: disk.common_bytes(path)]
+    try:
+        return [
+            range(position + CRC_OFFSET, position + header.size_bytes)
+            for position, header in iter_headers(content)
+            if header.next_offset <= below
+        ]
+    except CorruptBatchError:
+        return []
+
+
+def _partition_of(path: str) -> str | None:
+    """The partition in whose directory a file lies; None for others, and for what is deleted."""
+    name = path.rpartition("/")[0].rpartition("/")[2]
+    topic, dash, number = name.rpartition("-")
+    return name if topic and dash and number.isdigit() else None

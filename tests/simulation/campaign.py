@@ -1,0 +1,330 @@
+"""One seed from its first draw to its verdict.
+
+    result = run_seed(17)
+
+A run has a *safety* phase, in which the nemesis breaks things while clients work, and a *liveness*
+phase: everything, or only a core of the brokers, is healed and must converge in bounded virtual
+time. Then every partition is read from its beginning, and all promises are held against the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog.history_events import Event
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import SeededEntropy
+from simulation.checkers.verdict import failures, verdict
+from simulation.checkers.violation import Rules
+from simulation.cluster import SimCluster
+from simulation.coverage import Coverage
+from simulation.history import History
+from simulation.invariants import Invariants, InvariantViolation
+from simulation.knobs import Knobs
+from simulation.loop import SimLoop, SimulationError, until
+from simulation.nemesis import Nemesis
+from simulation.strikes import wipe_a_joiner as _registered  # noqa: F401
+from simulation.workload import TOPIC, Workload
+
+logger = logging.getLogger("simulation")
+
+SAFETY_S = 60.0
+CONVERGE_S = 60.0
+"""After healing: all brokers serve, all replicas are in sync, writes are acknowledged."""
+
+CHECK_EVERY_S = 0.03
+
+ALLOWED_LOG_LINES = (
+    r"log directory \S+ stops",
+    r"BrokerFailedError\('no log directory is usable",
+    r"is full: writes are refused",
+    r"cannot follow: .* (is full|failed)",
+    r"stopped following: ",
+    r"no log: it may be in a directory that is offline",
+)
+"""Alarms that disks which fail explain."""
+
+ROT_LOG_LINES = (
+    r"is damaged: ",
+    r"does not hold at byte",
+    r"could not change its role: the log is damaged",
+    r"cannot follow: .* at byte \d+",
+    r"cannot use what the leader sent: ",
+    r"has lost committed records",
+)
+"""Alarms that rot explains."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What a run may be told besides its seed."""
+
+    safety_s: float = SAFETY_S
+    faults: Sequence[str] | None = None
+    """Only these, instead of those that the seed draws."""
+    skip: Collection[str] = ()
+    """Ids of faults that are left out: see ``Nemesis``."""
+    knobs: Knobs | None = None
+    safeguards: dict[str, Any] = field(default_factory=dict)
+    """More arguments for every ``Broker``: rules to switch off."""
+    trace: Callable[[str], object] | None = None
+    """Takes every line of the trace."""
+    logs: Callable[[str], None] | None = None
+    """Takes every line that the product logs, with virtual time and host."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a seed."""
+
+    seed: int | str
+    problems: list[str]
+    """Empty: clean. The first line of each names the promise."""
+    trace_hash: str
+    simulated_s: float
+    steps: int
+    coverage: Counter[str]
+    faults: Counter[str]
+    fault_ids: list[str]
+    knobs: str
+    events: list[Event]
+    trace_tail: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.problems
+
+
+def run_seed(seed: int | str, options: Options | None = None) -> Result:
+    """Run one seed to its end."""
+    run = Run(seed, options or Options())
+    with (
+        run.logging(),
+        run.coverage.listening(lambda: run.loop.now_s, lambda: run.loop.current.name),
+    ):
+        try:
+            run.loop.run(run.main())
+        except InvariantViolation as error:
+            run.problems.append(f"{error}")
+        except (SimulationError, TimeoutError) as error:
+            run.problems.append(f"liveness: {error}")
+        except Exception as error:  # must not pass as clean, nor end a campaign
+            logger.exception("the simulator failed")
+            run.problems.append(f"simulator: {error!r}")
+    return run.result()
+
+
+def run_quietly(seed: int | str, seconds: float) -> Result:
+    """A result without its events, for those who run many in other processes."""
+    result = run_seed(seed, Options(safety_s=seconds))
+    result.events.clear()
+    return result
+
+
+class Run:
+    """The parts of one run, and its course."""
+
+    def __init__(self, seed: int | str, options: Options) -> None:
+        self.seed = seed
+        self.options = options
+        self.entropy = SeededEntropy(seed)
+        self.knobs = options.knobs or Knobs.draw(self.entropy.fork("knobs"))
+        self.loop = SimLoop(seed)
+        self.loop.keep_trace = True
+        self.loop.trace_sink = options.trace
+        self.coverage = Coverage()
+        self.events: list[Event] = []
+        self.problems: list[str] = []
+        self.nemesis: Nemesis | None = None
+
+    async def main(self) -> None:
+        """The course of the run."""
+        self.cluster = cluster = SimCluster(
+            self.loop, self.knobs, self.entropy, safeguards=self.options.safeguards
+        )
+        self.invariants = Invariants(cluster, self.coverage)
+        workload = Workload(cluster, self.entropy.fork("workload"), self._note)
+        await cluster.start()
+        await workload.create_topic()
+        checking = self.loop.create_task(self._check(), name="invariants")
+        self.nemesis = Nemesis(
+            cluster,
+            self.entropy.fork("nemesis"),
+            self.invariants,
+            only=self.options.faults,
+            skip=self.options.skip,
+        )
+        workload.start()
+        self.nemesis.start()
+        await self._while_safe(checking, asyncio.sleep(self.options.safety_s))
+        await self.nemesis.stop()
+        await self._while_safe(checking, self._end(workload))
+        checking.cancel()
+        self._judge(workload)
+
+    async def _while_safe(self, checking: asyncio.Task[None], course: Any) -> None:
+        """Go on, unless an invariant breaks."""
+        task = asyncio.ensure_future(course)
+        await asyncio.wait([task, checking], return_when=asyncio.FIRST_COMPLETED)
+        if checking.done():
+            task.cancel()
+            checking.result()
+        await task
+
+    async def _check(self) -> None:
+        while True:
+            self.invariants.check(self.loop.now_s)
+            await asyncio.sleep(CHECK_EVERY_S)
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self.loop.trace(f"{event.process} {event.client} {event.f} {event.type} {event.number}")
+        self.invariants.note(event)
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Hand the product's log lines to whoever wants them."""
+        if self.options.logs is None:
+            yield
+            return
+        handler = _LogLines(self.loop, self.options.logs)
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def _end(self, workload: Workload) -> None:
+        cluster, nemesis = self.cluster, self.nemesis
+        assert nemesis is not None
+        chance = self.entropy.fork("core")
+        if nemesis.applied["rot"]:
+            # Also before the core is alone: who has rot may need just the one that is not there.
+            await until(
+                nemesis.rots.mended, timeout_s=CONVERGE_S, what="rot found and mended", every_s=0.5
+            )
+        if self._core_suffices() and chance.random() < 0.4:
+            dead = chance.choice(cluster.ids)
+            self.loop.trace(f"core without broker-{dead}")
+            cluster.crash_broker(dead)
+            await workload.probe(timeout_s=CONVERGE_S)
+            self.coverage.hit("core_of_two")
+            cluster.start_broker(dead)
+        await cluster.converged(timeout_s=CONVERGE_S)
+        await workload.stop(timeout_s=CONVERGE_S)
+        await workload.probe(timeout_s=CONVERGE_S)
+        await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
+        ends = {p: self._leader_log_end(p) for p in range(self.knobs.partitions)}
+        await workload.final_polls(ends, timeout_s=CONVERGE_S)
+        # Leaderships may just have gone back to the preferred replicas.
+        await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
+        self.invariants.check(self.loop.now_s)
+        self.invariants.quiescent_check()
+
+    def _core_suffices(self) -> bool:
+        """Whether what any two brokers hold is all that was committed."""
+        return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
+
+    def _state(self, partition: int) -> dict[str, Any]:
+        data = self.cluster.partition_state(TOPIC, partition)
+        assert data is not None
+        state: dict[str, Any] = json.loads(data)
+        return state
+
+    def _at_rest(self) -> bool:
+        """Every partition has a leader, all replicas in sync, nothing uncommitted."""
+        if not self.cluster.settled():
+            return False
+        for number in range(self.knobs.partitions):
+            state = self._state(number)
+            if len(state["isr"]) < self.knobs.replication_factor or state["leader"] < 0:
+                return False
+            leader = self._replica(state["leader"], number)
+            if leader is None or not leader.is_leader:
+                return False
+            ends = set()
+            for broker_id in self.cluster.ids:
+                replica = self._replica(broker_id, number)
+                if replica is None:
+                    return False
+                ends.add((replica.log.log_end_offset, replica.high_watermark))
+            if len(ends) != 1 or len(set(ends.pop())) != 1:
+                return False
+        return True
+
+    def _replica(self, broker_id: int, number: int) -> Partition | None:
+        """A broker that has just begun may not have heard of its replicas yet."""
+        key = TopicPartition(TOPIC, number)
+        replicas = self.cluster.brokers[broker_id].replicas.partitions()
+        return next((replica for replica in replicas if replica.topic_partition == key), None)
+
+    def _leader_log_end(self, number: int) -> int:
+        leader = self._replica(self._state(number)["leader"], number)
+        assert leader is not None
+        return leader.high_watermark
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def _judge(self, workload: Workload) -> None:
+        rotten = self.nemesis is not None and bool(self.nemesis.applied["rot"])
+        rules = Rules(
+            idempotent=False,
+            ordered=False,
+            # A leader that does not know that it is deposed sends readers back: its log is short.
+            resets_permitted=True,
+            allowed_log_lines=ALLOWED_LOG_LINES + (ROT_LOG_LINES if rotten else ()),
+        )
+        history = History.from_events(self.events)
+        found = verdict(
+            history,
+            rules,
+            replicas=self.invariants.replicas(),
+            logs=self.coverage.lines,
+        )
+        self.problems += [str(violation) for violation in failures(found)]
+        self.problems += [f"client raised {error!r}" for error in workload.failures]
+        self.problems += [
+            f"unhandled in the loop: {each.get('message')}: {each.get('exception')!r}"
+            for each in self.loop.unhandled
+        ]
+
+    def result(self) -> Result:
+        """What became of it."""
+        return Result(
+            self.seed,
+            self.problems,
+            self.loop.trace_hash(),
+            self.loop.now_s,
+            self.loop.steps,
+            self.coverage.counts,
+            self.nemesis.applied if self.nemesis is not None else Counter(),
+            self.nemesis.ids if self.nemesis is not None else [],
+            self.knobs.describe(),
+            self.events,
+            "" if not self.problems else self.loop.recent(),
+        )
+
+
+class _LogLines(logging.Handler):
+    """Lines with virtual time and host."""
+
+    def __init__(self, loop: SimLoop, sink: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._loop = loop
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        where = f"{self._loop.now_s:10.4f} {self._loop.current.name or '-':<9}"
+        name = record.name.rpartition(".")[2]
+        self._sink(f"{where} {record.levelname:<7} {name}: {record.getMessage()}")

@@ -1,0 +1,38 @@
+"""Where sends have landed: what the checkers of the order of sends share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulation.checkers.violation import Rules
+from simulation.history import History, Key, MicroOp, Op
+
+
+def landing(history: History, rules: Rules, mop: MicroOp) -> int | None:
+    """The first offset at which a value that was sent is known to be."""
+    key = mop.topic, mop.partition
+    places = history.seen.get(key, {}).get(mop.value or b"", ())
+    if rules.acks_count and mop.offset is not None:
+        return min(mop.offset, *places) if places else mop.offset
+    return min(places) if places else None
+
+
+def sends_within(
+    history: History, rules: Rules
+) -> Iterator[tuple[Op, Key, tuple[MicroOp, int], tuple[MicroOp, int]]]:
+    """Consecutive sends of one operation to one partition, with the offsets where they landed."""
+    for op in history.sending:
+        if len(op.mops) < 2 or op.outcome == "fail":
+            continue
+        last: dict[Key, tuple[MicroOp, int]] = {}
+        for mop in op.mops:
+            if mop.kind != "send":
+                continue
+            offset = landing(history, rules, mop)
+            if offset is None:
+                continue
+            key = mop.topic, mop.partition
+            before = last.get(key)
+            if before is not None:
+                yield op, key, before, (mop, offset)
+            last[key] = (mop, offset)

@@ -1,0 +1,342 @@
+"""A whole cluster in one process: real brokers with their controllers, real clients, on simulated
+hosts with disks that forget, one ZooKeeper in memory, and virtual time.
+
+    loop = SimLoop(seed)
+    async def main():
+        cluster = SimCluster(loop, Knobs(), SeededEntropy(seed))
+        await cluster.start()
+    loop.run(main())
+
+Rules: nothing of the product is changed but through its ports. Each broker runs as a process of its
+own and is supervised as by systemd: one that fails, or whose start fails, is started again, unless
+the test holds it down. A crash drops the object graph; a start builds a new one over what the disk
+kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from oncelog_broker.app import Broker
+from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_controller.znodes import broker_path, state_path
+from oncelog_runtime.entropy import SeededEntropy
+from simulation.knobs import Knobs
+from simulation.loop import Process, ProcessKilledError, SimLoop, until
+from simulation.network import Network
+from simulation.store import SimMetadataStore
+from support.memory_files import Keep, MemoryFiles
+from support.memory_zookeeper import Delay, MemoryZooKeeper
+
+logger = logging.getLogger("simulation")
+
+EPOCH_MS = 1_700_000_000_000
+DATA = "/data"
+RESTART_S = 0.5
+STOP_S = 20.0
+
+
+class SimClock:
+    """A host's wall clock: virtual time from a date, with an error that faults may change."""
+
+    def __init__(self, loop: SimLoop, error_ms: int = 0) -> None:
+        self._loop = loop
+        self.error_ms = error_ms
+
+    def now_ms(self) -> int:
+        """See ``WallClock``."""
+        return EPOCH_MS + int(self._loop.now_s * 1000) + self.error_ms
+
+
+class SimCluster:
+    """Brokers 1 to N, ZooKeeper on "zk", clients where ``client_process`` puts them."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        knobs: Knobs,
+        entropy: SeededEntropy,
+        *,
+        safeguards: dict[str, Any] | None = None,
+    ) -> None:
+        self.loop = loop
+        self.knobs = knobs
+        self.entropy = entropy
+        self.safeguards = safeguards or {}
+        """More arguments for every ``Broker``: rules to switch off."""
+        self.network = Network(loop, entropy.fork("network"))
+        self.network.latency_s = knobs.latency_s
+        self.network.jitter_s = knobs.jitter_s
+        self.network.split = knobs.split
+        self.ids = list(range(1, knobs.brokers + 1))
+        self.brokers: dict[int, Broker] = {}
+        """Those that run, by id; present from the moment their objects exist."""
+        self.serving: dict[int, None] = {}
+        """Those whose start has succeeded."""
+        self.stores: dict[int, SimMetadataStore] = {}
+        self.disks: dict[int, MemoryFiles] = {}
+        self.clocks: dict[int, SimClock] = {}
+        self.client_clock = SimClock(loop)
+        self.on_broker: list[Callable[[int, Broker], None]] = []
+        """Told of every new broker object."""
+        self.on_down: list[Callable[[int], None]] = []
+        self.sync_stall_s: dict[int, float] = {}
+        """Jobs of a broker's executor take so much longer, while it is set."""
+        self.zookeeper_delays: list[Delay] = []
+        """Of faults: added to what its messages take as it is."""
+        self._wanted: dict[int, asyncio.Event] = {}
+        self._lives: dict[int, int] = {}
+        self._disk_chance = entropy.fork("disk")
+        self.network.add_host("zk")
+        self.zookeeper_process = self.network.start("zk")
+        self.zookeeper = self.zookeeper_process.run(MemoryZooKeeper)
+        self.zookeeper.delay = self._zookeeper_delay
+        self._zookeeper_chance = entropy.fork("zookeeper")
+        clocks = entropy.fork("clocks")
+        self._rates: dict[int, float] = {}
+        for broker_id in self.ids:
+            self.network.add_host(self.host(broker_id))
+            self.disks[broker_id] = self._new_disks()
+            self.clocks[broker_id] = SimClock(loop, clocks.randint(-500, 500))
+            self._rates[broker_id] = 1 + knobs.clock_rate_spread * (clocks.random() - 0.5)
+            self._wanted[broker_id] = asyncio.Event()
+            self._lives[broker_id] = 0
+
+    def _zookeeper_delay(self, kind: str, session_id: int) -> float:
+        usual_s = self.knobs.zookeeper_latency_s * (0.5 + self._zookeeper_chance.random())
+        more_s = sum(delay(kind, session_id) for delay in self.zookeeper_delays)
+        return more_s if kind == "ephemeral" else usual_s + more_s
+
+    @staticmethod
+    def host(broker_id: int) -> str:
+        """The name of a broker's host."""
+        return f"broker-{broker_id}"
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start them all; return when each knows every other."""
+        for broker_id in self.ids:
+            self.loop.create_task(self._supervise(broker_id), name=f"supervisor-{broker_id}")
+            self._wanted[broker_id].set()
+        await self.converged(timeout_s=30)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Let its supervisor start it."""
+        self._wanted[broker_id].set()
+
+    def process(self, broker_id: int) -> Process | None:
+        """The broker's process, if one is alive."""
+        process = self.network.hosts[self.host(broker_id)].process
+        return process if process is not None and process.alive else None
+
+    async def _supervise(self, broker_id: int) -> None:
+        name = self.host(broker_id)
+        while True:
+            await self._wanted[broker_id].wait()
+            self._lives[broker_id] += 1
+            process = self.network.start(
+                name, rate=self._rates[broker_id], offset_s=self.knobs.clock_offset_s * broker_id
+            )
+            process.job_delay = lambda _: self._job_delay(broker_id)
+            self.loop.trace(f"start {name}")
+            try:
+                broker = process.run(self._make, broker_id, process)
+                for listener in self.on_broker:
+                    listener(broker_id, broker)
+                await process.call(broker.start(), "start")
+                self.serving[broker_id] = None
+                self.loop.trace(f"serving {name}")
+                await process.call(_failure_of(broker), "failure")
+            except (ProcessKilledError, asyncio.CancelledError):
+                pass  # killed, or stopped: its last future was cancelled
+            except Exception as error:
+                self.loop.trace(f"failed {name} {type(error).__name__}")  # texts may have addresses
+                logger.info("broker %d failed: %r", broker_id, error)
+            if process.alive:
+                self.crash_broker(broker_id, hold=False)
+            await asyncio.sleep(RESTART_S)
+
+    def _make(self, broker_id: int, process: Process) -> Broker:
+        store = SimMetadataStore(
+            self.zookeeper,
+            process=process,
+            server_process=self.zookeeper_process,
+            session_timeout_ms=self.knobs.zookeeper_session_timeout_ms,
+        )
+        self.stores[broker_id] = store
+        options = dict(self.safeguards)
+        options.setdefault("safeguards", Safeguards())
+        broker = Broker(
+            self.config(broker_id),
+            files=self.disks[broker_id],
+            clock=self.clocks[broker_id],
+            entropy=self.entropy.fork(f"broker-{broker_id}-{self._lives[broker_id]}"),
+            metadata_store=store,
+            **options,
+        )
+        self.brokers[broker_id] = broker
+        return broker
+
+    def config(self, broker_id: int) -> BrokerConfig:
+        """The settings of one broker."""
+        address = self.network.hosts[self.host(broker_id)].address
+        return BrokerConfig(
+            broker_id=broker_id,
+            log_dirs=[f"{DATA}/{index}" for index in range(self.knobs.log_dirs)],
+            listeners=[
+                ListenerConfig(name="internal", host=address, port=9001),
+                ListenerConfig(name="external", host=address, port=9002),
+            ],
+            **self.knobs.broker_settings(),
+        )
+
+    def _job_delay(self, broker_id: int) -> float:
+        chance = self._disk_chance
+        base_s = self.knobs.sync_s * (0.2 + 1.6 * chance.random())
+        return base_s + self.sync_stall_s.get(broker_id, 0.0) * chance.random()
+
+    def crash_broker(
+        self, broker_id: int, *, power: bool = False, keep: Keep | None = None, hold: bool = True
+    ) -> None:
+        """End it without a word. Without ``power`` as kill -9: its disk keeps everything, its
+        kernel resets connections. With it the machine goes: the disk keeps what ``keep`` says.
+        ``hold``: it stays down until ``start_broker``."""
+        name = self.host(broker_id)
+        if hold:
+            self._wanted[broker_id].clear()
+        self.serving.pop(broker_id, None)
+        broker = self.brokers.pop(broker_id, None)
+        if broker is None:
+            if self.process(broker_id) is not None:  # it failed before it had a broker
+                self.network.kill(name)
+            return
+        self.loop.trace(f"{'power' if power else 'kill'} {name}")
+        self.network.kill(name, power=power)
+        if keep is None:
+            keep = "none" if power else "all"
+        self.disks[broker_id] = self.disks[broker_id].reborn(keep)
+        store = self.stores.pop(broker_id)
+        store.crash()
+        for listener in self.on_down:
+            listener(broker_id)
+
+    def wipe_disks(self, broker_id: int) -> None:
+        """New, empty disks for a broker that is down."""
+        self.loop.trace(f"wipe {self.host(broker_id)}")
+        self.disks[broker_id] = self._new_disks()
+
+    def _new_disks(self) -> MemoryFiles:
+        return MemoryFiles(DATA, *(f"{DATA}/{index}" for index in range(self.knobs.log_dirs)))
+
+    async def stop_broker(self, broker_id: int, *, hold: bool = True) -> None:
+        """As SIGTERM, and SIGKILL when it takes too long."""
+        process = self.process(broker_id)
+        broker = self.brokers.get(broker_id)
+        if process is None or broker is None:
+            return
+        if hold:
+            self._wanted[broker_id].clear()
+        self.serving.pop(broker_id, None)
+        self.loop.trace(f"stop {self.host(broker_id)}")
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.call(broker.stop(), "stop")
+        except (TimeoutError, ProcessKilledError):
+            pass
+        finally:  # whoever waited may have been cancelled
+            if self.brokers.get(broker_id) is broker:
+                self.crash_broker(broker_id, hold=hold)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """As SIGSTOP; its session with ZooKeeper runs out if it stays so."""
+        process = self.process(broker_id)
+        if process is None or process.paused:
+            return
+        self.loop.trace(f"pause {process.name}")
+        process.pause()
+        self.cut_from_zookeeper(broker_id)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """As SIGCONT."""
+        process = self.process(broker_id)
+        if process is None or not process.paused:
+            return
+        self.loop.trace(f"resume {process.name}")
+        process.resume()
+        self.join_zookeeper(broker_id)
+
+    # -- ZooKeeper ---------------------------------------------------------------------------
+
+    def cut_from_zookeeper(self, broker_id: int) -> None:
+        """Break its connection and keep it broken."""
+        session = self._session(broker_id)
+        if session in self.zookeeper.sessions():
+            assert session is not None
+            self.zookeeper_process.run(self.zookeeper.disconnect, session)
+
+    def join_zookeeper(self, broker_id: int) -> None:
+        """Let it find the server again."""
+        session = self._session(broker_id)
+        if session is not None:
+            try:
+                self.zookeeper_process.run(self.zookeeper.reconnect, session)
+            except KeyError:
+                pass  # closed or replaced meanwhile
+
+    def expire(self, broker_id: int) -> None:
+        """End its session as if its time had passed."""
+        session = self._session(broker_id)
+        if session in self.zookeeper.sessions():
+            assert session is not None
+            self.loop.trace(f"expire {self.host(broker_id)}")
+            self.zookeeper_process.run(self.zookeeper.expire, session)
+
+    def expire_of_host(self, broker_id: int) -> None:
+        """End the sessions of a broker that is down, as if their time had passed."""
+        owner = self.zookeeper.owner(broker_path(broker_id))
+        if owner in self.zookeeper.sessions():
+            self.zookeeper_process.run(self.zookeeper.expire, owner)
+
+    def _session(self, broker_id: int) -> int | None:
+        store = self.stores.get(broker_id)
+        return None if store is None or store.session is None else store.session.session_id
+
+    def partition_state(self, topic: str, partition: int) -> bytes | None:
+        """The partition's state znode."""
+        return self.zookeeper.data(state_path(topic, partition))
+
+    # -- all of it ---------------------------------------------------------------------------
+
+    def settled(self) -> bool:
+        """Every broker runs, knows every other, and all agree on the controller."""
+        if sorted(self.serving) != self.ids:
+            return False
+        images = [self.brokers[i].image for i in self.ids]
+        return len({i.controller_id for i in images}) == 1 and all(
+            sorted(i.brokers) == self.ids for i in images
+        )
+
+    async def converged(self, *, timeout_s: float) -> None:
+        """Wait until ``settled``."""
+        await until(self.settled, timeout_s=timeout_s, what="all brokers serving")
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+        hosts = [self.network.hosts[self.host(broker_id)] for broker_id in self.ids]
+        return ",".join(f"{host.address}:9002" for host in hosts)
+
+    def client_process(self, name: str) -> Process:
+        """A new process on a host of that name, made if there is none."""
+        if name not in self.network.hosts:
+            self.network.add_host(name)
+        return self.network.start(name)
+
+
+async def _failure_of(broker: Broker) -> None:
+    await broker.failed

@@ -1,0 +1,304 @@
+"""Histories as checkers read them: events paired to operations, and who wrote and read what.
+
+The format and its recorder are :mod:`oncelog.history_events`, the same for the simulator, for tests
+with real processes and for benchmarks.
+
+Rules
+-----
+* An operation that was never ended is *info*: it may or may not have happened.
+* Values are unique within their partition and say where they belong: see :func:`value_of`.
+* What a poll returned counts whatever became of its operation: a reader may only ever be handed
+  safe data.
+* Nothing here judges. Indexes are built once and shared by all checkers; do not change them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TextIO
+
+from oncelog.history_events import (
+    Event,
+    HistoryRecorder,
+    MicroOp,
+    event_of,
+    json_lines,
+    line_of,
+)
+
+__all__ = [
+    "Event",
+    "History",
+    "HistoryRecorder",
+    "Key",
+    "MicroOp",
+    "Op",
+    "Order",
+    "Read",
+    "Watermark",
+    "Write",
+    "event_of",
+    "json_lines",
+    "line_of",
+    "place_of",
+    "read_events",
+    "value_of",
+]
+
+Key = tuple[str, int]
+"""(topic, partition)."""
+
+
+def value_of(topic: str, partition: int, process: str, number: int) -> bytes:
+    """The value that a workload writes: unique, and naming its partition."""
+    return f"{topic}/{partition}/{process}/{number}".encode()
+
+
+def place_of(value: bytes) -> Key | None:
+    """The partition that a value names; None if it was not made by :func:`value_of`."""
+    parts = value.split(b"/", 2)
+    if len(parts) < 3 or not parts[1].isdigit():
+        return None
+    return parts[0].decode("utf-8", "replace"), int(parts[1])
+
+
+def read_events(stream: TextIO) -> Iterator[Event]:
+    """The events of a file of JSON lines. A torn last line, of a process that died, is left out.
+
+    :raises ValueError: another line is not an event.
+    """
+    for line in stream:
+        if line.endswith("\n"):
+            yield event_of(line)
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One operation: its invocation and what ended it, if anything did."""
+
+    index: int
+    """The place of its first event in the history."""
+    invoke: Event
+    end: Event | None = None
+
+    @property
+    def f(self) -> str:
+        """What was done: "send", "poll", "txn", "assign", ..."""
+        return self.invoke.f
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """(process, client)."""
+        return self.invoke.process, self.invoke.client
+
+    @property
+    def outcome(self) -> str:
+        """ "ok", "fail" or "info"."""
+        return "info" if self.end is None else self.end.type
+
+    @property
+    def mops(self) -> tuple[MicroOp, ...]:
+        """The micro-operations, with offsets where they are known."""
+        return self.end.mops if self.end is not None and self.end.mops else self.invoke.mops
+
+    def __str__(self) -> str:
+        return f"{self.f} {self.index} of {'/'.join(self.client)}"
+
+
+class Write(NamedTuple):
+    """One value sent to one partition."""
+
+    op: Op
+    place: int
+    """Which micro-operation of ``op``."""
+    offset: int | None
+    """Where it is by the acknowledgement; None without one."""
+
+
+class Read(NamedTuple):
+    """One record that a poll returned."""
+
+    op: Op
+    offset: int
+    value: bytes | None
+
+
+class Watermark(NamedTuple):
+    """What a leader said of its partition, in the order in which one observer heard it.
+
+    Observers are compared with themselves only: their answers overtake each other on the way.
+    """
+
+    observer: str
+    topic: str
+    partition: int
+    leader_epoch: int
+    high_watermark: int
+    last_stable_offset: int | None = None
+    end_offset: int = -1
+    """Behind the last record that came in the same answer; -1 without any."""
+
+
+@dataclass(slots=True)
+class Order:
+    """What is known of one partition's log: values by offset, as first seen."""
+
+    values: dict[int, bytes | None] = field(default_factory=dict)
+    offsets: list[int] = field(default_factory=list)
+    """The known offsets, sorted: a record's place among them is its dense index."""
+
+    def between(self, low: int, high: int) -> Sequence[int]:
+        """Known offsets strictly between two."""
+        if high - low <= 1:
+            return ()
+        return self.offsets[bisect_right(self.offsets, low) : bisect_left(self.offsets, high)]
+
+
+class History:
+    """A whole run: events in the order in which they were recorded."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.events = list(events)
+        self.ops: list[Op] = []
+        """By first event."""
+        self.derived: dict[object, Any] = {}
+        """What checkers have found out and share."""
+        self._pair()
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> History:
+        """A history of events, in the order in which they were recorded."""
+        return cls(events)
+
+    @classmethod
+    def from_lines(cls, stream: TextIO) -> History:
+        """A history of JSON lines."""
+        return cls(read_events(stream))
+
+    def _pair(self) -> None:
+        running: dict[tuple[str, str, int], Op] = {}
+        for index, event in enumerate(self.events):
+            name = event.process, event.client, event.number
+            if event.type == "invoke":
+                op = running[name] = Op(index, event)
+                self.ops.append(op)
+            elif (begun := running.pop(name, None)) is not None:
+                begun.end = event
+            else:  # moves, watermarks and crashes are one event
+                self.ops.append(Op(index, event, event))
+
+    @cached_property
+    def sending(self) -> list[Op]:
+        """Operations that may have written."""
+        return [op for op in self.ops if op.f in ("send", "txn")]
+
+    @cached_property
+    def reading(self) -> list[Op]:
+        """Operations that may have read, or that say where reading goes on."""
+        return [op for op in self.ops if op.f in ("poll", "txn", "assign", "crash")]
+
+    @cached_property
+    def writes(self) -> dict[Key, dict[bytes, Write]]:
+        """Every value that somebody tried to write, by partition."""
+        found: dict[Key, dict[bytes, Write]] = {}
+        for op in self.sending:
+            acked = op.outcome == "ok"
+            for place, mop in enumerate(op.mops):
+                if mop.kind == "send" and mop.value is not None:
+                    values = found.setdefault((mop.topic, mop.partition), {})
+                    values[mop.value] = Write(op, place, mop.offset if acked else None)
+        return found
+
+    @cached_property
+    def reads(self) -> dict[Key, list[Read]]:
+        """Every record that was polled, by partition."""
+        found: dict[Key, list[Read]] = {}
+        for op in self.reading:
+            if op.f == "assign":
+                continue
+            for mop in op.mops:
+                if mop.kind == "poll" and mop.offset is not None:
+                    reads = found.setdefault((mop.topic, mop.partition), [])
+                    reads.append(Read(op, mop.offset, mop.value))
+        return found
+
+    @cached_property
+    def seen(self) -> dict[Key, dict[bytes, dict[int, Op]]]:
+        """Where each value was polled: offsets, each with the first operation that did."""
+        found: dict[Key, dict[bytes, dict[int, Op]]] = {}
+        for key, reads in self.reads.items():
+            values = found.setdefault(key, {})
+            for op, offset, value in reads:
+                if value is not None:
+                    values.setdefault(value, {}).setdefault(offset, op)
+        return found
+
+    @cached_property
+    def ends(self) -> dict[Key, int]:
+        """The highest offset that anyone polled, by partition."""
+        return {key: max(read.offset for read in reads) for key, reads in self.reads.items()}
+
+    @cached_property
+    def proven(self) -> frozenset[int]:
+        """Indexes of unfinished operations that must have happened: an ok poll saw a value."""
+        found = set()
+        for key, reads in self.reads.items():
+            writes = self.writes.get(key, {})
+            for op, _, value in reads:
+                write = None if value is None else writes.get(value)
+                if write is not None and write.op is not op and op.outcome == "ok":
+                    found.add(write.op.index)
+        return frozenset(found)
+
+    def order(self, key: Key, *, acks: bool) -> Order:
+        """What is known of a partition by polls and, with ``acks``, by acknowledgements."""
+        return self.orders(acks=acks).get(key, _UNKNOWN)
+
+    def orders(self, *, acks: bool) -> dict[Key, Order]:
+        """:meth:`order` of every partition."""
+        return self._orders_with_acks if acks else self._orders_by_polls
+
+    @cached_property
+    def _orders_by_polls(self) -> dict[Key, Order]:
+        found: dict[Key, Order] = {}
+        for key, reads in self.reads.items():
+            values: dict[int, bytes | None] = {}
+            for _, offset, value in reads:
+                values.setdefault(offset, value)
+            found[key] = Order(values, sorted(values))
+        return found
+
+    @cached_property
+    def _orders_with_acks(self) -> dict[Key, Order]:
+        found: dict[Key, Order] = {}
+        for key in dict.fromkeys((*self.writes, *self.reads)):
+            values = dict(self.order(key, acks=False).values)
+            for value, write in self.writes.get(key, {}).items():
+                if write.offset is not None:
+                    values.setdefault(write.offset, value)
+            found[key] = Order(values, sorted(values))
+        return found
+
+    @cached_property
+    def watermarks(self) -> list[Watermark]:
+        """What clients were told in their fetches."""
+        return [
+            Watermark(
+                "/".join(op.client),
+                mop.topic,
+                mop.partition,
+                -1 if mop.leader_epoch is None else mop.leader_epoch,
+                -1 if mop.offset is None else mop.offset,
+                None,
+                -1 if mop.end_offset is None else mop.end_offset,
+            )
+            for op in self.ops
+            if op.f == "watermark"
+            for mop in op.mops
+        ]
+
+
+_UNKNOWN = Order()

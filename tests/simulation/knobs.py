@@ -1,0 +1,124 @@
+"""What a seed draws before it runs: settings of brokers and clients, the wires, the clocks.
+
+Swarm style: each seed takes another point of the space, far outside of the defaults, because bugs
+live where sizes are tiny and time-outs meet. ``Knobs()`` is a calm cluster, for scenarios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from oncelog_runtime.entropy import Entropy
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """Values of one run. Times in milliseconds unless the name says seconds."""
+
+    brokers: int = 3
+    partitions: int = 4
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    flush: str = "commit"
+    flush_interval_ms: int = 500
+    flush_inline_bytes_max: int = 16 * 1024
+    log_dirs: int = 1
+    segment_bytes: int = 1024 * 1024
+    index_interval_bytes: int = 4096
+    unclean_election: bool = False
+    zookeeper_session_timeout_ms: int = 2000
+    replica_lag_time_max_ms: int = 1500
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_max_bytes: int = 1024 * 1024
+    leader_imbalance_check_interval_ms: int = 2000
+    log_checkpoint_interval_ms: int = 1000
+    log_scrub_interval_ms: int = 2000
+    controlled_shutdown_timeout_ms: int = 3000
+    latency_s: float = 0.0002
+    jitter_s: float = 0.0005
+    split: float = 0.05
+    zookeeper_latency_s: float = 0.001
+    sync_s: float = 0.002
+    clock_rate_spread: float = 0.0
+    clock_offset_s: float = 0.0
+    clients: int = 3
+    acks: str = "all"
+    linger_ms: int = 5
+    batch_size: int = 16 * 1024
+    value_bytes: int = 50
+    retry_backoff_ms: int = 20
+    request_timeout_ms: int = 3000
+    delivery_timeout_ms: int = 10_000
+    max_in_flight: int = 5
+    compression: str = "none"
+
+    @classmethod
+    def draw(cls, entropy: Entropy) -> Knobs:
+        """The values of a seed."""
+        rare = entropy.random
+        pick = entropy.choice
+        return cls(
+            min_insync_replicas=2 if rare() < 0.85 else 1,
+            flush="commit" if rare() < 0.75 else "interval",
+            flush_interval_ms=pick([50, 500, 2000]),
+            flush_inline_bytes_max=pick([0, 0, 4096, 16 * 1024]),
+            log_dirs=pick([1, 1, 2]),
+            segment_bytes=pick([2048, 8192, 65536, 1024 * 1024]),
+            index_interval_bytes=pick([1, 256, 4096]),
+            zookeeper_session_timeout_ms=pick([600, 1500, 3000]),
+            replica_lag_time_max_ms=pick([300, 1000, 3000]),
+            replica_fetch_wait_max_ms=pick([50, 500]),
+            replica_fetch_max_bytes=pick([1024, 16 * 1024, 1024 * 1024]),
+            leader_imbalance_check_interval_ms=pick([300, 2000, 10_000]),
+            log_checkpoint_interval_ms=pick([100, 1000, 5000]),
+            controlled_shutdown_timeout_ms=pick([500, 3000]),
+            latency_s=pick([0.0001, 0.0005, 0.005]),
+            jitter_s=pick([0.0002, 0.002, 0.02]),
+            split=pick([0.0, 0.02, 0.3]),
+            zookeeper_latency_s=pick([0.0005, 0.003, 0.03]),
+            sync_s=pick([0.0002, 0.002, 0.02]),
+            clock_rate_spread=pick([0.0, 0.0, 0.1]),
+            clock_offset_s=pick([0.0, 1000.0]),
+            linger_ms=pick([0, 5, 50]),
+            batch_size=pick([200, 2000, 16 * 1024]),
+            value_bytes=pick([30, 50, 400]),
+            request_timeout_ms=pick([1000, 3000]),
+            delivery_timeout_ms=pick([4000, 10_000]),
+            max_in_flight=pick([1, 5]),
+            clients=pick([2, 3]),
+            compression=pick(["none", "none", "gzip"]),
+            log_scrub_interval_ms=pick([1000, 3000, 10_000]),
+        )
+
+    def describe(self) -> str:
+        """The values that are not the calm ones."""
+        calm = Knobs()
+        texts = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(calm, field.name)
+        ]
+        return " ".join(texts) or "the calm ones"
+
+    def broker_settings(self) -> dict[str, Any]:
+        """What goes into ``BrokerConfig``."""
+        return {
+            "zookeeper_session_timeout_ms": self.zookeeper_session_timeout_ms,
+            "replica_lag_time_max_ms": self.replica_lag_time_max_ms,
+            "replica_fetch_wait_max_ms": self.replica_fetch_wait_max_ms,
+            "replica_fetch_max_bytes": self.replica_fetch_max_bytes,
+            "leader_imbalance_check_interval_ms": self.leader_imbalance_check_interval_ms,
+            "log_checkpoint_interval_ms": self.log_checkpoint_interval_ms,
+            "log_scrub_interval_ms": self.log_scrub_interval_ms,
+            "controlled_shutdown_timeout_ms": self.controlled_shutdown_timeout_ms,
+            "flush": self.flush,
+            "flush_interval_ms": self.flush_interval_ms,
+            "flush_inline_bytes_max": self.flush_inline_bytes_max,
+            "min_insync_replicas": self.min_insync_replicas,
+            "unclean_leader_election_enable": self.unclean_election,
+            "topic_defaults": {
+                "segment_bytes": str(self.segment_bytes),
+                "index_interval_bytes": str(self.index_interval_bytes),
+            },
+        }

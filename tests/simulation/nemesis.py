@@ -1,0 +1,595 @@
+"""What breaks: the faults F1 to F60 of the reliability notes that one cluster can suffer.
+
+Swarm style: each seed draws which faults it uses. One loop picks a fault, lets it work for a drawn
+time, takes it back, and rests; a quarter of the time nothing is wrong, so that recovery is
+exercised too. Two such loops run side by side, so that faults meet.
+
+Rules: what may destroy data for good (power cuts under ``flush=interval``, wiped disks) happens to
+one broker at a time, and not again before every partition has all replicas in sync: what the
+product promises must stay promised. ``heal`` takes back everything.
+
+Each fault that is applied has an id, such as "1.4" (the second loop's fifth), and a stream of
+chance of its own: leaving one out by its id changes no other's draws. That is how a failing run is
+shrunk.
+
+To add a fault: write a method ``async def <name>(self)``, decorated with ``@fault(...)``, that
+applies it, waits, and takes it back in a ``finally``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from copy import copy
+from typing import TypeVar
+
+from oncelog_controller.store import Op, SetData
+from oncelog_runtime.entropy import SeededEntropy
+from simulation.cluster import DATA, SimCluster
+from simulation.invariants import Invariants
+from simulation.rot import Rots
+from support.memory_crashes import draw_power_cut
+from support.memory_files import Operation
+
+Fault = Callable[["Nemesis"], Awaitable[None]]
+F = TypeVar("F", bound=Fault)
+
+FAULTS: dict[str, Fault] = {}
+"""By name, in the order of this file."""
+
+TOPIC = "t"
+CHANGES: tuple[Operation, ...] = (
+    "append",
+    "truncate",
+    "rewrite",
+    "rename",
+    "remove",
+    "make_dirs",
+)
+
+POWER_CUTS = frozenset(
+    (
+        "power_one",
+        "power_all",
+        "wipe",
+        "failed_sync",
+        "failed_append",
+        "disk_full",
+        "disk_read_only",
+    )
+)
+"""Faults that may end in one: after a failed sync a machine is restarted."""
+
+
+def fault(function: F) -> F:
+    """Register a fault by the name of its method."""
+    FAULTS[function.__name__] = function
+    return function
+
+
+class Nemesis:
+    """Breaks one cluster.
+
+    :param invariants: know what is committed, and are told what rots.
+    :param only: these faults instead of drawn ones.
+    :param skip: ids of faults that are left out.
+    """
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        entropy: SeededEntropy,
+        invariants: Invariants,
+        *,
+        only: Sequence[str] | None = None,
+        skip: Collection[str] = (),
+    ) -> None:
+        self.cluster = cluster
+        self.network = cluster.network
+        self.rots = Rots(cluster, invariants)
+        self.chance = entropy
+        self.applied: Counter[str] = Counter()
+        self.ids: list[str] = []
+        """Of the faults that were applied, in order."""
+        self._skip = skip
+        self.stopping = False
+        names = list(FAULTS)
+        share = entropy.choice([0.15, 0.3, 0.6])
+        drawn = [name for name in names if entropy.random() < share]
+        self.faults = list(only) if only is not None else drawn or [entropy.choice(names)]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._destroyed_at_s: list[float] = []
+        """When data was destroyed for good; shared by the views of ``_view``."""
+        self._busy: dict[int, None] = {}
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to break things."""
+        loop = self.cluster.loop
+        for number in range(2):
+            self._tasks.append(loop.create_task(self._run(number), name=f"nemesis-{number}"))
+
+    async def stop(self) -> None:
+        """End what is under way, and heal everything."""
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.heal()
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error  # a fault that fails breaks nothing from then on
+
+    async def _run(self, loop: int) -> None:
+        chance = self.chance.fork(f"loop-{loop}")
+        count = 0
+        while not self.stopping:
+            await asyncio.sleep(chance.random() * 1.5)
+            if chance.random() < 0.25:
+                await asyncio.sleep(chance.random() * 6)
+                continue
+            name, id = chance.choice(self.faults), f"{loop}.{count}"
+            count += 1
+            if id in self._skip:
+                continue
+            self.applied[name] += 1
+            self.ids.append(id)
+            self.cluster.loop.trace(f"fault {id} {name}")
+            await FAULTS[name](self._view(id))
+
+    def _view(self, id: str) -> Nemesis:
+        """The same with a stream of chance of its own."""
+        view = copy(self)
+        view.chance = self.chance.fork(f"fault-{id}")
+        return view
+
+    def heal(self) -> None:
+        """Take back everything that may still be wrong."""
+        cluster = self.cluster
+        cluster.loop.trace("heal")
+        self.network.heal()
+        if not cluster.zookeeper.running:
+            cluster.zookeeper_process.run(cluster.zookeeper.start)
+        cluster.zookeeper_delays.clear()
+        for broker_id in cluster.ids:
+            cluster.sync_stall_s.pop(broker_id, None)
+            cluster.disks[broker_id].heal()
+            cluster.resume_broker(broker_id)
+            cluster.join_zookeeper(broker_id)
+            self._repair(broker_id)
+            cluster.start_broker(broker_id)
+
+    # -- choosing ----------------------------------------------------------------------------
+
+    async def _wait(self, low_s: float, high_s: float) -> None:
+        await asyncio.sleep(low_s + (high_s - low_s) * self.chance.random())
+
+    def _session_s(self) -> float:
+        return self.cluster.knobs.zookeeper_session_timeout_ms / 1000
+
+    def _any(self) -> int:
+        """A broker: often the leader of a partition or the controller, else any."""
+        draw = self.chance.random()
+        if draw < 0.4:
+            return self._leader() or self.chance.choice(self.cluster.ids)
+        if draw < 0.6:
+            return self._controller() or self.chance.choice(self.cluster.ids)
+        return self.chance.choice(self.cluster.ids)
+
+    def _leader(self) -> int | None:
+        partition = self.chance.randint(0, self.cluster.knobs.partitions - 1)
+        data = self.cluster.partition_state(TOPIC, partition)
+        leader = -1 if data is None else json.loads(data)["leader"]
+        return leader if leader in self.cluster.ids else None
+
+    def _controller(self) -> int | None:
+        for broker_id, broker in self.cluster.brokers.items():
+            if broker.runner.is_active:
+                return broker_id
+        return None
+
+    def _others(self, broker_id: int) -> list[int]:
+        return [other for other in self.cluster.ids if other != broker_id]
+
+    def _hosts(self, ids: list[int]) -> list[str]:
+        return [self.cluster.host(broker_id) for broker_id in ids]
+
+    def _clients(self) -> list[str]:
+        return sorted(name for name in self.network.hosts if name.startswith("client"))
+
+    def may_destroy(self, broker_id: int) -> bool:
+        """Whether data of one broker may be lost for good now: all replicas have it all, and those
+        of the others are sound."""
+        cluster = self.cluster
+        if cluster.knobs.min_insync_replicas < 2 or sorted(cluster.serving) != cluster.ids:
+            return False
+        settled_s = 2 * cluster.knobs.flush_interval_ms / 1000 + self._session_s()
+        if self._destroyed_at_s and cluster.loop.now_s - self._destroyed_at_s[-1] < settled_s:
+            return False
+        for partition in range(cluster.knobs.partitions):
+            data = cluster.partition_state(TOPIC, partition)
+            if data is None or len(json.loads(data)["isr"]) < cluster.knobs.replication_factor:
+                return False
+        if not self.rots.atlas.may_wipe(broker_id):
+            return False
+        self._destroyed_at_s.append(cluster.loop.now_s)
+        return True
+
+    async def _down(self, broker_id: int, *, power: bool = False, wipe: bool = False) -> None:
+        cluster = self.cluster
+        if broker_id in self._busy:
+            return
+        self._busy[broker_id] = None
+        try:
+            keep = draw_power_cut(self.chance) if power else None
+            cluster.crash_broker(broker_id, power=power, keep=keep)
+            if wipe:
+                cluster.wipe_disks(broker_id)
+            await self._wait(0.0, 2.5 * self._session_s())
+        finally:
+            del self._busy[broker_id]
+            cluster.start_broker(broker_id)
+
+    # -- crashes and pauses ------------------------------------------------------------------
+
+    @fault
+    async def kill_one(self) -> None:
+        """F1, F2: kill -9, often of a leader or of the controller."""
+        await self._down(self._any())
+
+    @fault
+    async def kill_chasing(self) -> None:
+        """F2: kill the leader, and the next one, and the next."""
+        for _ in range(self.chance.randint(2, 4)):
+            await self._down(self._leader() or self._any())
+            await self._wait(0.0, 0.5)
+
+    @fault
+    async def kill_all(self) -> None:
+        """F8: every process at once, started again in a drawn order."""
+        await asyncio.gather(*(self._down(broker_id) for broker_id in self.cluster.ids))
+
+    @fault
+    async def power_one(self) -> None:
+        """F39, F48: one machine loses what it had not synced."""
+        broker_id = self._any()
+        if self.cluster.knobs.flush == "commit" or self.may_destroy(broker_id):
+            await self._down(broker_id, power=True)
+
+    @fault
+    async def power_all(self) -> None:
+        """F9: every machine at once; only where that is promised to be survived."""
+        if self.cluster.knobs.flush == "commit":
+            await asyncio.gather(
+                *(self._down(broker_id, power=True) for broker_id in self.cluster.ids)
+            )
+
+    @fault
+    async def wipe(self) -> None:
+        """F12, F50: one broker comes back with empty disks."""
+        broker_id = self._any()
+        if self.may_destroy(broker_id):
+            await self._down(broker_id, power=True, wipe=True)
+
+    @fault
+    async def pause(self) -> None:
+        """F4, F5, F6: SIGSTOP for 0.1 to 3 session time-outs."""
+        broker_id = self._any()
+        self.cluster.pause_broker(broker_id)
+        try:
+            await self._wait(0.1 * self._session_s(), 3 * self._session_s())
+        finally:
+            self.cluster.resume_broker(broker_id)
+
+    @fault
+    async def restart(self) -> None:
+        """F3, F58: SIGTERM and start again."""
+        broker_id = self._any()
+        if broker_id in self._busy:
+            return
+        self._busy[broker_id] = None
+        try:
+            await self.cluster.stop_broker(broker_id)
+            await self._wait(0.0, 1.0)
+        finally:
+            del self._busy[broker_id]
+            self.cluster.start_broker(broker_id)
+
+    @fault
+    async def rolling_restart(self) -> None:
+        """F58: one after the other, each waiting for the one before."""
+        for broker_id in self.cluster.ids:
+            if broker_id in self._busy or sorted(self.cluster.serving) != self.cluster.ids:
+                return
+            await self.cluster.stop_broker(broker_id, hold=False)
+            for _ in range(200):
+                if broker_id in self.cluster.serving:
+                    break
+                await asyncio.sleep(0.1)
+
+    # -- network -----------------------------------------------------------------------------
+
+    async def _parted(self, left: list[str], right: list[str]) -> None:
+        self.network.part(left, right)
+        try:
+            await self._wait(0.2, 3 * self._session_s())
+        finally:
+            for a in left:
+                for b in right:
+                    if self.chance.random() < 0.3:
+                        self.network.reset(a, b, one_sided=self.chance.random() < 0.3)
+                    self.network.release(a, b)
+                    self.network.release(b, a)
+
+    @fault
+    async def isolate_from_followers(self) -> None:
+        """F17: clients and ZooKeeper still reach it."""
+        broker_id = self._any()
+        await self._parted([self.cluster.host(broker_id)], self._hosts(self._others(broker_id)))
+
+    @fault
+    async def isolate_from_zookeeper(self) -> None:
+        """F18: only the data plane is up."""
+        broker_id = self._any()
+        self.cluster.cut_from_zookeeper(broker_id)
+        try:
+            await self._wait(0.1, 3 * self._session_s())
+        finally:
+            self.cluster.join_zookeeper(broker_id)
+
+    @fault
+    async def isolate_with_client(self) -> None:
+        """F19: a leader and a client on an island."""
+        broker_id = self._any()
+        client = self.chance.choice(self._clients())
+        rest = [*self._hosts(self._others(broker_id)), *self._clients()]
+        rest.remove(client)
+        self.cluster.cut_from_zookeeper(broker_id)
+        try:
+            await self._parted([self.cluster.host(broker_id), client], rest)
+        finally:
+            self.cluster.join_zookeeper(broker_id)
+
+    @fault
+    async def isolate_from_clients(self) -> None:
+        """Clients cannot reach a broker that is fine."""
+        broker_id = self._any()
+        await self._parted([self.cluster.host(broker_id)], self._clients())
+
+    @fault
+    async def bridge(self) -> None:
+        """F21: two brokers do not see each other, a third sees both."""
+        ids = self.cluster.ids[:]
+        self.chance.shuffle(ids)
+        await self._parted(self._hosts(ids[:1]), self._hosts(ids[1:2]))
+
+    @fault
+    async def one_way(self) -> None:
+        """Bytes flow in one direction only."""
+        ids = self.cluster.ids[:]
+        self.chance.shuffle(ids)
+        source, target = self._hosts(ids[:2])
+        self.network.hold(source, target)
+        try:
+            await self._wait(0.2, 3 * self._session_s())
+        finally:
+            self.network.release(source, target)
+
+    @fault
+    async def flap(self) -> None:
+        """F23: a link that comes and goes."""
+        ids = self.cluster.ids[:]
+        self.chance.shuffle(ids)
+        source, target = self._hosts(ids[:2])
+        for _ in range(self.chance.randint(3, 10)):
+            self.network.part([source], [target])
+            try:
+                await self._wait(0.05, 0.6)
+            finally:
+                self.network.release(source, target)
+                self.network.release(target, source)
+            await self._wait(0.05, 0.6)
+
+    @fault
+    async def reset(self) -> None:
+        """F24, F25, F26: connections break in the middle of a frame, some at one end only."""
+        names = [*self._hosts(self.cluster.ids), *self._clients()]
+        for _ in range(self.chance.randint(1, 10)):
+            self.chance.shuffle(names)
+            target = self.cluster.host(self._any())
+            if names[0] != target:
+                self.network.reset(names[0], target, one_sided=self.chance.random() < 0.3)
+            await self._wait(0.0, 0.3)
+
+    @fault
+    async def slow_wires(self) -> None:
+        """F27, F28: some wires take 0.1 to 3 s, others do not."""
+        names = [*self._hosts(self.cluster.ids), *self._clients()]
+        wires = []
+        for _ in range(self.chance.randint(1, 5)):
+            self.chance.shuffle(names)
+            wire = self.network.wire(names[0], names[1])
+            wire.latency_s = 0.1 + self.chance.random() ** 3 * 3
+            wires.append(wire)
+        try:
+            await self._wait(0.5, 6.0)
+        finally:
+            for wire in wires:
+                wire.latency_s = 0.0
+
+    @fault
+    async def false_suspicion(self) -> None:
+        """A live broker looks dead to all others: its connections break, new ones are refused."""
+        target = self.cluster.host(self._any())
+        others = [name for name in self._hosts(self.cluster.ids) if name != target]
+        for other in others:
+            self.network.wire(other, target).refused = True
+            self.network.reset(other, target)
+        try:
+            await self._wait(0.05, 2 * self._session_s())
+        finally:
+            for other in others:
+                self.network.wire(other, target).refused = False
+
+    # -- ZooKeeper ---------------------------------------------------------------------------
+
+    @fault
+    async def zookeeper_outage(self) -> None:
+        """F31: the whole server is away."""
+        cluster = self.cluster
+        if cluster.zookeeper.running:
+            cluster.zookeeper_process.run(cluster.zookeeper.stop)
+        try:
+            await self._wait(0.1, 3 * self._session_s())
+        finally:
+            if not cluster.zookeeper.running:
+                cluster.zookeeper_process.run(cluster.zookeeper.start)
+
+    @fault
+    async def expire_one(self) -> None:
+        """F32: one session ends."""
+        self.cluster.expire(self._any())
+
+    @fault
+    async def expire_all(self) -> None:
+        """F32: all sessions end at once."""
+        for broker_id in self.cluster.ids:
+            self.cluster.expire(broker_id)
+
+    @fault
+    async def lose_store_reply(self) -> None:
+        """F33: a write is applied and nobody hears, or it is lost; the connection breaks."""
+        cluster = self.cluster
+        zookeeper = cluster.zookeeper
+        broker_id = self._controller() or self._any()
+        store = cluster.stores.get(broker_id)
+        if store is None or store.session is None:
+            return
+        lose = zookeeper.lose_reply if self.chance.random() < 0.7 else zookeeper.lose_request
+        states_only = self.chance.random() < 0.5
+
+        def matching(ops: list[Op]) -> bool:
+            return not states_only or any(
+                isinstance(op, SetData) and op.path.endswith("/state") for op in ops
+            )
+
+        if store.session.session_id in zookeeper.sessions():
+            for _ in range(self.chance.randint(1, 3)):
+                lose(store.session.session_id, matching)
+        if self.chance.random() < 0.5:
+            cluster.expire(self._any())  # so that something is written
+        await self._wait(0.1, 1.0)
+
+    @fault
+    async def slow_zookeeper(self) -> None:
+        """F34, F36, F38: late replies and watches, ephemeral nodes that outlive their session."""
+        chance = self.chance.fork("delays")
+        slow = {kind: chance.random() ** 2 * 2 for kind in ("request", "reply", "watch")}
+        slow["ephemeral"] = chance.random() * self._session_s()
+
+        def delay(kind: str, session_id: int) -> float:
+            return slow[kind] * chance.random()
+
+        delays = self.cluster.zookeeper_delays
+        delays.append(delay)
+        try:
+            await self._wait(0.5, 5.0)
+        finally:
+            if delay in delays:
+                delays.remove(delay)
+
+    # -- disks and clocks --------------------------------------------------------------------
+
+    @fault
+    async def slow_disk(self) -> None:
+        """F47: syncs take up to some seconds."""
+        broker_id = self._any()
+        self.cluster.sync_stall_s[broker_id] = self.chance.choice([0.05, 0.5, 5.0])
+        try:
+            await self._wait(0.5, 5.0)
+        finally:
+            self.cluster.sync_stall_s.pop(broker_id, None)
+
+    async def _disk_fault(self, broker_id: int) -> None:
+        """The broker loses that directory; the machine is then repaired and started again."""
+        cluster = self.cluster
+        await self._wait(0.1, 2 * self._session_s())
+        cluster.disks[broker_id].heal()
+        if broker_id in self._busy:
+            return
+        self._busy[broker_id] = None
+        try:
+            self._repair(broker_id)
+            await self._wait(0.0, self._session_s())
+        finally:
+            del self._busy[broker_id]
+            cluster.start_broker(broker_id)
+
+    def _repair(self, broker_id: int) -> None:
+        """Restart a machine that has lost a directory."""
+        broker = self.cluster.brokers.get(broker_id)
+        if broker is not None and not all(d.online for d in broker.logs.dirs):
+            self.cluster.crash_broker(broker_id)
+
+    def _directory(self) -> str:
+        return f"{DATA}/{self.chance.randint(0, self.cluster.knobs.log_dirs - 1)}"
+
+    @fault
+    async def failed_sync(self) -> None:
+        """F43: a sync fails once; the next one would succeed. Only the process is started again:
+        what it reads may be nowhere but in the page cache."""
+        broker_id = self._any()
+        self.cluster.disks[broker_id].fail("sync", self._directory())
+        await self._disk_fault(broker_id)
+
+    @fault
+    async def failed_append(self) -> None:
+        """F44: EIO in the middle of a batch."""
+        broker_id = self._any()
+        keep = self.chance.choice([0, 1, 30, 100])
+        self.cluster.disks[broker_id].fail("append", self._directory(), keep_bytes=keep)
+        await self._disk_fault(broker_id)
+
+    @fault
+    async def disk_full(self) -> None:
+        """F45: no room at any byte; later there is again."""
+        broker_id = self._any()
+        self.cluster.disks[broker_id].set_free_bytes(self.chance.randint(0, 3000))
+        await self._disk_fault(broker_id)
+
+    @fault
+    async def disk_read_only(self) -> None:
+        """F46: everything that changes a directory fails."""
+        broker_id = self._any()
+        disk, directory = self.cluster.disks[broker_id], self._directory()
+        for operation in CHANGES:
+            disk.fail(operation, directory, error=errno.EROFS, times=None)
+        await self._disk_fault(broker_id)
+
+    @fault
+    async def rot(self) -> None:
+        """F41, F42: a bit flips in a log, an index or a checkpoint; some brokers then restart."""
+        broker_id = self._any()
+        tails_too = not POWER_CUTS.intersection(self.faults)
+        if self.rots.strike(self.chance, broker_id, tails_too=tails_too) is None:
+            return
+        await self._wait(0.0, 1.0)
+        if self.chance.random() < 0.4:
+            await self._down(broker_id)
+
+    @fault
+    async def clock_jump(self) -> None:
+        """F80: a wall clock that is wrong by up to a day."""
+        clock = self.cluster.clocks[self._any()]
+        jump_ms = self.chance.choice([1000, 3_600_000, 86_400_000])
+        if self.chance.random() < 0.5:
+            jump_ms = -jump_ms
+        clock.error_ms += jump_ms
+        try:
+            await self._wait(0.1, 5.0)
+        finally:
+            clock.error_ms -= jump_ms

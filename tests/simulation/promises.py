@@ -1,0 +1,116 @@
+"""What clients were told and have read, held against the replicas: I7 and I23.
+
+A record that a client knows is committed, even when the leader that said so died before anybody
+looked at it: then the canon is taken from whoever holds the record now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simulation.log_view import LogView
+from simulation.store_view import InvariantViolation, StoredPartition
+from simulation.truth import Promise, Rules, Truth
+from support.memory_files import MemoryFiles
+
+__all__ = ["holds", "keep_promises"]
+
+
+def keep_promises(
+    stored: StoredPartition,
+    truth: Truth,
+    rules: Rules,
+    disks: Mapping[int, MemoryFiles],
+    *,
+    count_copies: bool,
+) -> None:
+    """Check the promises that have come in since the last call.
+
+    :param count_copies: with flush=interval a crash may have taken a copy since, which is
+        permitted; so copies are not counted for a while after any broker went away.
+    :raises InvariantViolation: I7 or I23.
+    """
+    promises, truth.promises = truth.promises, []
+    if truth.lossy or not promises:
+        return
+    views = [view for _, view in truth.views(disks)]
+    present = truth.replicas.get(stored.state.leader)
+    if present is not None and present.view is not None:
+        views.remove(present.view)
+        views.insert(0, present.view)
+    for promise in promises:
+        if promise.offset >= truth.canon.end:
+            _believe(truth, promise, views)
+        _keep(truth, promise, views)
+    acked = max([promise.offset for promise in promises if promise.acked], default=-1)
+    if acked >= 0 and (count_copies or rules.flush == "commit"):
+        _count_copies(stored, truth, rules, disks, acked)
+
+
+def _believe(truth: Truth, promise: Promise, views: list[LogView]) -> None:
+    """Take the canon up to the promise from a replica that goes on from it."""
+    for view in views:
+        truth.canon.match(view)
+        batch = view.at(promise.offset)
+        if batch is None or view.matched < truth.canon.end:
+            continue
+        try:
+            value = dict(view.records_of(batch)).get(promise.offset)
+        except LookupError:
+            continue
+        if value == promise.value:
+            truth.canon.extend(view, batch.next)
+            truth.high = max(truth.high, batch.next)
+            return
+    ends = [(view.matched, view.end) for view in views]
+    raise InvariantViolation(
+        promise.id,
+        f"{truth.name}: {promise} is on no replica; they equal the canon up to, and end at, {ends}",
+    )
+
+
+def _keep(truth: Truth, promise: Promise, views: list[LogView]) -> None:
+    batch = truth.canon.at(promise.offset)
+    if batch is None:
+        return  # below where everything begins by now
+    for view in views:
+        try:
+            value = truth.value_at(batch, promise.offset, view)
+        except LookupError:
+            continue
+        if value != promise.value:
+            raise InvariantViolation(
+                promise.id, f"{truth.name}: {promise}, the log holds {value!r} there"
+            )
+        return
+
+
+def _count_copies(
+    stored: StoredPartition,
+    truth: Truth,
+    rules: Rules,
+    disks: Mapping[int, MemoryFiles],
+    offset: int,
+) -> None:
+    """Acknowledged means: on min.insync.replicas replicas, durably with flush=commit."""
+    batch = truth.canon.at(offset)
+    if batch is None or truth.is_unseen(disks):
+        return
+    durable = rules.flush == "commit"
+    needed = min(rules.min_insync_replicas, len(stored.replicas))
+    holders = [
+        replica.broker_id
+        for replica, view in truth.views(disks)
+        if replica.hurt or replica.knows or holds(view, batch.next, durable=durable)
+    ]
+    if len(holders) < needed:
+        raise InvariantViolation(
+            "I23",
+            f"{truth.name}: offset {offset} was acknowledged; it must be on {needed} replicas"
+            f"{', durably' if durable else ''}, it is on {holders}",
+        )
+
+
+def holds(view: LogView, end: int, *, durable: bool) -> bool:
+    """Whether a log equals the canon below ``end``, and on the disk if that is asked for."""
+    return view.matched >= end and (not durable or view.durable_end() >= end)

@@ -1,0 +1,102 @@
+"""The metadata store of a simulated process: the client runs as that process, the server on a host
+of its own.
+
+The server's side (``MemoryZooKeeper``) must go on while its client is paused or dead, and what it
+tells the client must wait in the client's queue. So calls cross over by ``Process.run``, and come
+back by ``Process.post``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from oncelog_controller.store import NodeStat, Op, StoreError, Watch, WatchEvent
+from simulation.loop import Process
+from support.memory_store import MemoryMetadataStore
+from support.memory_zookeeper import Client, MemoryZooKeeper, Session
+
+T = TypeVar("T")
+
+
+class _Across:
+    """The server, as it is called from another process."""
+
+    def __init__(self, server: MemoryZooKeeper, process: Process) -> None:
+        self._server = server
+        self._process = process
+
+    @property
+    def running(self) -> bool:
+        return self._server.running
+
+    async def until_running(self) -> None:
+        await self._server.until_running()
+
+    def open_session(self, client: Client, timeout_s: float) -> Session:
+        return self._process.run(self._server.open_session, client, timeout_s)
+
+    def close_session(self, session: Session) -> None:
+        self._process.run(self._server.close_session, session)
+
+    def abandon(self, session: Session) -> None:
+        self._process.run(self._server.abandon, session)
+
+    def submit(
+        self,
+        session: Session,
+        ops: list[Op] | None,
+        run: Callable[[], T],
+        reply: Callable[[T | None, StoreError | None], None],
+    ) -> None:
+        self._process.run(self._server.submit, session, ops, run, reply)
+
+    def __getattr__(self, name: str) -> Any:
+        # ``read``, ``stat``, ``names`` and ``write`` run at the server already: see ``submit``.
+        return getattr(self._server, name)
+
+
+class SimMetadataStore(MemoryMetadataStore):
+    """The client, as a part of ``process``."""
+
+    def __init__(
+        self,
+        server: MemoryZooKeeper,
+        *,
+        process: Process,
+        server_process: Process,
+        session_timeout_ms: int,
+    ) -> None:
+        super().__init__(
+            _Across(server, server_process),  # type: ignore[arg-type]
+            session_timeout_ms=session_timeout_ms,
+        )
+        self._process = process
+
+    def lost_contact(self, session: Session) -> None:
+        self._process.post(super().lost_contact, session)
+
+    def regained_contact(self, session: Session) -> None:
+        self._process.post(super().regained_contact, session)
+
+    def told_expired(self, session: Session) -> None:
+        self._process.post(super().told_expired, session)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
+        return await super().get(path, self._posted(watch))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        return await super().exists(path, self._posted(watch))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await super().children(path, self._posted(watch))
+
+    def _posted(self, watch: Watch | None) -> Watch | None:
+        if watch is None:
+            return None
+        process = self._process
+
+        def post(event: WatchEvent) -> None:
+            process.post(watch, event)
+
+        return post

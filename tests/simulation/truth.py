@@ -1,0 +1,261 @@
+"""What is true of one partition, and what each of its replicas shows: state of the invariants.
+
+Owns the *canon*: the batches that some leader has committed, in order. It grows when a leader's
+high watermark passes it, or when a client was told of an offset before anybody looked. ``high`` is
+the true high watermark: no leader has ever shown a higher one.
+
+Why the canon may grow by what a *deposed* leader shows: its high watermark waits for every member
+of its maximal ISR, which contains the store's ISR of its epoch, so whoever is elected next holds
+what it commits. That this is so is what the invariants check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from oncelog_broker.app import Broker
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.isr import IsrState
+from oncelog_broker.replication.leadership import LeaderRole
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.types import TopicPartition
+from simulation.log_view import Batch, Canon, DiskLog, LogView, Rots, RunningLog
+from simulation.store_view import Rules, StoredPartition, StoreState
+from support.memory_files import MemoryFiles
+from support.memory_zookeeper import MemoryZooKeeper
+
+__all__ = ["Promise", "Replica", "Rules", "Truth", "Watched"]
+
+
+class Watched(Protocol):
+    """A cluster, as the invariants need it."""
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Those that run; one that is still loading its logs counts as down."""
+        ...
+
+    @property
+    def disks(self) -> Mapping[int, MemoryFiles]:
+        """Of every broker, also of those that are down: the object of the present incarnation."""
+        ...
+
+    @property
+    def zookeeper(self) -> MemoryZooKeeper: ...
+
+
+@dataclass(slots=True)
+class Promise:
+    """A record that a client has read, or was told of."""
+
+    offset: int
+    value: bytes | None
+    acked: bool
+    """Whether it is an acknowledgement; else a read."""
+
+    @property
+    def id(self) -> str:
+        """Which invariant it is about."""
+        return "I23" if self.acked else "I7"
+
+
+class Replica:
+    """One replica, as it was last looked at."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.view: RunningLog | None = None
+        """Its log while its broker runs and has one."""
+        self.partition: Partition | None = None
+        """None while the broker is down, or no order has named the partition."""
+        self.running = False
+        self.directory = ""
+        """Where its log lay when it was last seen."""
+        self.life: Broker | None = None
+        """The broker object that ran last."""
+        self.life_epoch = -1
+        """The first broker epoch of that life."""
+        self.harmed_life: Broker | None = None
+        """The life that ended with the restart, or in which it was harmed."""
+        self.damaged = False
+        """Its disk was harmed; see ``Invariants.note_damage``."""
+        self.hurt = False
+        """The same, remembered for ever."""
+        self.resets_at_harm = 0
+        self.rots: Rots = {}
+        """Headers of batches that have rotted; nothing is forgotten, as nothing comes twice."""
+        self.role: LeaderRole | None = None
+        self.role_high = -1
+        self.role_state: IsrState | None = None
+        self.epochs_checked: tuple[PartitionLog | None, int] = (None, -1)
+        """Log and revision of its epoch history that were found in order."""
+        self._disk: DiskLog | None = None
+        self._disk_key: tuple[object, int] | None = None
+        self._seen: tuple[object, ...] = ()
+
+    def look(self, broker: Broker | None, name: TopicPartition, topic_id: str) -> bool:
+        """Take in what the broker shows; whether anything changed."""
+        partition = None
+        log = None
+        if broker is not None and broker is not self.life:
+            former, self.life, self.life_epoch = self.life, broker, -1
+            if former is not None:
+                self.harmed_life = former
+        if self.life_epoch < 0 and broker is not None:
+            self.life_epoch = broker.broker_epoch
+        self.running = broker is not None and broker.replicas._loop is not None
+        if broker is not None and self.running:
+            partition = broker.replicas._partitions.get(name)
+            if partition is not None and partition.topic_id != topic_id:
+                partition = None
+            log = partition.log if partition is not None else broker.logs.get(name)
+            if log is not None and log.topic_id and log.topic_id != topic_id:
+                log = None
+        self.partition = partition
+        seen: tuple[object, ...] = (self.running, partition, log)
+        if log is not None:
+            seen += (log.log_end_offset, log.log_start_offset, log.synced_offset)
+            seen += (log._unsynced._generation,)
+        if partition is not None:
+            role = partition.leader
+            seen += (partition.high_watermark, partition.leader_epoch, partition.failed)
+            seen += (role, None if role is None else role.state)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        if log is None:
+            self.view = None
+        elif self.view is None or self.view.log is not log:
+            assert broker is not None
+            self.view = RunningLog(cast(MemoryFiles, broker.files), log, self.rots)
+            self.directory = log.directory
+        if self.view is not None:
+            self.view.update()
+        return True
+
+    def harm(self) -> None:
+        """Its disk lost something that was synced, or will garble it."""
+        self.damaged = self.hurt = True
+        self.harmed_life = self.life
+        self.resets_at_harm = 0 if self.view is None else self.view.resets
+
+    @property
+    def exempt(self) -> bool:
+        """Whether it is known, to itself or to us, not to hold all it should, or cannot serve."""
+        return self.damaged or self.knows
+
+    @property
+    def knows(self) -> bool:
+        """Whether it knows itself that it does not hold all it should: it refuses to lead."""
+        view, partition = self.view, self.partition
+        if view is not None:
+            log = view.log
+            if log.needs_refetch or log.refetch_until >= 0 or not log.log_dir.online:
+                return True
+        return partition is not None and (partition.refetching or partition.failed)
+
+    @property
+    def high_watermark(self) -> int:
+        """Its own; 0 while it has none."""
+        return 0 if self.partition is None else self.partition.high_watermark
+
+    def on_disk(self, disks: Mapping[int, MemoryFiles]) -> LogView | None:
+        """What lies on the disk of a broker that is down; None when it was never seen."""
+        files = disks.get(self.broker_id)
+        if files is None or self.running or not self.directory:
+            return None
+        key = (files, files._disk.incarnation)
+        if self._disk is None or self._disk_key != key:
+            self._disk = DiskLog(files, self.rots)
+            self._disk.load(self.directory)
+            self._disk_key = key
+        return self._disk
+
+
+@dataclass(slots=True)
+class Truth:
+    """One partition. Made anew when a topic is."""
+
+    name: TopicPartition
+    topic_id: str
+    replicas: dict[int, Replica] = field(default_factory=dict)
+    canon: Canon = field(default_factory=Canon)
+    high: int = 0
+    state: StoreState | None = None
+    """The version that was checked last."""
+    promises: list[Promise] = field(default_factory=list)
+    led: dict[int, int] = field(default_factory=dict)
+    """Broker by leader epoch, as seen at the brokers."""
+    lossy: bool = False
+    """Records were lost where that is permitted: only the present leader tells the truth."""
+    decoded: dict[int, list[bytes | None]] = field(default_factory=dict)
+    """Values of batches that were looked into lately, by base offset."""
+
+    def leaders(self) -> list[Replica]:
+        """Who believes to lead, the oldest leader epoch first."""
+        found = [
+            replica
+            for replica in self.replicas.values()
+            if replica.partition is not None and replica.partition.leader is not None
+        ]
+        return sorted(found, key=_epoch_of)
+
+    def leader_of(self, stored: StoredPartition) -> Replica | None:
+        """The replica that the store says leads, if it knows so itself."""
+        replica = self.replicas.get(stored.state.leader)
+        if replica is None or replica.partition is None or replica.partition.leader is None:
+            return None
+        same = replica.partition.leader_epoch == stored.state.leader_epoch
+        return replica if same else None
+
+    def views(self, disks: Mapping[int, MemoryFiles]) -> list[tuple[Replica, LogView]]:
+        """Every replica that shows a log: running ones, then the disks of the others."""
+        found: list[tuple[Replica, LogView]] = [
+            (replica, replica.view)
+            for replica in self.replicas.values()
+            if replica.view is not None
+        ]
+        for replica in self.replicas.values():
+            disk = None if replica.view is not None else replica.on_disk(disks)
+            if disk is not None:
+                found.append((replica, disk))
+        for _, view in found:
+            self.canon.match(view)
+        return found
+
+    def is_unseen(self, disks: Mapping[int, MemoryFiles]) -> bool:
+        """Whether some replica shows nothing that could be counted."""
+        return any(
+            replica.view is None and replica.on_disk(disks) is None
+            for replica in self.replicas.values()
+        )
+
+    def rebase(self) -> None:
+        """Begin a new canon: what was committed is no more, and that is permitted."""
+        self.lossy = True
+        self.canon = Canon()
+        self.high = 0
+        self.promises.clear()
+        self.decoded.clear()
+        for replica in self.replicas.values():
+            if replica.view is not None:
+                replica.view.matched = replica.view.start
+            replica._disk = None
+
+    def value_at(self, batch: Batch, offset: int, view: LogView) -> bytes | None:
+        """The value at ``offset``, inside ``batch``. :raises LookupError: see ``LogView``."""
+        values = self.decoded.get(batch.base)
+        if values is None or len(values) != batch.next - batch.base:
+            values = [None] * (batch.next - batch.base)
+            for at, value in view.records_of(batch):
+                values[at - batch.base] = value
+            if len(self.decoded) > 1000:
+                del self.decoded[next(iter(self.decoded))]
+            self.decoded[batch.base] = values
+        return values[offset - batch.base]
+
+
+def _epoch_of(replica: Replica) -> int:
+    return -1 if replica.partition is None else replica.partition.leader_epoch
