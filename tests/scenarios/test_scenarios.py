@@ -1,0 +1,52 @@
+"""Every scenario: the story holds, word for word, and it needs the rule that it tells of.
+
+``make scenarios REWRITE=1`` rewrites what the scenarios print and shows the difference: commit it
+only when you understand it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scenarios.interpreter import check, rewrite
+from scenarios.transcript import ScenarioError, Transcript
+
+FOLDER = Path(__file__).parent
+SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+NEEDED = [
+    ("leader_failover", "truncate_on_divergence", "I2"),
+    ("kip_101_no_truncation_to_the_high_watermark", "truncate_to_high_watermark", "I2"),
+    ("kip_101_divergence_after_power_loss", "truncate_on_divergence", "I2"),
+    ("kip_279_fast_elections", "truncate_on_divergence", "I2"),
+    ("kip_966_last_replica_standing", "hold_below_min_isr", "K18"),
+    ("kip_966_last_replica_standing", "controller.trust_only_complete_replicas", "I9"),
+    ("isr_shrink_and_min_isr", "hold_below_min_isr", "I2"),
+    ("zombie_controller_writes", "controller.check_controller_epoch", "I12"),
+    ("wiped_disk", "controller.trust_only_complete_replicas", "I9"),
+]
+"""Scenario, a rule of the product (see ``simulation.ablations``), and the invariant that breaks in
+that very story when the rule is off."""
+
+
+def read(name: str) -> Transcript:
+    path = FOLDER / f"{name}.txt"
+    return Transcript.parse(path.name, path.read_text())
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str) -> None:
+    transcript = read(name)
+    if os.environ.get("REWRITE"):
+        (FOLDER / f"{name}.txt").write_text(rewrite(transcript))
+    else:
+        check(transcript)
+
+
+@pytest.mark.parametrize(("name", "rule", "invariant"), NEEDED)
+def test_the_rule_is_needed(name: str, rule: str, invariant: str) -> None:
+    with pytest.raises(ScenarioError, match=rf"\b{invariant}: "):
+        check(read(name), without=rule)
