@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from integration.replicas import assert_replicas_agree
+from integration.replicas import replicas_on_disk
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
 from oncelog_cli.local.cluster import LocalCluster
+from simulation.checkers.replicas import AllReplicas
 
 T = TypeVar("T")
 
@@ -141,8 +142,8 @@ class Processes:
 
         await self._eventually(f"the ISR of {topic} is {size}", whole)
 
-    async def assert_replicas_agree(self, topic: str) -> None:
-        """All replicas hold the same bytes below the high watermark."""
+    async def replicas(self, topic: str) -> AllReplicas:
+        """What the brokers have on disk, once all have it up to the high watermark."""
         async with Consumer(topic, bootstrap_servers=self.bootstrap) as consumer:
             ends = await consumer.end_offsets(await consumer.partitions_for(topic))
         marks = {tp.partition: offset for tp, offset in ends.items()}
@@ -151,7 +152,7 @@ class Processes:
             f"followers hold {topic} up to {marks}",
             lambda admin: _all_hold(admin, topic, marks, len(self.broker_ids)),
         )
-        assert_replicas_agree(dirs, topic, marks)
+        return replicas_on_disk(dirs, topic, marks)
 
     async def _eventually(
         self,

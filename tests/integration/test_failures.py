@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from integration.processes import Processes
-from integration.workload import Workload, read_all, verify
+from integration.workload import Workload
 from oncelog import Admin
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -112,9 +112,7 @@ async def test_acknowledged_records_survive(cluster: Processes, damage: Damage) 
         await damage(cluster, load)
         await load.wait_for(50)
     await cluster.wait_isr(TOPIC, 3)
-    read = await read_all(cluster.bootstrap, TOPIC, PARTITIONS)
-    verify(load.history, read, duplicates_allowed=True)
-    await cluster.assert_replicas_agree(TOPIC)
+    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=True)
 
 
 async def test_rolling_restart_under_load_shows_no_error_to_a_default_client(
@@ -126,10 +124,8 @@ async def test_rolling_restart_under_load_shows_no_error_to_a_default_client(
             await load.wait_for(50)
             await cluster.restart(broker)
             await cluster.wait_isr(TOPIC, 3)
-    assert not load.history.failed
-    read = await read_all(cluster.bootstrap, TOPIC, PARTITIONS)
-    verify(load.history, read, duplicates_allowed=True)
-    await cluster.assert_replicas_agree(TOPIC)
+    assert not load.failed
+    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=True)
 
 
 async def test_topics_outlive_a_restart_of_everything(cluster: Processes) -> None:
@@ -143,8 +139,7 @@ async def test_topics_outlive_a_restart_of_everything(cluster: Processes) -> Non
         cluster.start(broker)
     await cluster.wait_ready()
     await cluster.wait_isr(TOPIC, 3)
-    read = await read_all(cluster.bootstrap, TOPIC, PARTITIONS)
-    verify(load.history, read, duplicates_allowed=False)
+    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=False)
     async with Admin(cluster.bootstrap) as admin:
         names = await admin.list_topics()
     assert TOPIC in names

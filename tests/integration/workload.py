@@ -1,30 +1,19 @@
 """A steady producer for failure tests, and the check of what it was promised.
 
-Numbers go to the partitions in turn, one by one; every delivery is written down as acknowledged or
-failed. ``verify`` reads the topic back and holds the brokers to what they acknowledged.
+Numbered values go to the partitions in turn, one by one. Producer and consumer record themselves in
+one history, which ``verify`` gives to the simulator's checkers: nothing acknowledged is lost,
+misplaced or misordered, readers skip nothing, and so on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from dataclasses import dataclass, field
-from functools import partial
 
-from oncelog import Consumer, Delivery, Producer, TopicPartition
-
-
-@dataclass
-class History:
-    """What happened to each number, by partition."""
-
-    acknowledged: dict[int, list[int]] = field(default_factory=dict)
-    failed: list[tuple[int, BaseException]] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        """Acknowledged records so far."""
-        return sum(len(numbers) for numbers in self.acknowledged.values())
+from oncelog import Consumer, Delivery, HistoryRecorder, Producer, TopicPartition
+from simulation.checkers.replicas import AllReplicas
+from simulation.checkers.verdict import failures, summary, verdict
+from simulation.checkers.violation import Rules
+from simulation.history import Event, History, value_of
 
 
 class Workload:
@@ -36,8 +25,11 @@ class Workload:
         self._partitions = partitions
         self._rate = rate
         self._stop = asyncio.Event()
-        self.history = History()
+        self._clock = asyncio.get_running_loop().time
+        self.events: list[Event] = []
         self.sent = 0
+        self.acknowledged = 0
+        self.failed: list[BaseException] = []
 
     async def __aenter__(self) -> Workload:
         self._task = asyncio.create_task(self._run())
@@ -50,62 +42,60 @@ class Workload:
 
     async def wait_for(self, more: int, *, timeout_s: float = 60) -> None:
         """Wait until ``more`` records than now are acknowledged: the cluster takes writes."""
-        goal = self.history.count + more
+        goal = self.acknowledged + more
         async with asyncio.timeout(timeout_s):
-            while self.history.count < goal:
+            while self.acknowledged < goal:
                 if self._task.done():
                     self._task.result()
                 await asyncio.sleep(0.02)
 
     async def _run(self) -> None:
-        async with Producer(self._bootstrap, acks="all", linger_ms=2) as producer:
+        recorder = HistoryRecorder("writer", self.events.append, self._clock)
+        async with Producer(self._bootstrap, acks="all", linger_ms=2, history=recorder) as producer:
             while not self._stop.is_set():
-                number = self.sent
+                partition = self.sent % self._partitions
+                value = value_of(self._topic, partition, "writer", self.sent)
                 self.sent += 1
-                partition = number % self._partitions
-                delivery = await producer.enqueue(self._topic, b"%d" % number, partition=partition)
-                delivery.add_done_callback(partial(self._on_done, number, partition))
+                delivery = await producer.enqueue(self._topic, value, partition=partition)
+                delivery.add_done_callback(self._on_done)
                 await asyncio.sleep(1 / self._rate)
             await producer.flush()
 
-    def _on_done(self, number: int, partition: int, delivery: Delivery) -> None:
+    def _on_done(self, delivery: Delivery) -> None:
         error = delivery.exception()
         if error is None:
-            self.history.acknowledged.setdefault(partition, []).append(number)
+            self.acknowledged += 1
         else:
-            self.history.failed.append((number, error))
+            self.failed.append(error)
 
+    async def read_back(self) -> int:
+        """Read the topic from its beginning to its end as it is now; returns how many records."""
+        everything = [TopicPartition(self._topic, index) for index in range(self._partitions)]
+        recorder = HistoryRecorder("reader", self.events.append, self._clock)
+        count = 0
+        async with Consumer(
+            bootstrap_servers=self._bootstrap, auto_offset_reset="earliest", history=recorder
+        ) as consumer:
+            consumer.assign(everything)
+            await consumer.seek_to_beginning()
+            ends = await consumer.end_offsets(everything)
+            positions = dict.fromkeys(everything, 0)
+            async with asyncio.timeout(60):
+                while any(positions[tp] < ends[tp] for tp in everything):
+                    for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                        count += len(records)
+                        if records:
+                            positions[tp] = records[-1].offset + 1
+        return count
 
-async def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]]:
-    """Every number of the topic by partition, in the order of offsets, to the end as it is now."""
-    everything = [TopicPartition(topic, index) for index in range(partitions)]
-    read: dict[int, list[int]] = {index: [] for index in range(partitions)}
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign(everything)
-        await consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(everything)
-        positions = dict.fromkeys(everything, 0)
-        async with asyncio.timeout(60):
-            while any(positions[tp] < ends[tp] for tp in everything):
-                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                    read[tp.partition] += [int(record.value or b"-1") for record in records]
-                    if records:
-                        positions[tp] = records[-1].offset + 1
-    return read
+    async def verify(self, replicas: AllReplicas, *, duplicates_allowed: bool) -> None:
+        """Read everything back and assert that every promise was kept.
 
-
-def verify(history: History, read: dict[int, list[int]], *, duplicates_allowed: bool) -> None:
-    """Assert that nothing acknowledged is lost or misordered.
-
-    A retry may store a record twice until producers are idempotent; even then first
-    occurrences keep their order.
-    """
-    for partition, acknowledged in history.acknowledged.items():
-        stored = read[partition]
-        missing = set(acknowledged) - set(stored)
-        assert not missing, f"partition {partition} lost {sorted(missing)[:10]}"
-        firsts = list(dict.fromkeys(stored))
-        assert firsts == sorted(firsts), f"partition {partition} is out of order"
-        if not duplicates_allowed:
-            repeated = [number for number, times in Counter(stored).items() if times > 1]
-            assert not repeated, f"partition {partition} repeats {repeated[:10]}"
+        :param replicas: what the brokers have on disk.
+        :param duplicates_allowed: a retry may store a record twice until producers are idempotent.
+        """
+        read = await self.read_back()
+        assert read >= self.acknowledged
+        rules = Rules(idempotent=not duplicates_allowed)
+        found = failures(verdict(History.from_events(self.events), rules, replicas=replicas))
+        assert not found, summary(found)
