@@ -151,7 +151,9 @@ def run_campaign(given: argparse.Namespace) -> int:
     faults: Counter[str] = Counter()
     failed: list[int | str] = []
     simulated_s = 0.0
-    for result in _results(seeds, given.seconds, given.jobs):
+    for done, result in enumerate(_results(seeds, given.seconds, given.jobs), 1):
+        if done % 50 == 0:
+            print(f"{done} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
         coverage.update(result.coverage)
         faults.update(result.faults)
         simulated_s += result.simulated_s

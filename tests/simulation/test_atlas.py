@@ -6,7 +6,7 @@ from oncelog_broker.log import checkpoint
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
-from simulation.atlas import FaultAtlas
+from simulation.atlas import FaultAtlas, Rot
 from support.logs import DATA, follower_batches, make_log, sync, topic_config
 from support.memory_files import MemoryFiles
 
@@ -131,3 +131,49 @@ def test_what_only_one_broker_has_stays() -> None:
 
 def test_nothing_rots_where_nothing_is() -> None:
     assert FaultAtlas({1: MemoryFiles(), 2: MemoryFiles()}).rot(SeededEntropy(1)) is None
+
+
+def test_a_log_rots_only_where_it_is_allowed_to() -> None:
+    disks, logs = make(30, 30, 30)
+    atlas = FaultAtlas(disks, committed=lambda _: 12)
+    chance = SeededEntropy(7)
+    for _ in range(30):
+        rot = atlas.rot(chance, broker=1, logs_only=True, committed_only=True)
+        assert rot is not None
+        assert offset_of(disks[1], rot) < 12
+        disks[1].corrupt(rot.path, rot.offset, rot.mask)
+    assert atlas.rot(chance, broker=1, logs_only=True, synced_only=True) is None, "no checkpoint"
+    partition = TopicPartition("t", 0)
+    for name, end in ((checkpoint.RECOVERY_POINT, 20), (checkpoint.HIGH_WATERMARK, 7)):
+        disks[1].write_atomic_now(
+            f"{DATA}/{name}", checkpoint.encode_offsets(name, {partition: end})
+        )
+    for _ in range(30):
+        rot = atlas.rot(chance, broker=1, logs_only=True, synced_only=True)
+        assert rot is not None
+        assert offset_of(disks[1], rot) < 7
+        disks[1].corrupt(rot.path, rot.offset, rot.mask)
+    assert logs[1].log_end_offset == 30
+
+
+def offset_of(disk: MemoryFiles, rot: Rot) -> int:
+    """The base offset of the batch in which a bit has flipped."""
+    return int.from_bytes(disk.read_bytes(rot.path)[rot.batch_position :][:8], "big")
+
+
+def test_checkpoints_do_not_rot_beside_a_rotten_log() -> None:
+    disks, _ = make(10, 10)
+    name = f"{DATA}/{checkpoint.RECOVERY_POINT}"
+    disks[1].write_atomic_now(name, checkpoint.encode_offsets(checkpoint.RECOVERY_POINT, {}))
+    atlas = FaultAtlas(disks)
+    assert atlas.may_corrupt(1, name)
+    disks[1].corrupt(SEGMENT, 100, 1)
+    assert not atlas.may_corrupt(1, name)
+
+
+def test_what_is_not_mended_is_named() -> None:
+    disks, _ = make(10, 10, 4)
+    atlas = FaultAtlas(disks)
+    assert atlas.unsound() == []
+    disks[2].corrupt(SEGMENT, 100, 1)
+    assert atlas.unsound() == [(2, P)]

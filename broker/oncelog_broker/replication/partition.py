@@ -49,8 +49,6 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, To
 
 logger = logging.getLogger(__name__)
 
-LACKS_RECORDS = "%s: broker %d has lost committed records (at %d, high watermark %d)"
-
 
 class Partition:
     """One replica. All times are loop time in seconds."""
@@ -358,10 +356,15 @@ class Partition:
         )
         if lacking:
             if leader.propose_leave([replica_id]):
-                says = (self.topic_partition, replica_id, offset, self.high_watermark)
-                # Otherwise it may just have been empty before.
-                level = logging.ERROR if offset < self.high_watermark else logging.INFO
-                logger.log(level, LACKS_RECORDS, *says)
+                logger.log(
+                    # Otherwise it may just have been empty before.
+                    logging.ERROR if offset < self.high_watermark else logging.INFO,
+                    "%s: broker %d has lost committed records (at %d, high watermark %d)",
+                    self.topic_partition,
+                    replica_id,
+                    offset,
+                    self.high_watermark,
+                )
                 self._owner.isr_change_wanted(self)
             raise IneligibleReplicaError("first leave the ISR, then fetch what is missing")
         if replica_id in leader.isr or leader.state.proposal is not None:

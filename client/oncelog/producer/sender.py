@@ -187,6 +187,8 @@ class Sender:
     def _pump(self) -> None:
         """Send whatever may be sent now."""
         self._woken = False
+        if self._tasks.closed:
+            return  # woken while it closed: what is left has been told so
         now = self._loop.time()
         by_leader: dict[int, list[PartitionQueue]] = {}
         sendable = self._accumulator.sendable

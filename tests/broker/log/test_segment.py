@@ -232,6 +232,21 @@ def test_rot_is_an_error_not_other_data() -> None:
         again.read(2, 10, 3, True)
 
 
+def test_a_batch_that_claims_to_be_shorter_is_not_stepped_over() -> None:
+    """A reader that is sent the batch behind it would miss records and never know."""
+    files, pool, segment = make_segment([1, 8, 1], interval_bytes=10_000)
+    segment.close()
+    second = headers_of(files, segment)[1][0]
+    for delta in (3, 8):  # instead of 7
+        files.corrupt(segment.path, second + 26, 7 ^ delta)
+        again = reopened(pool, segment, 10_000)
+        try:
+            assert offsets_in(again.read(5, 10, 10, True)) == [1], "whose checksum tells"
+        except CorruptMessageError:
+            assert delta == 3
+        files.corrupt(segment.path, second + 26, 7 ^ delta)
+
+
 def test_a_file_that_lost_its_end_is_an_error() -> None:
     files, pool, segment = make_segment([1] * 3)
     segment.close()

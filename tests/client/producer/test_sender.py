@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -375,6 +376,23 @@ async def test_close_says_what_was_not_acknowledged() -> None:
         assert isinstance(never_sent.exception(), ClosedError)
         await producer.close()
         held.release.set()
+
+
+@pytest.mark.asyncio
+async def test_work_that_comes_while_it_closes_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The sender was woken after it had closed its tasks, and called that a failure of its own."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        producer = make(cluster, linger_ms=0)
+        await producer.start()
+        assert producer._sender is not None
+        await producer._sender._tasks.close()
+        await producer.enqueue("t", b"v")
+        with pytest.raises(UndeliveredRecordsError):
+            await producer.close(timeout_ms=20)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,86 @@
+"""Rot strikes where it may, everybody who has to know is told, and the cluster mends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.log.segment import LOG_SUFFIX
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import SeededEntropy
+from simulation.atlas import Rot
+from simulation.cluster import SimCluster
+from simulation.invariants import Invariants
+from simulation.knobs import Knobs
+from simulation.loop import SimLoop, until
+from simulation.rot import Rots
+from simulation.workload import Workload
+
+
+def test_rot_is_found_and_mended_wherever_it_strikes() -> None:
+    """F41: on leader and followers, while the brokers run, and before one of them restarts."""
+    loop = SimLoop(3)
+    struck: list[Rot] = []
+
+    async def story() -> None:
+        cluster = SimCluster(loop, Knobs(partitions=1, log_scrub_interval_ms=500), SeededEntropy(3))
+        invariants = Invariants(cluster)
+        rots = Rots(cluster, invariants)
+        await cluster.start()
+        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
+        await workload.create_topic()
+        for _ in range(10):
+            await workload.probe(timeout_s=10)
+        await until(rots.mended, timeout_s=10, what="all in sync")
+        chance = SeededEntropy(4)
+        for broker_id in (1, 2, 3, 1):
+            invariants.check(loop.now_s)
+            rot = rots.strike(chance, broker_id, tails_too=True)
+            while rot is None or not rot.path.endswith(LOG_SUFFIX):
+                rot = rots.strike(chance, broker_id, tails_too=True)
+            struck.append(rot)
+            assert not rots.mended()
+            assert rots.atlas.unsound() == [(broker_id, "t-0")]
+            if len(struck) == 4:
+                cluster.crash_broker(broker_id, hold=False)
+            for _ in range(300):
+                invariants.check(loop.now_s)
+                await asyncio.sleep(0.05)
+                if rots.mended():
+                    break
+            assert rots.mended()
+            await workload.probe(timeout_s=10)
+        await until(rots.mended, timeout_s=10, what="all in sync")
+        invariants.quiescent_check(converged=False)
+
+    loop.run(story())
+    assert len(struck) == 4
+
+
+def test_the_last_good_copy_does_not_rot() -> None:
+    loop = SimLoop(5)
+
+    async def story() -> None:
+        knobs = Knobs(partitions=1, log_scrub_interval_ms=600_000)
+        cluster = SimCluster(loop, knobs, SeededEntropy(3))
+        rots = Rots(cluster, Invariants(cluster))
+        await cluster.start()
+        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
+        await workload.create_topic()
+        for _ in range(5):
+            await workload.probe(timeout_s=10)
+        await until(rots.mended, timeout_s=10, what="all in sync")
+        chance = SeededEntropy(4)
+        hurt = []
+        for broker_id in (1, 2, 3):
+            for _ in range(20):
+                rot = rots.strike(chance, broker_id, tails_too=True)
+                if rot is not None and rot.path.endswith(LOG_SUFFIX):
+                    hurt.append(broker_id)
+                    break
+        assert hurt == [1, 2]
+        assert not rots.atlas.may_wipe(3)
+        assert TopicPartition("t", 0) in [
+            replica.topic_partition for replica in cluster.brokers[3].replicas.partitions()
+        ]
+
+    loop.run(story())
