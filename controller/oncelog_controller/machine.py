@@ -324,11 +324,19 @@ class ControllerMachine:
             self._deletion.replicas_stopped(event.broker_id, request.partitions, results)
         elif isinstance(request, replication.LeaderAndIsrRequest):
             self._topics.order_taken(event.broker_id, request, results)
-            self._replicas_failed(event.broker_id, results)
+            self._replicas_failed(event.broker_id, request, results)
             self._replicas_follow_again(event.broker_id, request, results)
             self._order_again(results)
 
-    def _replicas_failed(self, broker_id: int, results: list[replication.OrderResult]) -> None:
+    def _replicas_failed(
+        self,
+        broker_id: int,
+        request: replication.LeaderAndIsrRequest,
+        results: list[replication.OrderResult],
+    ) -> None:
+        """They leave ISRs. One that its leader has taken out of the ISR since is asked again: it
+        may have refused because the order named it there, and no other order would follow."""
+        named = {(o.topic, o.partition) for o in request.partitions if broker_id in o.isr}
         failed: list[Partition] = []
         for result in results:
             if result.error_code != StorageError.code:
@@ -344,6 +352,10 @@ class ControllerMachine:
         if failed:
             logger.warning("broker %d: %d replicas failed", broker_id, len(failed))
             self._leadership.reconsider(failed)
+        for partition in failed:
+            state = partition.state
+            if partition.topic_partition in named and state and broker_id not in state.isr:
+                self._core.order_partition(partition)
 
     def _replicas_follow_again(
         self,

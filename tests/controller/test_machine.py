@@ -562,6 +562,23 @@ def test_a_replica_that_refused_to_lead_rejoins_once_it_follows_in_the_current_e
     assert driver.alter_isr("t", 1, 2, 3).error_code == 0
 
 
+def test_one_that_its_leader_has_taken_out_meanwhile_is_asked_once_more() -> None:
+    """It refused because the order named it in the ISR; no new state comes of that any more."""
+    driver = Driver.started(1, 2, 3, auto_ack=False)
+    driver.create("t", [1, 2, 3])
+    named = leader_orders(driver, 3)[-1]
+    assert driver.alter_isr("t", 1, 2).error_code == 0
+    before = len(leader_orders(driver, 3))
+    driver.handle(driver.answer(3, named, StorageError.code))
+    again = leader_orders(driver, 3)[before:]
+    assert [order.partitions[0].isr for order in again] == [[1, 2]]
+    driver.handle(driver.answer(3, again[0], StorageError.code))
+    assert len(leader_orders(driver, 3)) == before + 1, "its directory may be gone: that is all"
+    assert driver.alter_isr("t", 1, 2, 3).error_code != 0
+    driver.handle(driver.answer(3, again[0]))
+    assert driver.alter_isr("t", 1, 2, 3).error_code == 0
+
+
 def test_the_last_member_that_refused_does_not_go_round_and_round() -> None:
     driver = Driver.started(1, 2, auto_ack=False)
     driver.create("t", [1])
