@@ -356,7 +356,8 @@ class InconsistentTopicIdError(ApiError, code=103, kind=Kind.RETRIABLE, definite
 
 
 class IneligibleReplicaError(ApiError, code=107, kind=Kind.FATAL, definite=True):
-    """AlterPartition: a proposed ISR member is not alive or has restarted since."""
+    """AlterPartition: a proposed ISR member is not alive or has restarted since. Fetch: a follower
+    that lacks committed records is sent nothing before it has left ISR and ELR."""
 
 
 class NewLeaderElectedError(ApiError, code=108, kind=Kind.RETRIABLE, definite=True):
