@@ -14,7 +14,10 @@ registration gives. Rules:
   and before the broker does anything under its epoch, the file has the epoch;
 - before an offset counts that is not synced, the directory says so, durably;
 - a directory that was put back from a backup remembers an older epoch than the cluster does:
-  ``until`` gives it away. Two copies of one epoch cannot be told apart.
+  ``until`` gives it away. Two copies of one epoch cannot be told apart;
+- a directory that a life could not use took nothing in it, and its file remembers the epoch of the
+  last life that could. The others note which epoch that was: when it comes back so, nothing of it
+  is missing.
 
 What cannot be written stays at what claims less.
 """
@@ -23,8 +26,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +80,8 @@ class ContinuityRecord:
     boot_id: str
     unsynced: bool
     """Whether an offset may have counted here in that life without being synced."""
+    unused: Mapping[str, int | None] = field(default_factory=dict)
+    """Directories that this life could not use, by id: ``until`` as their file must still say."""
 
     def encode(self) -> bytes:
         """As the file holds it."""
@@ -89,6 +94,7 @@ class ContinuityRecord:
                 "directories": list(self.directories),
                 "boot_id": self.boot_id,
                 "unsynced": self.unsynced,
+                "unused": dict(self.unused),
             }
         )
 
@@ -106,8 +112,9 @@ class ContinuityRecord:
                 tuple(str(name) for name in document["directories"]),
                 str(document["boot_id"]),
                 document["unsynced"] is not False,
+                {str(k): _epoch(v) for k, v in document["unused"].items()},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{CONTINUITY}: {error!r}") from None
 
 
@@ -119,6 +126,7 @@ class Continuity:
         self._dirs = dirs
         self._kept = KeptData(None, None, Loss.ALL)
         self._directories: tuple[str, ...] = ()
+        self._unused: dict[str, int | None] = {}
         self._boot_id = ""
 
     @property
@@ -135,6 +143,11 @@ class Continuity:
         self._kept = _judge(self._dirs, len(named - here), self._boot_id)
         # One that does not answer is still expected; one that is gone was said to be lost.
         self._directories = tuple(sorted(here if self._kept.loss is Loss.ALL else named | here))
+        records = [d.record for d in self._dirs if d.online and d.record is not None]
+        for name in self._directories:
+            if name not in here and records:
+                newest = max(records, key=_until)
+                self._unused[name] = newest.unused.get(name, newest.until)
         if self._kept.loss is not Loss.NONE and any(not d.is_new for d in self._dirs):
             logger.warning(
                 "data may be missing that the last life of this broker had: %s",
@@ -171,6 +184,7 @@ class Continuity:
                         self._directories,
                         self._boot_id,
                         log_dir.counts_unsynced,
+                        self._unused,
                     )
                 )
             except OSError as error:
@@ -180,6 +194,8 @@ class Continuity:
                     logger.warning("%s: %s not written: %s", log_dir.path, CONTINUITY, error)
                     self._forget_other_run(log_dir)
                 else:
+                    written = log_dir.record.until if log_dir.record is not None else None
+                    self._unused[log_dir.directory_id] = written
                     log_dir.fail(CONTINUITY, error)
 
     def _forget_other_run(self, log_dir: LogDir) -> None:
@@ -207,7 +223,7 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
             return KeptData(epoch, epoch, Loss.NONE)
     if len(records) < len(known):
         return KeptData(None, None, Loss.TAIL)
-    until = min((r.until for r in records if r.until is not None), default=None)
+    until = min((u for d in known if (u := _known_until(d, records)) is not None), default=None)
     loss = max((r.loss for r in records), key=list(Loss).index)
     if any(_lost_tail(d, boot_id) for d in known):
         loss = max(loss, Loss.TAIL, key=list(Loss).index)
@@ -215,6 +231,21 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
     if loss is not Loss.NONE or len(since) < len(records):
         return KeptData(None, until, Loss.TAIL if loss is Loss.NONE else loss)
     return KeptData(max(since), until, Loss.NONE)
+
+
+def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | None:
+    """Up to which epoch all that counted in a directory is in it."""
+    record = log_dir.record
+    assert record is not None
+    newest = max(records, key=_until)
+    if record.until is not None and newest.unused.get(log_dir.directory_id) == record.until:
+        return newest.until
+    return record.until
+
+
+def _until(record: ContinuityRecord) -> float:
+    """For comparison: a life whose epoch is not known yet is the newest."""
+    return float("inf") if record.until is None else record.until
 
 
 def _lost_tail(log_dir: LogDir, boot_id: str) -> bool:

@@ -250,7 +250,42 @@ async def test_a_directory_that_does_not_answer_is_not_a_missing_one() -> None:
     machine.files.fail("open", "/b/.lock", times=1)
     assert await machine.start() == KeptData(10, 10, Loss.NONE), "its replicas fail one by one"
     await machine.stop()
-    assert await machine.start() == KeptData(10, 10, Loss.NONE), "it has not seen epoch 20"
+    assert await machine.start() == KeptData(10, 20, Loss.NONE), "it took nothing in epoch 20"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_that_was_away_for_several_lives_and_comes_back_as_it_was() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    older = machine.files.read_bytes(f"/b/{checkpoint.CONTINUITY}")
+    await machine.start()
+    await machine.stop()
+    for _ in range(2):
+        machine.files.fail("open", "/b/.lock", times=1)
+        await machine.start()
+        await machine.crash()
+    kept = machine.files.image("all")
+    assert await machine.start() == KeptData(10, 40, Loss.NONE)
+    await machine.stop()
+    machine.files = kept
+    machine.files.write_atomic_now(f"/b/{checkpoint.CONTINUITY}", older)
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "a backup is not what was left"
+    await machine.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_that_fails_while_the_registration_is_written() -> None:
+    machine = Machine("/a", "/b")
+    await machine.start()
+    await machine.stop()
+    machine.files.fail("sync", "/b/", times=1)
+    await machine.start()
+    assert machine.logs is not None
+    assert [d.online for d in machine.logs.dirs] == [True, False]
+    await machine.crash()
+    assert await machine.start() == KeptData(10, 20, Loss.NONE)
     await machine.stop()
 
 
