@@ -117,6 +117,10 @@ class StaleControllerEpochError(ApiError, code=11, kind=Kind.FATAL, definite=Tru
     """LeaderAndIsr, StopReplica, UpdateMetadata: the sender is no longer the controller."""
 
 
+class OffsetMetadataTooLargeError(ApiError, code=12, kind=Kind.FATAL, definite=True):
+    """OffsetCommit: the metadata is longer than ``offset_metadata_max_bytes``."""
+
+
 class CoordinatorLoadInProgressError(ApiError, code=14, kind=Kind.RETRIABLE, definite=True):
     """Group and transaction APIs: the coordinator is still reading its log."""
 
@@ -175,8 +179,16 @@ class RebalanceInProgressError(ApiError, code=27, kind=Kind.RETRIABLE, definite=
     """Group APIs: a rebalance has begun; join again."""
 
 
+class InvalidCommitOffsetSizeError(ApiError, code=28, kind=Kind.FATAL, definite=True):
+    """OffsetCommit: the commit does not fit a batch of the internal topic."""
+
+
 class TopicAuthorizationFailedError(ApiError, code=29, kind=Kind.FATAL, definite=True):
     """Any API: the principal may not do this to the topic."""
+
+
+class GroupAuthorizationFailedError(ApiError, code=30, kind=Kind.FATAL, definite=True):
+    """Group APIs: the principal may not do this to the group."""
 
 
 class ClusterAuthorizationFailedError(ApiError, code=31, kind=Kind.FATAL, definite=True):
@@ -281,6 +293,14 @@ class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):
     """Produce: the broker holds no state for the producer id."""
 
 
+class NonEmptyGroupError(ApiError, code=68, kind=Kind.FATAL, definite=True):
+    """DeleteGroups, OffsetDelete: the group has members."""
+
+
+class GroupIdNotFoundError(ApiError, code=69, kind=Kind.FATAL, definite=True):
+    """DescribeGroups, DeleteGroups, OffsetDelete: no such group."""
+
+
 class FetchSessionIdNotFoundError(ApiError, code=70, kind=Kind.RETRIABLE, definite=True):
     """Fetch: the session does not exist; send a full fetch."""
 
@@ -311,6 +331,10 @@ class MemberIdRequiredError(ApiError, code=79, kind=Kind.RETRIABLE, definite=Tru
     """JoinGroup: join again with the member id that this answer carries."""
 
 
+class GroupMaxSizeReachedError(ApiError, code=81, kind=Kind.FATAL, definite=True):
+    """JoinGroup: the group has ``group_max_size`` members."""
+
+
 class FencedInstanceIdError(ApiError, code=82, kind=Kind.FATAL, definite=True):
     """Group APIs: another member took over the static instance id."""
 
@@ -321,6 +345,10 @@ class EligibleLeadersNotAvailableError(ApiError, code=83, kind=Kind.RETRIABLE, d
 
 class ElectionNotNeededError(ApiError, code=84, kind=Kind.FATAL, definite=True):
     """Elections: the preferred replica leads already."""
+
+
+class GroupSubscribedToTopicError(ApiError, code=86, kind=Kind.FATAL, definite=True):
+    """OffsetDelete: a member of the group is subscribed to the topic."""
 
 
 class InvalidRecordError(ApiError, code=87, kind=Kind.FATAL, definite=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog_protocol.messages import (
     admin,
     fetch,
+    groups,
     handshake,
     metadata,
     offsets,
@@ -36,6 +37,17 @@ REQUESTS: dict[int, type[Request]] = {
         admin.AlterConfigsRequest,
         admin.DescribeLogDirsRequest,
         admin.ElectLeadersRequest,
+        groups.FindCoordinatorRequest,
+        groups.JoinGroupRequest,
+        groups.SyncGroupRequest,
+        groups.HeartbeatRequest,
+        groups.LeaveGroupRequest,
+        groups.OffsetCommitRequest,
+        groups.OffsetFetchRequest,
+        groups.DescribeGroupsRequest,
+        groups.ListGroupsRequest,
+        groups.DeleteGroupsRequest,
+        groups.OffsetDeleteRequest,
     )
 }
 

@@ -46,12 +46,16 @@ class TopicConfig:
 
     cleanup_policy: frozenset[str]
     compression_type: str
+    delete_retention_ms: int
     flush: str
     index_interval_bytes: int
+    max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_type: str
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
     min_insync_replicas: int
     retention_bytes: int
     retention_ms: int
@@ -96,6 +100,19 @@ def _integer(low: int, high: int) -> _Check:
 
     names = {_INT32_MAX: "2^31-1", _INT64_MAX: "2^63-1"}
     return _Check(parse, f"an integer from {low} to {names.get(high, high)}")
+
+
+def _share() -> _Check:
+    def parse(text: str) -> float:
+        # float() alone would take "nan", "1e-1", "1_0" and digits of other scripts.
+        if not text.isascii() or not text.replace(".", "", 1).isdigit() or len(text) > 19:
+            raise ValueError(text)
+        value = float(text)
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(text)
+        return value
+
+    return _Check(parse, "a number from 0 to 1")
 
 
 def _choice(*allowed: str) -> _Check:
@@ -148,6 +165,15 @@ _ROWS = (
         " (they never compress), so this is checked and shown, not enforced.",
     ),
     _row(
+        "delete_retention_ms",
+        "long",
+        "86400000",
+        _integer(0, _INT64_MAX),
+        "How long compaction keeps a tombstone (a record without value) after everything older with"
+        " its key has gone. A reader must get from the beginning to the end within this time to be"
+        " sure of hearing of every deletion; a replica that was away for longer is fetched anew.",
+    ),
+    _row(
         "file_delete_delay_ms",
         "long",
         "60000",
@@ -169,6 +195,14 @@ _ROWS = (
         "4096",
         _integer(0, _INT32_MAX),
         "Bytes of log between two entries of the offset index.",
+    ),
+    _row(
+        "max_compaction_lag_ms",
+        "long",
+        str(_INT64_MAX),
+        _integer(1, _INT64_MAX),
+        "In a compacted topic: after so long a record may be compacted at the latest, whatever"
+        " min_cleanable_dirty_ratio says, and in an idle topic too (KIP-354).",
     ),
     _row(
         "max_message_bytes",
@@ -198,6 +232,21 @@ _ROWS = (
         "CreateTime",
         _choice("CreateTime", "LogAppendTime"),
         "Whether the producer or the leader sets the timestamps of records.",
+    ),
+    _row(
+        "min_cleanable_dirty_ratio",
+        "double",
+        "0.5",
+        _share(),
+        "In a compacted topic: compaction begins when this share of a partition's bytes was written"
+        " since the last time. Lower means less space, and more work.",
+    ),
+    _row(
+        "min_compaction_lag_ms",
+        "long",
+        "0",
+        _integer(0, _INT64_MAX),
+        "In a compacted topic: how long every record stays, also one that a newer one replaces.",
     ),
     _row(
         "min_insync_replicas",

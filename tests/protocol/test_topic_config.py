@@ -144,3 +144,20 @@ def test_line_101_unknown_keys_are_refused_with_the_list_of_known_ones(key: str)
 def test_one_setting_in_two_spellings_is_refused() -> None:
     with pytest.raises(InvalidConfigError, match="twice"):
         parse_topic_config({"retention.ms": "1", "retention_ms": "2"})
+
+
+def test_settings_of_compaction() -> None:
+    config = parse_topic_config({})
+    assert config.min_cleanable_dirty_ratio == 0.5
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, 2**63 - 1)
+    assert config.delete_retention_ms == 86_400_000
+    for text, value in (("0", 0.0), ("1", 1.0), ("0.25", 0.25), (".5", 0.5), ("1.0", 1.0)):
+        assert parse_topic_config({"min_cleanable_dirty_ratio": text}) == dataclasses.replace(
+            config, min_cleanable_dirty_ratio=value
+        )
+
+
+@pytest.mark.parametrize("text", ["", ".", "1.1", "-0.5", "nan", "inf", "1e-1", "0_1", "٠", "0,5"])
+def test_a_ratio_is_a_number_from_0_to_1(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match="a number from 0 to 1"):
+        parse_topic_config({"min.cleanable.dirty.ratio": text})

@@ -80,14 +80,18 @@ class RecordColumns:
         return [self.header.base_timestamp] * len(self.values)
 
 
-def decode_batch(buf: Buffer, *, verify: bool = True) -> RecordColumns:
+def decode_batch(
+    buf: Buffer, *, verify: bool = True, header: BatchHeader | None = None
+) -> RecordColumns:
     """The records of ``buf``, which holds exactly one batch.
 
     :param verify: check the CRC too.
+    :param header: what ``parse_header`` said of ``buf``, if it has been asked.
     :raises CorruptBatchError: anything about the batch that does not hold.
     :raises CodecUnavailableError: the codec's library is not installed.
     """
-    header = parse_header(buf)
+    if header is None:
+        header = parse_header(buf)
     if header.size_bytes != len(buf):
         raise CorruptBatchError(f"batch: {len(buf)} bytes, its header says {header.size_bytes}")
     if verify:
