@@ -212,6 +212,7 @@ def _check_nothing_left_over(files: MemoryFiles, started: _Start) -> None:
             for name in (
                 ".lock",
                 checkpoint.META,
+                checkpoint.CLEANER,
                 checkpoint.CONTINUITY,
                 checkpoint.LOG_START,
                 checkpoint.RECOVERY_POINT,

@@ -15,8 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from oncelog_broker.log.cleaner import CleanerConfig, find_work
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
@@ -128,6 +130,8 @@ class Lineage:
     start_floor: int = 0
     """No log start below this comes back: a checkpoint says so."""
     operation: Operation | None = None
+    swaps: int = 0
+    """Segments that compaction had replaced when the last state was noted."""
 
     def promised(self) -> tuple[int, int]:
         log = self.log
@@ -185,9 +189,15 @@ class Image:
 class World:
     """Runs a scenario and takes images at each of its changes of the disk."""
 
-    def __init__(self, styles: tuple[Crash, ...] = STYLES, files: MemoryFiles | None = None):
+    def __init__(
+        self,
+        styles: tuple[Crash, ...] = STYLES,
+        files: MemoryFiles | None = None,
+        safeguards: LogSafeguards | None = None,
+    ) -> None:
         self.files = files or MemoryFiles("/data")
         self.styles = styles
+        self.safeguards = safeguards
         self.images: dict[object, Image] = {}
         self.points: list[str] = []
         self.lineages: list[Lineage] = []
@@ -201,8 +211,13 @@ class World:
             files=files,
             clock=self.clock,
             entropy=SeededEntropy(3),
-            config=LogConfig(log_dirs=("/data",), headroom_bytes=0),
+            config=LogConfig(
+                log_dirs=("/data",),
+                headroom_bytes=0,
+                cleaner=CleanerConfig(enable=False, cpu_percent=100),
+            ),
             broker_id=1,
+            safeguards=self.safeguards,
         )
         logs.set_high_watermark_source(
             lambda: {log.topic_partition: log.synced_offset for log in logs.all()}
@@ -223,7 +238,7 @@ class World:
         self.clean_may = False
         for lineage in self.lineages:
             if lineage.may_exist:
-                lineage.log = self.logs.get(lineage.tp)
+                lineage.log, lineage.swaps = self.logs.get(lineage.tp), 0
                 assert lineage.log is not None
                 lineage.log.reconfigure(CONFIG)
 
@@ -324,6 +339,20 @@ class World:
         log.advance_log_start(offset)
         with_operation.operation = None
 
+    def append_keyed(self, log: PartitionLog, *keys: bytes, epoch: int) -> None:
+        """Append a batch of records with these keys, as leader."""
+        end = log.log_end_offset
+        data = batch(*[b"%d" % (end + n) * 40 for n in range(len(keys))], keys=keys)
+        log.append_as_leader(data, epoch)
+        self._wrote(self._of(log), data)
+
+    async def compact(self, log: PartitionLog) -> None:
+        """One pass of the cleaner, over this log alone."""
+        work = find_work(log, log.log_end_offset, self.clock.now_ms())
+        assert work is not None
+        assert await self.logs.cleaner.clean(work)
+        self._note_swaps()
+
     def apply_retention(self) -> None:
         """Delete what the policy lets go."""
         for lineage in self.live():
@@ -369,7 +398,23 @@ class World:
     def _settle(self, lineage: Lineage) -> None:
         lineage.settled = len(lineage.states) - 1
 
+    def _note_swaps(self) -> None:
+        """Compaction has replaced a segment: the log reads differently from now on."""
+        for lineage in self.live():
+            log = lineage.log
+            if log is not None and log.swaps != lineage.swaps:
+                lineage.swaps = log.swaps
+                batches: dict[int, bytes] = {}
+                for segment in log.segments:
+                    data = log.log_dir.files.read_bytes(segment.path)
+                    for position, header in iter_headers(data):
+                        end = position + header.size_bytes
+                        batches[header.base_offset] = data[position:end]
+                last = lineage.states[-1]
+                lineage.states.append(State(last.start, last.end, batches))
+
     def _take(self, operation: str, path: str) -> None:
+        self._note_swaps()
         point = f"{len(self.points)}: before {operation} of {path}"
         self.points.append(point)
         promises = tuple([self._promise(lineage) for lineage in self.lineages])

@@ -25,11 +25,15 @@ HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 """Only logs that do not start at 0. Also where the first segment starts there: the removal of those
 before it is not synced, and what comes back with a power cut must not be read again."""
+CLEANER = "cleaner-offset-checkpoint"
+"""Up to where logs are compacted, and since when; several rows a log, see ``clean_state``."""
 LEADER_EPOCH = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown.json"
 CONTINUITY = "continuity.json"
 """Since when nothing was lost; see ``continuity``."""
 META = "meta.json"
+SESSION = "session.json"
+"""In the first directory only: the broker's session with the metadata store."""
 PARTITION_META = "partition.json"
 
 _MAGIC = "oncelog"
@@ -76,6 +80,23 @@ def decode_offsets(kind: str, data: bytes) -> dict[TopicPartition, int]:
     for topic, partition, offset in decode_table(kind, data, 3):
         offsets[TopicPartition(topic, _number(kind, partition))] = _number(kind, offset)
     return offsets
+
+
+def encode_clean(rows: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> bytes:
+    """Encode (offset, time in ms) pairs, any number a partition, sorted by partition."""
+    return encode_table(
+        CLEANER,
+        [(tp.topic, tp.partition, offset, ms) for tp in sorted(rows) for offset, ms in rows[tp]],
+    )
+
+
+def decode_clean(data: bytes) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Decode what :func:`encode_clean` made. Raises CheckpointError."""
+    rows: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for topic, partition, offset, ms in decode_table(CLEANER, data, 4):
+        row = _number(CLEANER, offset), _number(CLEANER, ms)
+        rows.setdefault(TopicPartition(topic, _number(CLEANER, partition)), []).append(row)
+    return rows
 
 
 def encode_epochs(entries: Sequence[tuple[int, int]]) -> bytes:

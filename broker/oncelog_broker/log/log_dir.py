@@ -49,6 +49,11 @@ _CREDIT_BYTES_MAX = 64 * 1024 * 1024
 _EPOCH_FILES_PER_CALL = 64
 _INDEX_ENTRIES_MIN = 256
 """New index entries that make writing them worth while: about 1 MiB of log."""
+_LEFT_BY_A_FAILED_START = frozenset(
+    {checkpoint.META + ".tmp", checkpoint.SESSION, checkpoint.SESSION + ".tmp"}
+)
+"""What a new directory may hold when the first start in it broke off."""
+
 _IGNORED_NAMES = frozenset({LOCK_FILE, "lost+found"})
 
 
@@ -111,6 +116,8 @@ class LogDir:
         self._checkpoint_needed = asyncio.Event()
         self._checkpoints_ended = False
         self._checkpoint_lock = asyncio.Lock()
+        self._clean_written: dict[TopicPartition, list[tuple[int, int]]] = {}
+        """What the cleaner's checkpoint on disk says."""
         self._news: dict[PartitionLog, None] = {}
         self._trash: dict[str, None] = {}
         self._removals: list[asyncio.TimerHandle] = []
@@ -168,7 +175,7 @@ class LogDir:
                 " or change log_dirs"
             )
         names = [name for name in files.list_dir(path) if name not in _IGNORED_NAMES]
-        if names and checkpoint.META not in names and names != [checkpoint.META + ".tmp"]:
+        if checkpoint.META not in names and not _LEFT_BY_A_FAILED_START.issuperset(names):
             raise LogDirError(
                 f"log directory {path} holds {names[0]!r} and no {checkpoint.META}: it is not a"
                 " directory of Oncelog, or has lost that file; name an empty or new one in"
@@ -287,6 +294,18 @@ class LogDir:
         except CheckpointError as error:
             logger.warning("%s is bad and will be made anew: %s", path, error)
             return None
+
+    def read_clean(self) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Read the cleaner's checkpoint; what is absent or bad says nothing. Raises OSError."""
+        path = f"{self.path}/{checkpoint.CLEANER}"
+        if self.files.exists(path + ".tmp"):
+            self.files.remove(path + ".tmp")  # it may be long before the next one is written
+        if self.files.exists(path):
+            try:
+                self._clean_written = checkpoint.decode_clean(self.files.read_bytes(path))
+            except CheckpointError as error:
+                logger.warning("%s is bad and will be made anew: %s", path, error)
+        return self._clean_written
 
     # ---- room
 
@@ -414,11 +433,14 @@ class LogDir:
         points: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
         marks: list[tuple[PartitionLog, int]] = []
+        clean: dict[TopicPartition, list[tuple[int, int]]] = {}
         for log in logs:
             tp = log.topic_partition
             points[tp] = log.checkpointed_recovery_point = log.recovery_point
             if log.log_start_offset:
                 starts[tp] = log.log_start_offset
+            if rows := log.clean.rows(log.recovery_point):
+                clean[tp] = rows
             if log.truncation_mark:
                 marks.append((log, log.truncation_mark))
         self.checkpointed.update(points)
@@ -429,6 +451,10 @@ class LogDir:
             known = self.high_watermarks()
             offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
             await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
+        if clean != self._clean_written:
+            data = checkpoint.encode_clean(clean)
+            await self.files.write_atomic(f"{self.path}/{checkpoint.CLEANER}", data)
+            self._clean_written = clean
         self.checkpointed = set(points)
         await self._remove_marks(marks)
         for log in logs:

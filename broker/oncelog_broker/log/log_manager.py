@@ -1,7 +1,7 @@
 """All logs of one broker, over its log directories.
 
 Owns which partition lives where, starting and stopping, and the loops that serve all logs: one
-checkpointer a directory, one for retention. Rules:
+checkpointer a directory, one for retention, one for compaction. Rules:
 
 - a new partition goes to the online directory with the fewest;
 - a deleted one is renamed first, so that its name is free and a crash finishes the deletion;
@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_broker.log import checkpoint
+from oncelog_broker.log.clean_state import CleanState
+from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX
 from oncelog_broker.log.log_dir import LogDir, LogDirError
@@ -60,6 +62,8 @@ class LogConfig:
     """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
     scrub_bytes_per_second: int = 16 * 1024 * 1024
     """Of one directory, at most."""
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    """Of compacted topics."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     open_segments_max: int = 4096
     """Segments whose files are kept open; fewer if the process may hold fewer."""
@@ -117,6 +121,15 @@ class LogManager:
             )
             for path in config.log_dirs
         ]
+        self.cleaner = Cleaner(
+            clock=clock,
+            config=config.cleaner,
+            logs=self.all,
+            high_watermarks=self._current_high_watermarks,
+            on_damage=self._damage_found,
+            safeguards=self._safeguards,
+        )
+        """Compacts what is to be compacted, from ``start`` on."""
         self.continuity = Continuity(files, self.dirs)
         """What may be claimed of the data; known from ``start`` on."""
 
@@ -161,6 +174,8 @@ class LogManager:
             if self._config.scrub_interval_ms:
                 self._tasks.spawn(f"scrub of {log_dir.path}", self._scrubber(log_dir).run())
         self._tasks.spawn("retention", self._run_retention())
+        if self._config.cleaner.enable:
+            self._tasks.spawn("cleaner", self.cleaner.run())
 
     def _scrubber(self, log_dir: LogDir) -> Scrubber:
         return Scrubber(
@@ -199,7 +214,8 @@ class LogManager:
             points = log_dir.read_offsets(checkpoint.RECOVERY_POINT)
             starts = log_dir.read_offsets(checkpoint.LOG_START) or {}
             marks = log_dir.read_offsets(checkpoint.HIGH_WATERMARK) or {}
-            log_dir.checkpointed = {*(points or ()), *starts, *marks}
+            rows = log_dir.read_clean()
+            log_dir.checkpointed = {*(points or ()), *starts, *marks, *rows}
             clean = log_dir.was_clean and points is not None
             # Without recovery points: what was committed was synced before.
             plan = _Plan(
@@ -219,7 +235,11 @@ class LogManager:
                     if log is None:
                         await self._files.remove_tree(f"{log_dir.path}/{names[tp]}")
                     else:
-                        self._adopt(log_dir, tp, log)
+                        clean_max = min(log.log_end_offset, log.recovery_point, log.cut_offset)
+                        adopted = self._adopt(log_dir, tp, log)
+                        if not log.damage:
+                            adopted.clean = CleanState(rows.get(tp, ()), clean_max)
+                        adopted.clean.in_step_ms = -1
                         self._high_watermarks[tp] = min(
                             marks.get(tp, 0), log.log_end_offset, log.cut_offset
                         )

@@ -20,7 +20,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from oncelog_broker.log import retention
+from oncelog_broker.log import retention, swap
+from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.flusher import SyncJob
 from oncelog_broker.log.invariants import append_does_not_follow
@@ -31,7 +32,7 @@ from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
 from oncelog_broker.log.timestamp_search import find_timestamp
 from oncelog_broker.log.unsynced import Unsynced
-from oncelog_broker.log.validator import check_replicated_batches, validate_client_batch
+from oncelog_broker.log.validator import take_replicated_batches, validate_client_batch
 from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
@@ -69,6 +70,7 @@ class PartitionLog:
         "_told_offset",
         "_unsynced",
         "checkpointed_recovery_point",
+        "clean",
         "config",
         "damage",
         "directory",
@@ -80,7 +82,9 @@ class PartitionLog:
         "on_synced",
         "recovery_point",
         "refetch_until",
+        "replaced",
         "size_bytes",
+        "swaps",
         "synced_offset",
         "topic_id",
         "topic_partition",
@@ -127,6 +131,12 @@ class PartitionLog:
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
         self._unsynced = Unsynced()
+        self.clean = CleanState()
+        """How far the log is compacted."""
+        self.swaps = 0
+        """How often compaction has replaced segments."""
+        self.replaced: list[Segment] = []
+        """Of which the files are there yet; see ``swap``."""
 
     # ---- appending
 
@@ -179,8 +189,8 @@ class PartitionLog:
         """
         if self.damage or not self.log_dir.online:
             self._refuse()
-        found = check_replicated_batches(
-            batches, self.log_end_offset, may_straddle=self.size_bytes == 0
+        batches, found = take_replicated_batches(
+            batches, self.log_end_offset, empty=self.size_bytes == 0
         )
         if not found:
             return None
@@ -244,10 +254,7 @@ class PartitionLog:
         if not segment.dirty:
             unsynced.wrote(segment, size)
         if self.config.flush == "commit":
-            if not unsynced.queued:
-                unsynced.queued = True
-                self.log_dir.flusher.mark(self)
-            return
+            return self._sync_soon()
         if not self.log_dir.counts_unsynced:
             self.log_dir.note_unsynced()
         self.synced_offset = self.log_end_offset
@@ -342,8 +349,9 @@ class PartitionLog:
         """
         if self.damage or not self.log_dir.online:
             self._refuse()
-        if offset < self.log_start_offset:
-            self.truncate_fully_and_start_at(offset)
+        if offset < max(self.log_start_offset, self.clean.relied_on):
+            # Committed records go that others have given way to: values would be lost for good.
+            self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return True
         if self.epochs.truncate_from_end(offset):
             self.log_dir.checkpoint_due()
@@ -353,6 +361,7 @@ class PartitionLog:
             "%s: truncating from %d to %d", self.topic_partition, self.log_end_offset, offset
         )
         try:
+            swap.settle(self)
             offset = self._segments.batch_start(offset)
             self._lower_recovery_point(offset)
             trash = self._segments.truncate_to(offset, self._clock.now_ms())
@@ -376,6 +385,7 @@ class PartitionLog:
                 end = max(self.refetch_until, self.recovery_point, self.log_end_offset)
                 write_mark(self.log_dir.files, self.directory, end)
                 self.refetch_until = end
+            swap.settle(self)
             self._mark_cut(0, offset)  # in any case: the disk may hold a higher log start
             trash = self._segments.restart_at(offset, self.config.index_interval_bytes)
             if self.damage:
@@ -383,6 +393,7 @@ class PartitionLog:
         except OSError as error:
             self._failed("truncate", error)
         self.damage = ""
+        self.clean = CleanState()
         self.epochs.clear()
         self._was_cut(trash)
         self.log_start_offset = self.recovery_point = self.synced_offset = offset
@@ -395,6 +406,7 @@ class PartitionLog:
         self.synced_offset = min(self.synced_offset, end)
         self._told_offset = min(self._told_offset, end)
         self.recovery_point = min(self.recovery_point, end)
+        self.clean.cut(end)
         self._unsynced.cut(self._active)
         self._sync_soon()
         self.log_dir.checkpoint_due()
@@ -432,25 +444,15 @@ class PartitionLog:
         """
         if self.damage or not self.log_dir.online:
             return 0
-        config = self.config
-        deletes = config.deletes_old
-        segments = [segment for segment in self._segments if segment.size_bytes]
-        count = retention.count_deletable(
-            segments,
-            now_ms=now_ms,
-            high_watermark=high_watermark,
-            log_start_offset=self.log_start_offset,
-            log_size_bytes=self.size_bytes,
-            retention_ms=config.retention_ms if deletes else -1,
-            retention_bytes=config.retention_bytes if deletes else -1,
-        )
-        if not count:
+        doomed = retention.deletable(self, now_ms, high_watermark)
+        if not doomed:
             return 0
-        if segments[count - 1] is self._active:
+        if doomed[-1] is self._active:
             self.roll()
-        freed = sum([segment.size_bytes for segment in segments[:count]])
+        freed = sum([segment.size_bytes for segment in doomed])
         try:
-            trash = self._segments.drop_oldest(count)
+            swap.settle(self)
+            trash = self._segments.drop_oldest(len(doomed))
         except OSError as error:
             self._failed("delete", error)
         self._unsynced.drop_gone()
@@ -458,7 +460,7 @@ class PartitionLog:
         self.advance_log_start(max(self.log_start_offset, self._segments[0].base_offset))
         start = self.log_start_offset
         logger.info("%s: deleted %d bytes below offset %d", self.topic_partition, freed, start)
-        self.log_dir.remove_later(trash, config.file_delete_delay_ms)
+        self.log_dir.remove_later(trash, self.config.file_delete_delay_ms)
         return freed
 
     # ---- epochs

@@ -13,6 +13,9 @@ Owns the decision what of the files is the log. Rules:
   unless the machine has restarted it is written again before that, in its place: a sync that failed
   in the last life may have left pages that are read as if they were on the disk, and that no later
   sync would write (fsyncgate);
+- a segment that reaches over those behind it, up to where one begins, is what compaction has made
+  of them: they go (``swap``). And a hole of compaction may reach over the recovery point, as all
+  that was there had been synced;
 - the recovery point never lies past the log end, epochs never ahead of the log (D3, D12);
 - after a clean stop nothing is scanned: the last bytes of the index file tell how the segment
   ended.
@@ -33,11 +36,14 @@ from oncelog_broker.log.checkpoint import (
     decode_document,
     decode_epochs,
 )
+from oncelog_broker.log.compaction import is_hole
 from oncelog_broker.log.epoch_history import EpochHistory
+from oncelog_broker.log.index_file import Summary
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
+    CLEANED_MARK,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -221,9 +227,16 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     if not loader.clean:
         # Entries at the recovery point and above are found again in the batches, if these survived.
         loader.epochs.truncate_from_end(loader.recovery_point)
-    for number, (base, size) in enumerate(zip(bases, sizes, strict=True)):
-        following = bases[number + 1] if number + 1 < len(bases) else None
+    number = -1
+    while (number := number + 1) < len(bases):
+        base, size = bases[number], sizes[number]
         segment = Segment(loader.pool, loader.directory, base, loader.interval_bytes)
+        summary = segment.read_summary(size)
+        if replaced := _count_replaced(segment, summary, size, bases[number + 1 :]):
+            _drop_replaced(loader, bases[number + 1 : number + 1 + replaced])
+            del bases[number + 1 : number + 1 + replaced]
+            del sizes[number + 1 : number + 1 + replaced]
+        following = bases[number + 1] if number + 1 < len(bases) else None
         if loader.segments and loader.segments[-1].next_offset != base:
             end = loader.segments[-1].next_offset
             if min(base, end) < loader.recovery_point or loader.same_run:
@@ -233,9 +246,9 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
             return
         loader.segments.append(segment)
         if following is not None and following <= loader.recovery_point:
-            whole = _load_sealed(loader, segment, size, following)
+            whole = _load_sealed(loader, segment, summary, size, following)
         elif loader.clean and following is None:
-            whole = _load_sealed(loader, segment, size, loader.recovery_point)
+            whole = _load_sealed(loader, segment, summary, size, loader.recovery_point)
         else:
             whole = _load_tail(loader, segment, size, last=following is None)
         if loader.damage:
@@ -246,11 +259,46 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
             return
 
 
-def _load_sealed(loader: _Loader, segment: Segment, size: int, end_offset: int) -> bool:
+def _count_replaced(
+    segment: Segment, summary: Summary | None, size: int, following: list[int]
+) -> int:
+    """How many of the segments that begin at ``following`` have gone into this one."""
+    if len(following) < 2 or not size:
+        return 0  # what compaction makes ends where one that it leaves alone begins
+    end = segment.base_offset
+    if summary is not None:
+        end = summary.next_offset
+    else:
+        try:
+            scan = Scan(segment.open(), 0, size, next_offset=end, chunk_bytes=SCAN_CHUNK_BYTES)
+            for _, header in scan:
+                end = header.next_offset
+        except CorruptBatchError:
+            return 0
+        finally:
+            segment.release()
+    return following.index(end) if end in following else 0
+
+
+def _drop_replaced(loader: _Loader, bases: list[int]) -> None:
+    """Remove segments in whose place another one is; that is to be durable first."""
+    files = loader.pool.files
+    files.sync_dir(loader.directory)
+    for base in bases:
+        logger.info("%s: removing segment %d, which was compacted", loader.directory, base)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            path = f"{loader.directory}/{file_name(base, suffix)}"
+            if files.exists(path):
+                files.remove(path)
+    files.sync_dir(loader.directory)
+
+
+def _load_sealed(
+    loader: _Loader, segment: Segment, summary: Summary | None, size: int, end_offset: int
+) -> bool:
     """Take over a segment that was synced whole, up to ``end_offset``."""
     if not size and segment.base_offset == end_offset:
         return True
-    summary = segment.read_summary(size)
     if summary is not None and summary.next_offset == end_offset:
         segment.restore(summary)
         if not loader.epochs_known:
@@ -343,12 +391,12 @@ def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -
         try:
             if segment.next_offset < end_offset:
                 for _, header in scan:
-                    if header.next_offset > end_offset:
+                    if header.next_offset > end_offset and not is_hole(header):
                         raise CorruptBatchError(f"a batch reaches over offset {end_offset}")
                     if not loader.epochs_known:
                         _note_epoch(loader.epochs, header)
                     segment.note_header(header, loader.now_ms)
-                    if segment.next_offset == end_offset:
+                    if segment.next_offset >= end_offset:
                         break
         except CorruptBatchError as error:
             reason = f"byte {scan.position}: {error}"
@@ -417,7 +465,8 @@ def _tidy(pool: OpenSegments, directory: str) -> list[str]:
         orphan = (
             dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
         )
-        if orphan or name.endswith((DELETED_SUFFIX, ".tmp")):
+        cleaned = stem.endswith(CLEANED_MARK)
+        if orphan or cleaned or name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{name}")
         else:
             kept.append(name)

@@ -13,7 +13,11 @@ Rules, oldest segment first, stopping at the first that must stay:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.partition_log import PartitionLog
+    from oncelog_broker.log.segment import Segment
 
 
 class SegmentAge(Protocol):
@@ -33,6 +37,23 @@ class SegmentAge(Protocol):
     def stamp_ms(self) -> int:
         """Newest record timestamp, capped at the time of the append."""
         ...
+
+
+def deletable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
+    """The segments of a log that its policy lets go, oldest first."""
+    config = log.config
+    deletes = config.deletes_old
+    segments = [segment for segment in log.segments if segment.size_bytes]
+    count = count_deletable(
+        segments,
+        now_ms=now_ms,
+        high_watermark=high_watermark,
+        log_start_offset=log.log_start_offset,
+        log_size_bytes=log.size_bytes,
+        retention_ms=config.retention_ms if deletes else -1,
+        retention_bytes=config.retention_bytes if deletes else -1,
+    )
+    return segments[:count]
 
 
 def count_deletable(

@@ -30,6 +30,11 @@ class LogSafeguards:
     as the machine has not restarted: a sync that failed may have dropped it, unseen. Off: it is
     only synced."""
 
+    swap_in_order: bool = True
+    """What compaction has written is synced before it takes the place of what it was made of, and
+    that is removed only when the new name is durable (B26). Off: the old segments go first, and the
+    new one is not synced."""
+
 
 def guarded(files: Files, safeguards: LogSafeguards) -> Files:
     """The files as these safeguards have them: the same object, unless names are not synced."""

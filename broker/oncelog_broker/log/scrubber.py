@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
+from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
@@ -130,6 +131,7 @@ class Scrubber:
         loop = asyncio.get_running_loop()
         base_offset = next_offset = log.segments[0].base_offset
         position, cuts = 0, log.cuts  # of all rounds: a cut moves what lies at a position
+        swaps = log.swaps  # so does compaction
         while self._is_current(log) and log.cuts == cuts:
             recovery_point = log.recovery_point
             stretches = _gather(log, base_offset, position, next_offset)
@@ -146,6 +148,10 @@ class Scrubber:
                 return  # what was read may be neither the old nor the new
             if not self._is_current(log):
                 return
+            if log.swaps != swaps:
+                swaps = log.swaps
+                base_offset, position, next_offset = _find_again(log, next_offset)
+                continue
             if unreadable is not None:
                 return self._unreadable(log, unreadable)
             if checked.damage:
@@ -169,6 +175,17 @@ class Scrubber:
             self._log_dir.fail(f"scrub {log.topic_partition}", error)
         else:
             logger.info("%s could not be scrubbed: %s", log.directory, error)
+
+
+def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:
+    """(segment, position, offset) of the batch that holds ``offset`` now. What cannot be found is
+    looked for at the beginning of its segment."""
+    segment = log.segments.find(offset)
+    try:
+        position, header = segment.header_at(offset)
+    except (OSError, CorruptMessageError):
+        return segment.base_offset, 0, segment.base_offset
+    return segment.base_offset, position, header.base_offset
 
 
 def _gather(log: PartitionLog, base_offset: int, position: int, next_offset: int) -> list[Stretch]:

@@ -43,6 +43,8 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
+CLEANED_MARK = ".cleaned"
+"""In the names of files that compaction is writing, before the suffix: no data yet."""
 
 _HINT_COUNT = 8
 """Ends of recent reads that are remembered, for readers that come back for what follows."""
@@ -106,6 +108,15 @@ class Segment:
         self.dirty = False
         self.size_at_sync_bytes = 0
         """Its size when the last sync round began."""
+
+    @classmethod
+    def cleaned(
+        cls, pool: OpenSegments, directory: str, base_offset: int, interval_bytes: int
+    ) -> Segment:
+        """An empty one for compaction to write, beside the segments that it may replace."""
+        segment = cls(pool, directory, base_offset, interval_bytes)
+        segment._prefix += CLEANED_MARK
+        return segment
 
     # ---- opening and closing
 
@@ -518,6 +529,39 @@ class Segment:
         self.restore(summary)
 
     # ---- going away
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether it is beside the log, not part of it."""
+        return self._prefix.endswith(CLEANED_MARK)
+
+    def take_place(self) -> None:
+        """Take over the name, and so the place, of the segment that has this base offset.
+
+        Both are closed. The index files of the other go before its log does, so that none can
+        outlive it. Raises OSError; the other then still has its place.
+        """
+        files = self._pool.files
+        cleaned, prefix = self._prefix, self._prefix.removesuffix(CLEANED_MARK)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if files.exists(prefix + suffix):
+                files.remove(prefix + suffix)
+        files.rename(cleaned + LOG_SUFFIX, prefix + LOG_SUFFIX)
+        self._prefix = prefix
+        try:
+            for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
+                if files.exists(cleaned + suffix):
+                    files.rename(cleaned + suffix, prefix + suffix)
+        except OSError as error:
+            logger.warning("index of %s lost: %s", self.path, error)
+
+    def remove(self) -> None:
+        """Remove the files of one that takes nobody's place. Raises OSError."""
+        self.dirty = False
+        self.release()
+        self.remove_index_files()
+        if self._pool.files.exists(self.path):
+            self._pool.files.remove(self.path)
 
     def discard(self) -> list[str]:
         """Rename the files out of the way; return what is left to remove. Raises OSError."""

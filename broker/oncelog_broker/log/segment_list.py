@@ -5,6 +5,7 @@ change the list. Rules:
 
 - there is always a last one, the *active* segment; only it is written;
 - each begins where the one before it ends;
+- compaction replaces a run of them by one that begins and ends with the run, never the active one;
 - removal goes from the outside: oldest first for retention, newest first for truncation, so that a
   crash between two steps leaves an unbroken run;
 - what is removed is renamed at once and returned as trash, to be unlinked off the loop.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import DELETED_SUFFIX, Segment
@@ -106,6 +107,25 @@ class SegmentList:
         self._segments = [segment]
         self._changed()
         return trash
+
+    def holds(self, run: Sequence[Segment]) -> bool:
+        """Whether these are neighbours in the list, the active one not among them."""
+        first = bisect_left(self._bases, run[0].base_offset)
+        here = self._segments[first : first + len(run)]
+        return len(here) == len(run) < len(self._segments) - first and all(
+            one is other for one, other in zip(here, run, strict=True)
+        )
+
+    def has(self, segment: Segment) -> bool:
+        """Whether this segment is in the list."""
+        first = bisect_left(self._bases, segment.base_offset)
+        return first < len(self._segments) and self._segments[first] is segment
+
+    def replace(self, run: Sequence[Segment], segment: Segment) -> None:
+        """One segment takes the place of a run, which must be in the list; no file is touched."""
+        first = bisect_left(self._bases, run[0].base_offset)
+        self._segments[first : first + len(run)] = [segment]
+        self._changed()
 
     def strays(self) -> list[str]:
         """Rename the files of segments behind a damage, which the list does not hold."""

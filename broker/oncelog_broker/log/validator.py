@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from oncelog_broker.log.compaction import is_hole, rest_of_hole
 from oncelog_protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
@@ -98,7 +99,8 @@ def check_replicated_batches(
 
     A partial batch at the end is left out. Offsets continue at ``log_end_offset`` and epochs do not
     go back; the first batch may begin below the end when ``may_straddle``, because a log may start
-    inside a batch. Raises CorruptMessageError, OffsetOutOfRangeError.
+    inside a batch, or when it is a hole, which the leader's compaction has made of several. Raises
+    CorruptMessageError, OffsetOutOfRangeError.
     """
     expected, epoch = log_end_offset, 0
     found: list[tuple[int, BatchHeader]] = []
@@ -106,7 +108,8 @@ def check_replicated_batches(
         for position, header in iter_headers(batches):
             verify_crc(batches[position : position + header.size_bytes])
             base = header.base_offset
-            straddles = may_straddle and not found and base < expected <= header.last_offset
+            straddles = not found and base < expected <= header.last_offset
+            straddles = straddles and (may_straddle or is_hole(header))
             if base != expected and not straddles:
                 raise OffsetOutOfRangeError(f"offset {base} where {expected} was to come")
             if header.leader_epoch < epoch:
@@ -118,6 +121,22 @@ def check_replicated_batches(
     except CorruptBatchError as error:
         raise CorruptMessageError(str(error)) from error
     return found
+
+
+def take_replicated_batches(
+    batches: memoryview, log_end_offset: int, *, empty: bool
+) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
+    """What of the leader's batches goes into a log, checked, and (position, header) of each.
+
+    As :func:`check_replicated_batches`, for a log that is ``empty`` or not. If it is not, a hole
+    that begins below its end loses the part that the log has.
+    """
+    found = check_replicated_batches(batches, log_end_offset, may_straddle=empty)
+    if empty or not found or found[0][1].base_offset == log_end_offset:
+        return batches, found
+    header = found[0][1]
+    data = memoryview(rest_of_hole(header, log_end_offset) + bytes(batches[header.size_bytes :]))
+    return data, list(iter_headers(data))
 
 
 def _refuse_attributes(attributes: int) -> NoReturn:

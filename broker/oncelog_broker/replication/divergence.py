@@ -12,6 +12,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_protocol.errors import OffsetOutOfRangeError
 from oncelog_protocol.messages.fetch import EpochEnd
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
 from oncelog_protocol.types import NO_EPOCH
 
 
@@ -29,6 +30,29 @@ def divergence(log: PartitionLog, position: FetchPosition) -> EpochEnd | None:
     if epoch < asked or end_offset < position.fetch_offset:
         return EpochEnd(epoch, end_offset)
     return None
+
+
+def may_lack_tombstones(log: PartitionLog, batches: memoryview, now_ms: int) -> bool:
+    """Whether the leader's compaction may have removed tombstones that a follower's ``log``, about
+    to take ``batches``, has never seen.
+
+    It was away for longer than they are kept, so it may hold older values of their keys, and would
+    bring these back. What is missing lies behind its end, and is younger than that; in sync it is
+    sent nothing that is compacted.
+    """
+    config = log.config
+    if not config.is_compacted or not log.size_bytes:
+        return False
+    last = log.segments.active
+    if not last.size_bytes and len(log.segments) > 1:
+        last = log.segments[-2]
+    if now_ms - max(last.stamp_ms, log.clean.in_step_ms) <= config.delete_retention_ms:
+        return False
+    try:
+        headers = [header for _, header in iter_headers(batches)]
+    except CorruptBatchError:
+        return False  # the log will say so
+    return any(header.record_count <= header.last_offset_delta for header in headers)
 
 
 def common_end(log: PartitionLog, diverging: EpochEnd) -> int:

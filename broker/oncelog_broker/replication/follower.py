@@ -18,6 +18,8 @@ DELAYED    an error; wait a little                            its retry time
 * A diverging answer makes the follower cut its log, and nothing else of that answer is used
   (KAFKA-14704).
 * An answer without records leaves the name open: it brings a high watermark (KAFKA-15510).
+* Compacted batches for a log that was away for longer than tombstones are kept make it begin again:
+  it may lack some that have gone.
 * OFFSET_OUT_OF_RANGE means that nothing of ours is in the leader's log: begin again at its log
   start.
 """
@@ -28,6 +30,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
+from oncelog_broker.replication.divergence import may_lack_tombstones
 from oncelog_broker.replication.invariants import InvariantError
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
@@ -306,10 +309,13 @@ class FollowerMachine:
                 if followed.anew and partition.log.needs_refetch:
                     # The leader counts on this copy no more, and has another.
                     partition.restart_log_at(partition.log.log_start_offset)
-                partition.log.append_as_follower(
-                    payload[records.offset : records.offset + records.length]
-                )
+                data = payload[records.offset : records.offset + records.length]
+                if not self._append(followed, answer, data):
+                    return
             partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
+            log = partition.log
+            if log.config.is_compacted and log.log_end_offset >= answer.high_watermark:
+                log.clean.in_step_ms = log.log_dir.clock.now_ms()
             if records.length:
                 self._after_write(followed)
         except InvariantError as error:
@@ -322,6 +328,20 @@ class FollowerMachine:
                 "%s: cannot use what the leader sent: %s", partition.topic_partition, error
             )
             self._delay(followed, now)
+
+    def _append(self, followed: Followed, answer: FetchPartitionResponse, data: memoryview) -> bool:
+        """Append what the leader sent; False: begun anew instead."""
+        partition = followed.partition
+        log = partition.log
+        if may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
+            logger.warning(
+                "%s: was away for longer than tombstones are kept", partition.topic_partition
+            )
+            partition.restart_log_at(answer.log_start_offset)
+            self._after_write(followed)
+            return False
+        log.append_as_follower(data)
+        return True
 
     def _take_error(self, followed: Followed, answer: FetchPartitionResponse, now: float) -> None:
         if answer.error_code == OffsetOutOfRangeError.code and answer.log_start_offset >= 0:

@@ -101,6 +101,9 @@ class ReplicaManager:
         self.deadlines = Deadlines()
         self.is_known: Callable[[TopicPartition], bool] | None = None
         """Whether the cluster has such a partition somewhere; tells *not here* from *nowhere*."""
+        self.on_leadership: list[Callable[[Partition], None]] = []
+        """Told of a replica whose role may be another one now: an order was applied, or it was
+        stopped or has failed. Repeats itself; must be cheap."""
         self._logs = logs
         self._clock = clock
         self._entropy = entropy
@@ -215,7 +218,16 @@ class ReplicaManager:
         if code == 0:
             self._follow_leader_of(partition)
             self._check_fetchers(partition)
+        self._tell_leadership(partition)
         return code
+
+    def _tell_leadership(self, partition: Partition) -> None:
+        """Who listens must not keep an order from being applied."""
+        for callback in self.on_leadership:
+            try:
+                callback(partition)
+            except Exception:
+                logger.exception("%s: telling of its role failed", partition.topic_partition)
 
     def _clear(self, topic_partition: TopicPartition, order: PartitionOrder | None) -> _Clearing:
         """Begin to delete what holds a place; ``order`` is applied when it is free."""
@@ -308,6 +320,7 @@ class ReplicaManager:
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
             partition.stop()
+            self._tell_leadership(partition)
         self._watermarks.pop(topic_partition, None)
 
     def _note_strays(self, listed: set[TopicPartition]) -> None:
@@ -391,6 +404,7 @@ class ReplicaManager:
     def _log_failed(self, partition: Partition) -> None:
         self._stop_following(partition.topic_partition)
         partition.fail()
+        self._tell_leadership(partition)
 
     def _check_fetchers(self, partition: Partition) -> None:
         """Exactly one loop fetches for a follower, none for others (I13)."""
@@ -429,6 +443,7 @@ class ReplicaManager:
     def replica_broke_down(self, partition: Partition) -> None:
         """The controller hears of it when it asks, so it is made to ask."""
         self._stop_following(partition.topic_partition)
+        self._tell_leadership(partition)
         if self._on_broken_replica is not None:
             self._on_broken_replica()
 

@@ -79,6 +79,7 @@ SWITCHES: dict[str, int] = {
     "log.sync_directories": 13,
     "log.keep_damaged_logs": 14,
     "log.rewrite_unsynced": 0,
+    "log.swap_in_order": 0,
     "truncate_on_divergence": 0,
     "ignore_diverging_fetches": 0,
 }

@@ -101,3 +101,14 @@ def test_no_bytes_make_it_fail_otherwise(data: bytes) -> None:
     ):
         with pytest.raises(CheckpointError):
             read()
+
+
+def test_rows_of_the_cleaner_come_back() -> None:
+    rows = {TopicPartition("b", 1): [(5, 1000), (9, 2000)], TopicPartition("a", 0): [(0, 0)]}
+    data = checkpoint.encode_clean(rows)
+    assert checkpoint.decode_clean(data) == rows
+    assert checkpoint.decode_clean(checkpoint.encode_clean({})) == {}
+    with pytest.raises(CheckpointError):
+        checkpoint.decode_clean(data[:-3])
+    with pytest.raises(CheckpointError):
+        checkpoint.decode_clean(data.replace(b"1000", b"100x"))

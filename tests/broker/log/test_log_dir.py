@@ -99,7 +99,9 @@ def test_a_directory_with_other_things_is_refused_untouched(name: str) -> None:
     assert files.list_dir(DATA) == [name]
 
 
-@pytest.mark.parametrize("name", [LOCK_FILE, "lost+found", f"{checkpoint.META}.tmp"])
+@pytest.mark.parametrize(
+    "name", [LOCK_FILE, "lost+found", f"{checkpoint.META}.tmp", checkpoint.SESSION]
+)
 def test_left_overs_of_a_first_start_are_no_obstacle(name: str) -> None:
     files = MemoryFiles(DATA)
     files.open(f"{DATA}/{name}", create=True)

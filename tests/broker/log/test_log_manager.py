@@ -433,3 +433,48 @@ async def test_stopping_waits_for_the_checkpoint_that_is_being_written(clean: bo
     await stopping
     assert files.written_at_once == []
     assert files.being_written == [], "nothing writes on after the lock was given back"
+
+
+@pytest.mark.asyncio
+async def test_how_far_logs_are_compacted_outlives_a_restart() -> None:
+    files = MemoryFiles(*DIRS)
+    logs = await started(files, dirs=DIRS[:1])
+    log = logs.create(TP, "id", topic_config())
+    for _ in range(4):
+        await append(log, b"v")
+    log.clean.passed(3, 1000, 0)
+    log.log_dir.checkpoint_due()
+    assert await log.log_dir.write_checkpoints()
+    await logs.stop(clean=False)
+    for lost, expected in ((b"", [(3, 1000)]), (b"x", [])):
+        image = files.image("all")
+        if lost:
+            image.open(f"/disk1/{checkpoint.CLEANER}").append([lost])
+        again = await started(image, dirs=DIRS[:1])
+        assert again.all()[0].clean.rows(4) == expected
+        assert again.all()[0].clean.relied_on == (3 if expected else 0)
+        await again.stop(clean=False)
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_began_anew_is_not_taken_for_compacted() -> None:
+    """The mark of the cut holds for the checkpoint of the cleaner too."""
+    files = MemoryFiles(*DIRS)
+    logs = await started(files, dirs=DIRS[:1], checkpoint_interval_ms=3_600_000)
+    log = logs.create(TP, "id", topic_config())
+    for _ in range(4):
+        await append(log, b"v")
+    log.clean.passed(3, 1000, 0)
+    assert await log.log_dir.write_checkpoints()
+    log.truncate_fully_and_start_at(0)
+    for _ in range(4):
+        await append(log, b"v")
+    await logs.stop(clean=False)
+    again = await started(files.image("all"), dirs=DIRS[:1])
+    log = again.all()[0]
+    assert log.log_end_offset == 4
+    assert log.clean.rows(4) == []
+    await again.delete(TP)
+    log = again.create(TP, "other", topic_config())
+    assert log.clean.upto == 0
+    await again.stop(clean=False)

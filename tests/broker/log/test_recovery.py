@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog_broker.log.checkpoint import LEADER_EPOCH, PARTITION_META, encode_epochs
+from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK, LoadedLog, load_log
 from oncelog_protocol.records.batch import iter_headers
@@ -553,3 +554,41 @@ def test_every_bit_of_every_small_file_may_flip() -> None:
                 assert loaded.topic_id in ("topic-id", "")
         files.write_atomic_now(path, content)
         assert values_in(reload_log(files, SMALL, recovery_point=12, clean=True)) == expected(0, 12)
+
+
+@pytest.mark.parametrize("point", [0, *range(2, 11), 12])
+def test_a_hole_may_reach_over_the_recovery_point(point: int) -> None:
+    """What a hole has taken the place of had been synced, whatever an older checkpoint says."""
+    files = MemoryFiles("/data")
+    log = make_log(files, SMALL)
+    log.append_as_follower(follower_batches((0, 2, 0)))
+    log.append_as_follower(memoryview(hole(2, 10, 0, NOW_MS)))
+    log.append_as_follower(follower_batches((10, 2, 1)))
+    sync(log)
+    again = reload_log(files, SMALL, recovery_point=point)
+    assert not again.damage
+    assert again.log_end_offset == 12
+    assert again.epochs.entries() == [(0, 0), (1, 10)]
+
+
+def test_no_other_batch_may() -> None:
+    files = MemoryFiles("/data")
+    log = make_log(files, SMALL)
+    log.append_as_follower(follower_batches((0, 2, 0), (2, 8, 0)))
+    sync(log)
+    loaded = load(files, 5)
+    assert loaded is not None
+    assert "reaches over offset 5" in loaded.damage
+
+
+def test_files_that_compaction_was_writing_are_removed() -> None:
+    files = MemoryFiles("/data")
+    log = make_log(files, SMALL)
+    fill(log, 3)
+    sync(log)
+    for suffix in ("log", "index", "timeindex"):
+        files.open(f"{DIRECTORY}/{0:020d}.cleaned.{suffix}", create=True).append([b"half"])
+    loaded = load(files, 3)
+    assert loaded is not None
+    assert loaded.log_end_offset == 3
+    assert not [name for name in files.list_dir(DIRECTORY) if "cleaned" in name]

@@ -40,7 +40,10 @@ async def with_three_records(files: Files, safeguards: LogSafeguards) -> LogMana
 
 async def test_the_default_is_safe_and_costs_nothing() -> None:
     assert LogSafeguards() == LogSafeguards(
-        sync_directories=True, keep_damaged_logs=True, rewrite_unsynced=True
+        sync_directories=True,
+        keep_damaged_logs=True,
+        rewrite_unsynced=True,
+        swap_in_order=True,
     )
     files = MemoryFiles()
     assert guarded(files, LogSafeguards()) is files

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from oncelog_broker.log.cleaner import find_work
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogConfig, LogManager
@@ -18,6 +19,7 @@ from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET, iter_header
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from support.clock import ManualClock
+from support.compaction import append, make_cleaner
 from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, sync, topic_config
 from support.memory_files import MemoryFiles
 from support.waiting import eventually
@@ -275,3 +277,50 @@ def test_a_job_reads_no_more_than_its_share() -> None:
     assert SCAN_CHUNK_BYTES <= checked.read_bytes < 1.3 * SCAN_CHUNK_BYTES
     assert checked.position == checked.read_bytes
     assert checked.next_offset == 4
+
+
+@pytest.mark.asyncio
+async def test_compaction_in_between_is_no_damage() -> None:
+    """What was looked at is not where it was; the rest is looked at, wherever it is now."""
+    files = MemoryFiles()
+    log = make_log(files, topic_config(cleanup_policy="compact", segment_bytes=600_000))
+    for number in range(400):
+        append(log, (b"k%d" % (number % 10), b"v" * 4000))
+    sync(log)
+    assert len(log.segments) > 2
+    found: list[str] = []
+    scrub = scrubber(log.log_dir, found)
+    cleaner = make_cleaner(log)
+    work = find_work(log, log.log_end_offset, NOW_MS)
+    assert work is not None
+    passed = asyncio.create_task(scrub.scrub())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await asyncio.gather(passed, cleaner.clean(work))
+    assert log.swaps > 0
+    await scrub.scrub()
+    assert found == []
+    assert scrub.passes == 2
+
+
+@pytest.mark.asyncio
+async def test_after_compaction_it_goes_on_where_it_was() -> None:
+    files = MemoryFiles()
+    log = make_log(files, topic_config(cleanup_policy="compact", segment_bytes=600_000))
+    for number in range(400):
+        append(log, (b"k%d" % (number % 10), b"v" * 4000))
+    sync(log)
+    found: list[str] = []
+    scrub = scrubber(log.log_dir, found)
+    cleaner = make_cleaner(log)
+    work = find_work(log, log.log_end_offset, NOW_MS)
+    assert work is not None
+    task = asyncio.create_task(scrub.scrub())
+    await eventually(lambda: scrub.read_bytes > 0, what="a first chunk")
+    assert await cleaner.clean(work)
+    await task
+    assert found == []
+    last = log.segments[-2]
+    files.corrupt(last.path, last.size_bytes - 10)
+    await scrub.scrub()
+    assert len(found) == 1

@@ -120,3 +120,20 @@ def test_a_failed_roll_changes_nothing() -> None:
     assert bases(segments) == [0, 10]
     assert segments[-1] is segments.active
     assert len(segments) == 2
+
+
+def test_compaction_replaces_a_run() -> None:
+    segments = make_list([1, 2, 3])
+    run = [segments[1], segments[2]]
+    assert segments.holds(run)
+    assert not segments.holds([segments[0], segments[2]])
+    assert not segments.holds([segments[2], segments[3]]), "the active one is in it"
+    other = Segment(OpenSegments(MemoryFiles("/d"), 10), "/d", 10, 4096)
+    assert not segments.holds([other])
+    other.next_offset = 30
+    segments.replace(run, other)
+    assert bases(segments) == [0, 10, 30]
+    assert segments.has(other)
+    assert not segments.has(run[1])
+    assert segments.find(25) is other
+    assert segments.active.base_offset == 30

@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from oncelog_broker.log.validator import check_replicated_batches, validate_client_batch
+from oncelog_broker.log.compaction import hole
+from oncelog_broker.log.validator import (
+    check_replicated_batches,
+    take_replicated_batches,
+    validate_client_batch,
+)
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
@@ -264,3 +269,19 @@ def test_batches_of_a_leader_that_are_damaged_or_go_back_in_epochs() -> None:
         data[position] ^= 1
     with pytest.raises(CorruptMessageError):
         check_replicated_batches(follower_batches((10, 1, -1)), 10, may_straddle=False)
+
+
+def test_a_hole_of_the_leader_loses_what_the_log_has() -> None:
+    data = memoryview(hole(2, 10, 1, NOW_MS) + bytes(follower_batches((10, 1, 1))) + b"partial")
+    taken, found = take_replicated_batches(data, 2, empty=False)
+    assert taken is data
+    assert [header.base_offset for _, header in found] == [2, 10]
+    taken, found = take_replicated_batches(data, 7, empty=False)
+    assert [header.base_offset for _, header in found] == [7, 10]
+    assert [position for position, _ in found] == [0, found[0][1].size_bytes]
+    assert check_replicated_batches(taken, 7, may_straddle=False) == found
+    for end in (1, 10, 11):
+        with pytest.raises(OffsetOutOfRangeError):
+            take_replicated_batches(data, end, empty=False)
+    taken, found = take_replicated_batches(data, 7, empty=True)
+    assert (taken is data, found[0][1].base_offset) == (True, 2)

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog_broker.log.clean_state import FROM_SCRATCH
+from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.replication.divergence import common_end, divergence
+from oncelog_broker.replication.divergence import common_end, divergence, may_lack_tombstones
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_protocol.errors import OffsetOutOfRangeError
 from oncelog_protocol.messages.fetch import EpochEnd
-from support.logs import follower_batches, make_log
+from support.logs import NOW_MS, follower_batches, make_log, topic_config
 from support.memory_files import MemoryFiles
 
 
@@ -78,3 +80,25 @@ def test_a_follower_arrives_at_the_common_part(
         cuts += 1
         assert cuts <= len(parts) + 1
     assert log.log_end_offset == len(shared)
+
+
+def test_who_was_away_for_longer_than_tombstones_are_kept_may_lack_some() -> None:
+    compacted = topic_config(cleanup_policy="compact", delete_retention_ms=1000)
+    touched, whole = memoryview(hole(2, 9, 0, NOW_MS)), follower_batches((2, 1, 0))
+    log = make_log(MemoryFiles(), compacted)
+    assert not may_lack_tombstones(log, touched, NOW_MS + 5000), "it is empty"
+    log.append_as_follower(follower_batches((0, 2, 0)))
+    log.roll()
+    log.clean.in_step_ms = -1
+    assert not may_lack_tombstones(log, touched, NOW_MS + 1000)
+    assert may_lack_tombstones(log, touched, NOW_MS + 1001)
+    assert not may_lack_tombstones(log, whole, NOW_MS + 1001)
+    assert not may_lack_tombstones(log, memoryview(bytes(100)), NOW_MS + 1001)
+    log.clean.in_step_ms = NOW_MS + 500
+    assert not may_lack_tombstones(log, touched, NOW_MS + 1500)
+    assert may_lack_tombstones(log, touched, NOW_MS + 1501)
+    log.clean.in_step_ms = FROM_SCRATCH
+    assert not may_lack_tombstones(log, touched, NOW_MS + 5000)
+    log.clean.in_step_ms = -1
+    log.reconfigure(topic_config())
+    assert not may_lack_tombstones(log, touched, NOW_MS + 5000)

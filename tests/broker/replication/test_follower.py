@@ -6,6 +6,8 @@ import errno
 
 import pytest
 
+from oncelog_broker.log.clean_state import FROM_SCRATCH
+from oncelog_broker.log.compaction import hole
 from oncelog_broker.replication.follower import FollowerMachine, FollowState
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
@@ -27,6 +29,7 @@ from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
+from support.clock import ManualClock
 from support.memory_files import MemoryFiles
 from support.replicas import NOW_MS, make_logs, topic_config
 
@@ -238,6 +241,38 @@ def test_out_of_range_begins_anew_at_the_leaders_start() -> None:
     assert partition.high_watermark == 50
     follower.sync()
     assert named(follower.machine.next_request(0.0))[0].fetch_offset == 50
+
+
+def test_a_compacted_log_that_was_away_for_too_long_is_fetched_from_scratch() -> None:
+    """Else it would never hear of tombstones that have gone, and bring deleted keys back."""
+    day_ms = 86_400_000
+    for away_ms, compacted, restarts in (
+        (day_ms + 1, hole(1, 9, 3, NOW_MS), True),
+        (day_ms, hole(1, 9, 3, NOW_MS), False),
+        (day_ms + 1, data(base=1, count=8), False),
+    ):
+        follower = Follower()
+        log = follower.partitions[0].log
+        log.reconfigure(topic_config(cleanup_policy="compact"))
+        follower.follow()
+        follower.answer(records(data(), watermark=9), payload=data())
+        assert log.clean.in_step_ms == FROM_SCRATCH
+        follower.sync()
+        follower.machine.next_request(0.0)
+        log.clean.in_step_ms = -1  # as after a restart
+        clock = log.log_dir.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance(away_ms)
+        follower.answer(records(bytes(compacted), watermark=9), payload=bytes(compacted))
+        assert log.log_end_offset == (0 if restarts else 9)
+        follower.sync()
+        assert named(follower.machine.next_request(0.0))[0].fetch_offset == log.log_end_offset
+        if restarts:
+            assert log.clean.in_step_ms == FROM_SCRATCH
+            payload = bytes(hole(0, 1, 3, NOW_MS)) + bytes(compacted)
+            follower.answer(records(payload, watermark=9), payload=payload)
+            assert log.log_end_offset == 9
+        assert log.clean.in_step_ms == clock.now_ms()
 
 
 def test_errors_wait_longer_and_longer_and_success_forgives() -> None:

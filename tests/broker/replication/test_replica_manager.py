@@ -7,6 +7,8 @@ import errno
 
 import pytest
 
+from oncelog_broker.replication.invariants import InvariantError
+from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InconsistentTopicIdError,
@@ -381,6 +383,34 @@ async def test_high_watermarks_are_taken_from_the_checkpoint_until_an_order_come
         assert cluster[1].replicas.high_watermarks() == {TP: 2}
         cluster[1].replicas._watermarks[TopicPartition("x", 1)] = 7
         assert cluster[1].replicas.high_watermarks()[TopicPartition("x", 1)] == 7
+
+
+async def test_roles_are_told_whenever_they_may_have_changed() -> None:
+    async with Cluster(brokers=2, dirs=("/d", "/e")) as cluster:
+        told: list[tuple[int, bool]] = []
+
+        def broken(partition: Partition) -> None:
+            raise ValueError("a bug")
+
+        hooks = cluster[1].replicas.on_leadership
+        hooks.append(broken)
+        hooks.append(lambda partition: told.append((partition.leader_epoch, partition.is_leader)))
+        assert cluster.lead(TP, 1)[1] == 0, "a bug of who listens keeps no order from being applied"
+        cluster.lead(TP, 2)
+        cluster.lead(TP, 1)
+        assert told == [(0, True), (1, False), (2, True)]
+        partition = cluster[1].partition(TP)
+        partition.break_down(InvariantError("for the test"))
+        assert told.pop() == (2, False)
+        assert cluster[1].broken == 1
+        cluster[1].broken = 0
+        stop = StopReplicaRequest(9, 1, 0, [StopPartition("t", "id", 0, 3, False)])
+        await cluster[1].replicas.stop_replicas(stop)
+        assert told.pop() == (2, False)
+        cluster.lead(TP, 1)
+        where = cluster[1].partition(TP).log.log_dir
+        cluster[1].replicas.directory_failed(where)
+        assert told[-2:] == [(3, True), (3, False)]
 
 
 async def test_stopping_answers_everybody() -> None:

@@ -1,0 +1,363 @@
+"""Compacts the logs of topics with ``compact`` in their policy, one after the other.
+
+Owns which log is next, how far it may be compacted, and the pace. Rules:
+
+- never the active segment, and nothing at or above the high watermark or the recovery point: what
+  may still be cut is not compacted, and what is not synced is not read as if it were;
+- the log with the largest share of bytes that are new since its last pass goes first; one with
+  records that have waited ``max_compaction_lag_ms`` (KIP-354) before all others, for which the
+  active segment of an idle log is rolled; one with tombstones that may go counts too;
+- a pass works in slices of a few milliseconds in an executor, and rests after each, so that it
+  takes no more than a share of the CPU and of the disk;
+- the log goes on meanwhile. What was made counts only if what it was made of is still in the log,
+  and the log has not been cut;
+- each replica compacts for itself: logs of one partition then differ in bytes, never in the newest
+  value of a key, nor in the offset of a record that both have;
+- damage is told like the scrubber's, and the log left alone. A log that cannot be compacted is left
+  alone until it is cut or the broker restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from oncelog_broker.log import swap
+from oncelog_broker.log.epoch_history import EpochHistory
+from oncelog_broker.log.key_map import KeyMap
+from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.rewriting import (
+    Known,
+    Rule,
+    Source,
+    UncleanableError,
+    Written,
+    read_keys,
+    rewrite,
+)
+from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.log.segment import Segment
+from oncelog_protocol.errors import StorageError
+from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REST_S_MIN = 0.001
+"""Shorter rests would spin."""
+_DONE = -1
+_PASSING = frozenset(
+    {errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""Errors that say nothing about the disk. A file that is not there was deleted meanwhile; if not,
+readers and the scrubber find that out."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """Settings of the cleaner. Names are Kafka's where Kafka has them."""
+
+    enable: bool = True
+    backoff_ms: int = 15_000
+    """How long it rests when there is nothing to do."""
+    dedupe_buffer_bytes: int = 64 * 1024 * 1024
+    """Memory for keys; what does not fit is left to the next pass."""
+    io_max_bytes_per_second: int = 64 * 1024 * 1024
+    """Read and written together."""
+    cpu_percent: int = 20
+    """Of one core."""
+
+
+class Work(NamedTuple):
+    """What there is to do in one log."""
+
+    log: PartitionLog
+    segments: list[Segment]
+    """All that may be compacted, from the oldest on."""
+    dirty_from: int
+    ratio: float
+    """Share of bytes that are new, of what may be compacted."""
+    overdue: bool
+
+
+class _StoppedError(Exception):
+    """The log has changed under the pass: what it has made is void."""
+
+
+class Cleaner:
+    """Of one broker. ``on_damage(log, text)`` is called on the loop."""
+
+    def __init__(
+        self,
+        *,
+        clock: WallClock,
+        config: CleanerConfig,
+        logs: Callable[[], Sequence[PartitionLog]],
+        high_watermarks: Callable[[], Mapping[TopicPartition, int]],
+        on_damage: Callable[[PartitionLog, str], None],
+        safeguards: LogSafeguards,
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._logs = logs
+        self._high_watermarks = high_watermarks
+        self._on_damage = on_damage
+        self._safeguards = safeguards
+        self._left_alone: dict[PartitionLog, int] = {}
+        """Logs that cannot be compacted, with the number of their cuts then."""
+        self.passes = 0
+        """Passes that came to their end."""
+        self.read_and_written_bytes = 0
+        self.freed_bytes = 0
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            cleaned = False
+            try:
+                cleaned = await self.clean_dirtiest()
+            except Exception:
+                logger.exception("compaction failed; it goes on after a while")
+            if not cleaned:
+                await asyncio.sleep(self._config.backoff_ms / 1000)
+
+    async def clean_dirtiest(self) -> bool:
+        """One pass over the log that needs it most; whether there was one, and it came to its end.
+
+        A log's own trouble is dealt with here.
+        """
+        work = self._choose()
+        return work is not None and await self.clean(work)
+
+    # ---- what to do
+
+    def _choose(self) -> Work | None:
+        marks, now_ms = self._high_watermarks(), self._clock.now_ms()
+        logs = [log for log in self._logs() if self._may_clean(log)]
+        self._left_alone = {log: cuts for log, cuts in self._left_alone.items() if log in logs}
+        best: Work | None = None
+        for log in logs:
+            if self._left_alone.get(log) == log.cuts:
+                continue
+            work = find_work(log, marks.get(log.topic_partition, 0), now_ms)
+            if work is not None and (
+                best is None or (work.overdue, work.ratio) > (best.overdue, best.ratio)
+            ):
+                best = work
+        return best
+
+    @staticmethod
+    def _may_clean(log: PartitionLog) -> bool:
+        log_dir = log.log_dir
+        return (
+            log.config.is_compacted
+            and not log.damage
+            and log_dir.online
+            and not log_dir.full
+            and log_dir.logs.get(log.topic_partition) is log
+        )
+
+    # ---- a pass
+
+    async def clean(self, work: Work) -> bool:
+        """Compact a log; whether that came to its end."""
+        log = work.log
+        cuts, began, before = log.cuts, asyncio.get_running_loop().time(), log.size_bytes
+        try:
+            upto, records = await self._pass(work, cuts)
+        except _StoppedError:
+            logger.info("%s: changed while it was compacted", log.topic_partition)
+            return False
+        except CorruptBatchError as error:
+            if self._may_clean(log) and log.cuts == cuts:
+                self._on_damage(log, str(error))
+                self._left_alone[log] = cuts
+            return False
+        except UncleanableError as error:
+            logger.warning("%s cannot be compacted: %s", log.topic_partition, error)
+            self._left_alone[log] = cuts
+            return False
+        except OSError as error:
+            self._failed(log, error)
+            return False
+        self.passes += 1
+        freed = max(0, before - log.size_bytes)
+        self.freed_bytes += freed
+        logger.info(
+            "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went",
+            log.topic_partition,
+            upto,
+            asyncio.get_running_loop().time() - began,
+            records,
+            freed,
+        )
+        return True
+
+    async def _pass(self, work: Work, cuts: int) -> tuple[int, int]:
+        log, now_ms = work.log, self._clock.now_ms()
+        files = log.log_dir.files
+        tombstones_below = log.clean.tombstones_below(now_ms, log.config.delete_retention_ms)
+        keys = KeyMap(self._config.dedupe_buffer_bytes)
+        known = Known(keys, work.dirty_from)
+        sources = [Source.of(s) for s in work.segments if s.next_offset > work.dirty_from]
+        await self._drive(log, cuts, read_keys(files, sources, known))
+        rule = Rule(
+            keys.newest,
+            known.upto,
+            min(tombstones_below, known.upto),
+            EpochHistory(log.epochs.entries()),
+            log.log_start_offset,
+        )
+        total = Written()
+        for run in runs(work.segments, known.upto, log.config.segment_bytes):
+            written = await self._replace(log, cuts, run, rule)
+            total.first_tombstone = min(total.first_tombstone, written.first_tombstone)
+            total.records += written.records
+        self._check(log, cuts)
+        log.clean.passed(known.upto, self._clock.now_ms(), total.first_tombstone)
+        log.log_dir.checkpoint_due()
+        return known.upto, total.records
+
+    async def _replace(
+        self, log: PartitionLog, cuts: int, run: list[Segment], rule: Rule
+    ) -> Written:
+        """Write one segment of what stays of a run, and swap it in if that differs."""
+        log_dir, written = log.log_dir, Written()
+        size_bytes = sum([old.size_bytes for old in run])
+        if log_dir.files.disk_space(log_dir.path).free_bytes < 2 * size_bytes:
+            raise OSError(errno.ENOSPC, f"{size_bytes} bytes wanted", log_dir.path)
+        segment = Segment.cleaned(
+            log_dir.pool, log.directory, run[0].base_offset, log.config.index_interval_bytes
+        )
+        segment.dirty = True  # not to be closed by somebody else
+        try:
+            segment.create()
+            sources = [Source.of(old) for old in run]
+            now_ms = self._clock.now_ms()
+            work = rewrite(log_dir.files, sources, rule, segment, written, now_ms)
+            await self._drive(log, cuts, work)
+            if not written.changed and len(run) == 1:
+                return written
+            if self._safeguards.swap_in_order:
+                await self._in_executor(segment.open().sync)
+            self._check(log, cuts)
+            if not log.segments.holds(run):
+                raise _StoppedError
+            segment.stamp_ms = max([old.stamp_ms for old in run])
+            segment.created_ms = min([old.created_ms for old in run])
+            segment.dirty = False
+            segment.close()
+            if not self._safeguards.swap_in_order:
+                log.log_dir.remove_later([path for old in run for path in old.discard()], 0)
+            log.clean.relied_on = max(log.clean.relied_on, rule.upto)
+            swap.swap_in(log, run, segment)
+        finally:
+            if segment.is_cleaned:  # it has not taken its place
+                segment.remove()
+        await self._in_executor(swap.sync_names, log)
+        if log.replaced and log.segments.has(segment):
+            swap.drop_replaced(log)
+        return written
+
+    # ---- pace
+
+    async def _drive(self, log: PartitionLog, cuts: int, work: Iterator[int]) -> None:
+        """Do all of it, slice by slice."""
+        loop = asyncio.get_running_loop()
+        config = self._config
+        try:
+            while True:
+                began = loop.time()
+                size = await self._in_executor(next, work, _DONE)
+                if size == _DONE:
+                    return
+                self._check(log, cuts)
+                self.read_and_written_bytes += size
+                rest = (loop.time() - began) * (100 / config.cpu_percent - 1)
+                rest = max(rest, size / config.io_max_bytes_per_second, REST_S_MIN)
+                await asyncio.sleep(rest)
+        finally:
+            work.close()  # type: ignore[attr-defined]
+
+    async def _in_executor(self, job: Callable[..., T], *arguments: object) -> T:
+        """Cancelled, it returns when the job has ended: it would go on writing files that are being
+        closed."""
+        future = asyncio.get_running_loop().run_in_executor(None, job, *arguments)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.gather(future, return_exceptions=True)
+            raise
+
+    def _check(self, log: PartitionLog, cuts: int) -> None:
+        if log.cuts != cuts or not self._may_clean(log):
+            raise _StoppedError
+
+    def _failed(self, log: PartitionLog, error: OSError) -> None:
+        if error.errno in _PASSING:
+            logger.warning("%s: not compacted: %s", log.topic_partition, error)
+        elif self._may_clean(log):  # otherwise it is being deleted, or its directory is gone
+            log.log_dir.fail(f"compact {log.topic_partition}", error)
+
+
+def find_work(log: PartitionLog, high_watermark: int, now_ms: int) -> Work | None:
+    """What is to be compacted in a log now, if anything."""
+    config = log.config
+    _roll_if_overdue(log, now_ms)
+    bound = min(high_watermark, log.recovery_point)
+    segments: list[Segment] = []
+    for segment in log.segments:
+        lags = now_ms - segment.stamp_ms < config.min_compaction_lag_ms
+        active = segment is log.segments.active
+        if active or lags or segment.dirty or segment.next_offset > bound:
+            break
+        segments.append(segment)
+    if not segments:
+        return None
+    dirty_from = max(log.clean.upto, segments[0].base_offset)
+    dirty = [segment for segment in segments if segment.next_offset > dirty_from]
+    total_bytes = sum([segment.size_bytes for segment in segments])
+    ratio = sum([segment.size_bytes for segment in dirty]) / max(1, total_bytes)
+    overdue = bool(dirty) and now_ms - dirty[0].created_ms > config.max_compaction_lag_ms
+    tombstones = log.clean.tombstones_due(now_ms, config.delete_retention_ms)
+    if (dirty and ratio >= config.min_cleanable_dirty_ratio) or overdue or tombstones:
+        return Work(log, segments, dirty_from, ratio, overdue)
+    return None
+
+
+def _roll_if_overdue(log: PartitionLog, now_ms: int) -> None:
+    """Nobody else rolls the active segment of a log that takes no records."""
+    active = log.segments.active
+    if active.size_bytes and now_ms - active.created_ms > log.config.max_compaction_lag_ms:
+        try:
+            log.roll()
+        except StorageError as error:
+            logger.warning("%s", error)
+
+
+def runs(segments: Sequence[Segment], upto: int, size_max_bytes: int) -> list[list[Segment]]:
+    """Neighbours that become one segment each: as many as fit into one, of those that begin below
+    ``upto``."""
+    found: list[list[Segment]] = []
+    size_bytes = 0
+    for segment in segments:
+        if segment.base_offset >= upto:
+            break
+        size_bytes += segment.size_bytes
+        if (
+            not found
+            or size_bytes > size_max_bytes
+            or segment.next_offset - 1 - found[-1][0].base_offset > RELATIVE_OFFSET_MAX
+        ):
+            found.append([])
+            size_bytes = segment.size_bytes
+        found[-1].append(segment)
+    return found
