@@ -5,8 +5,8 @@ at the directories, connect to the metadata store, learn the cluster id, load th
 replication, serve the internal listener, register, run for controller, and serve clients once the
 controller has described the cluster.
 
-Stop (rule D10): have the leaderships moved, resign, leave, close the listeners, stop replication,
-sync everything, write the clean-shutdown file with the broker epoch.
+Stop (rule D10): have the leaderships moved, resign, leave, give up the groups, close the listeners,
+stop replication, sync everything, write the clean-shutdown file with the broker epoch.
 
 Losing the session with the metadata store is not the end: the broker goes on serving, registers
 again under a new broker epoch, and is told what to do by the controller. What does end a broker
@@ -21,6 +21,10 @@ import logging
 from collections.abc import Awaitable
 
 from oncelog_broker.config import BrokerConfig, ConfigError
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.log.checkpoint import SESSION
+from oncelog_broker.log.cleaner import CleanerConfig
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.preflight import check_directories, known_cluster_id
@@ -30,7 +34,9 @@ from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
+from oncelog_broker.server.internal_topics import group_topic
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
@@ -55,7 +61,7 @@ from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-SESSION_FILE = "session.json"
+SESSION_FILE = SESSION
 """In the first log directory: the session that owns the registration, removed after a crash."""
 
 STORE_STEP_S = 10.0
@@ -88,6 +94,7 @@ class Broker:
         authorizer: Authorizer | None = None,
         safeguards: Safeguards | None = None,
         controller_safeguards: ControllerSafeguards | None = None,
+        coordinator_safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         self.config = config
         self.broker_id = config.broker_id
@@ -132,6 +139,7 @@ class Broker:
         self._isr_controller = self._controller_channel()
         self._admin_controller = self._controller_channel()
         self.replicas = self._make_replicas(safeguards)
+        self.coordination = self._make_coordination(coordinator_safeguards)
         self.membership: Membership | None = None
         self._stopping = False
 
@@ -150,6 +158,28 @@ class Broker:
             safeguards=safeguards,
             on_failure=self._task_failed,
             on_broken_replica=self._report_storage_failure,
+        )
+
+    def _make_coordination(self, safeguards: CoordinatorSafeguards | None) -> GroupCoordination:
+        config = self.config
+        return GroupCoordination(
+            broker_id=self.broker_id,
+            config=_group_config(config),
+            topic=group_topic(
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                config.offsets_topic_segment_bytes,
+            ),
+            commit_timeout_ms=config.offset_commit_timeout_ms,
+            min_insync_replicas=int(config.topic_default_texts()["min_insync_replicas"]),
+            replicas=self.replicas,
+            image=self.image,
+            connector=self._connector,
+            controller=self._admin_controller,
+            clock=self._clock,
+            entropy=self._entropy.fork("groups"),
+            tasks=self.tasks,
+            safeguards=safeguards,
         )
 
     def _controller_channel(self) -> ControllerChannel:
@@ -275,6 +305,7 @@ class Broker:
             fence=self.fence,
             controller=self.runner,
             creation=creation,
+            coordination=self.coordination,
             topic_defaults=self.config.topic_default_texts(),
             broker_settings=_settings(self.config),
             authorizer=self.authorizer,
@@ -370,6 +401,7 @@ class Broker:
         await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)
         if self.membership is not None:
             await self._step("leaving", self.membership.close(), timeout_s=STORE_STEP_S)
+        await self._step("giving up the groups", self.coordination.stop())
         for listener in self.listeners.values():
             await self._step("closing a listener", listener.close())
         await self._step("stopping replication", self.replicas.stop())
@@ -453,6 +485,13 @@ def _log_config(config: BrokerConfig) -> LogConfig:
         checkpoint_interval_ms=config.log_checkpoint_interval_ms,
         scrub_interval_ms=config.log_scrub_interval_ms,
         scrub_bytes_per_second=config.log_scrub_bytes_per_second,
+        cleaner=CleanerConfig(
+            enable=config.log_cleaner_enable,
+            backoff_ms=config.log_cleaner_backoff_ms,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_bytes,
+            io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            cpu_percent=config.log_cleaner_cpu_percent,
+        ),
         topic_defaults=config.topic_default_texts(),
     )
 
@@ -464,6 +503,18 @@ def _replica_config(config: BrokerConfig) -> ReplicaConfig:
         replica_fetch_min_bytes=config.replica_fetch_min_bytes,
         replica_fetch_max_bytes=config.replica_fetch_max_bytes,
         replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+    )
+
+
+def _group_config(config: BrokerConfig) -> GroupConfig:
+    return GroupConfig(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_ms,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
     )
 
 

@@ -98,6 +98,16 @@ class BrokerConfig(BaseModel):
     over it: rot is found while other replicas have what it took. 0: never. Default: 7 days."""
     log_scrub_bytes_per_second: int = Field(default=16 * 1024 * 1024, ge=1024)
     """Of one log directory: the most that is read so, should the interval ask for more."""
+    log_cleaner_enable: bool = True
+    """Whether topics with cleanup_policy=compact are compacted."""
+    log_cleaner_backoff_ms: int = Field(default=15_000, ge=10)
+    """How long the cleaner rests when nothing is to be compacted."""
+    log_cleaner_dedupe_buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
+    """Memory for the keys of one pass; what does not fit is compacted in the next."""
+    log_cleaner_io_max_bytes_per_second: int = Field(default=64 * 1024 * 1024, ge=1024)
+    """Read and written together, of all log directories."""
+    log_cleaner_cpu_percent: int = Field(default=20, ge=1, le=100)
+    """Of one core; the cleaner works in slices of a few milliseconds and rests in between."""
     topic_defaults: dict[str, str | int | bool] = Field(default={})
     """Topic settings (retention_ms, segment_bytes, ...) for topics that do not override them."""
 
@@ -119,6 +129,30 @@ class BrokerConfig(BaseModel):
         default=4 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
     )
     """For one partition in one response."""
+
+    group_min_session_timeout_ms: int = Field(default=1_000, ge=1)
+    group_max_session_timeout_ms: int = Field(default=1_800_000, ge=1)
+    """Bounds of what a member of a group may ask for as its session time-out."""
+    group_initial_rebalance_delay_ms: int = Field(default=500, ge=0)
+    """How long an empty group waits for more members after the first one."""
+    group_max_size: int = Field(default=10_000, ge=1)
+    """Members of one group."""
+    offsets_topic_num_partitions: int = Field(default=50, ge=1, le=100)
+    """Of the internal topic of groups and their offsets, when it is made; it cannot grow later. At
+    most as many as the controller makes in one write: brokers must hear of all of them at once."""
+    offsets_topic_replication_factor: int = Field(default=3, ge=1, le=32767)
+    """Of the same; with fewer brokers it gets as many replicas as there are brokers."""
+    offsets_topic_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
+    """Of the same: what a coordinator reads to begin with is kept small by compaction, which never
+    touches the last segment."""
+    offsets_retention_ms: int = Field(default=604_800_000, ge=1)
+    """How long offsets are kept after the last member has left the group, or, of groups without
+    members, after the last commit."""
+    offsets_retention_check_interval_ms: int = Field(default=600_000, ge=10)
+    offset_metadata_max_bytes: int = Field(default=4_096, ge=0, le=64 * 1024)
+    """The text that a member may commit with an offset."""
+    offset_commit_timeout_ms: int = Field(default=5_000, ge=1)
+    """How long the coordinator of a group waits for the replicas of what it has written."""
 
     controlled_shutdown_enable: bool = True
     controlled_shutdown_timeout_ms: int = Field(default=10_000, ge=0)
@@ -171,6 +205,10 @@ class BrokerConfig(BaseModel):
             raise ValueError(
                 f"inter_broker_listener: {self.inter_broker_listener!r} is none of the listeners "
                 f"{names}: name one of them"
+            )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError(
+                "group_min_session_timeout_ms: it is above group_max_session_timeout_ms: lower it"
             )
         self._check_topic_defaults()
         return self

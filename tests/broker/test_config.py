@@ -78,6 +78,10 @@ MISTAKES = [
     ("topic setting value", GOOD + "[topic_defaults]\nretention_ms = -2\n", "topic_defaults", "-1"),
     ("topic setting by listener", GOOD + "[topic_defaults]\nsegment_bytes = 0\n",
      "topic_defaults", "1024"),
+    ("session time-outs", GOOD + "group_max_session_timeout_ms = 999\n",
+     "group_min_session_timeout_ms", "Lower it"),
+    ("too many partitions of the internal topic", GOOD + "offsets_topic_num_partitions = 101\n",
+     "offsets_topic_num_partitions", "100"),
     ("not TOML", "broker_id = \n", "", "line 1"),
     ("not text", "\x00\x01", "", "TOML"),
 ]  # fmt: skip

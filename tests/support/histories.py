@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog.history import MoveReason
+from oncelog.history import GroupOperation, MoveReason, OwnerChange
+from oncelog_protocol.types import TopicPartition
 
 __all__ = ["ListHistory"]
 
@@ -26,7 +27,12 @@ class ListHistory:
         self.events.append(("invoke", self._count, operation, topic, partition, list(values)))
         return self._count
 
-    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
+    def ok(
+        self,
+        number: int,
+        offsets: Sequence[int | None],
+        values: Sequence[bytes | None] = (),
+    ) -> None:
         self.events.append(("ok", number, list(offsets), list(values)))
 
     def fail(self, number: int, error: BaseException) -> None:
@@ -42,3 +48,26 @@ class ListHistory:
         self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
     ) -> None:
         self.marks.append((topic, partition, leader_epoch, high_watermark, end_offset))
+
+    def invoke_group(
+        self,
+        operation: GroupOperation,
+        group: str,
+        member: str,
+        generation: int,
+        offsets: Mapping[TopicPartition, int | None],
+    ) -> int:
+        self._count += 1
+        whose = (group, member, generation)
+        self.events.append(("invoke", self._count, operation, *whose, dict(offsets)))
+        return self._count
+
+    def owned(
+        self,
+        how: OwnerChange,
+        group: str,
+        member: str,
+        generation: int,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self.events.append((how, group, member, generation, list(partitions)))

@@ -24,6 +24,7 @@ __all__ = [
     "Canary",
     "ControllerStub",
     "DenyAll",
+    "Only",
     "Parked",
     "RawPeer",
     "ServerUnderTest",
@@ -236,6 +237,18 @@ class DenyAll:
 
     def authorize(self, context: RequestContext, operation: str, *resource: str) -> bool:
         return False
+
+
+class Only:
+    """An authorizer that allows (operation, resource type, resource name) and nothing else."""
+
+    def __init__(self, *allowed: tuple[str, str, str]) -> None:
+        self.allowed = frozenset(allowed)
+
+    def authorize(
+        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        return (operation, resource_type, resource_name) in self.allowed
 
 
 def answer(handler: Any, request: Any, context: RequestContext | None = None) -> Any:

@@ -12,6 +12,8 @@ from oncelog_broker.server.request import RequestContext
 
 CLUSTER = "CLUSTER"
 TOPIC = "TOPIC"
+GROUP = "GROUP"
+GROUP = "GROUP"
 CLUSTER_NAME = "oncelog-cluster"
 
 READ = "READ"

@@ -9,6 +9,7 @@ from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
@@ -16,17 +17,28 @@ from oncelog_broker.server.handlers.controlled_shutdown import ControlledShutdow
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
 from oncelog_broker.server.handlers.create_topics import CreateTopicsHandler
+from oncelog_broker.server.handlers.delete_groups import DeleteGroupsHandler
 from oncelog_broker.server.handlers.delete_topics import DeleteTopicsHandler
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler
+from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
+from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
+from oncelog_broker.server.handlers.heartbeat import HeartbeatHandler
+from oncelog_broker.server.handlers.join_group import JoinGroupHandler
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
+from oncelog_broker.server.handlers.leave_group import LeaveGroupHandler
+from oncelog_broker.server.handlers.list_groups import ListGroupsHandler
 from oncelog_broker.server.handlers.metadata import MetadataHandler
+from oncelog_broker.server.handlers.offset_commit import OffsetCommitHandler
+from oncelog_broker.server.handlers.offset_delete import OffsetDeleteHandler
+from oncelog_broker.server.handlers.offset_fetch import OffsetFetchHandler
 from oncelog_broker.server.handlers.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
+from oncelog_broker.server.handlers.sync_group import SyncGroupHandler
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.router import Router
@@ -46,6 +58,7 @@ def install_handlers(
     fence: ControllerFence,
     controller: ControllerPort,
     creation: TopicCreation | None,
+    coordination: GroupCoordination,
     topic_defaults: Mapping[str, str],
     broker_settings: Mapping[str, tuple[str | None, bool]],
     authorizer: Authorizer,
@@ -81,5 +94,31 @@ def install_handlers(
             ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(requests),
             ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(requests),
+        },
+    )
+    _install_group_handlers(router, coordination, image, authorizer)
+
+
+def _install_group_handlers(
+    router: Router, coordination: GroupCoordination, image: MetadataImage, authorizer: Authorizer
+) -> None:
+    groups = coordination.groups
+    router.install(
+        {
+            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, coordination.topics, authorizer),
+            ApiKey.JOIN_GROUP: JoinGroupHandler(groups, authorizer),
+            ApiKey.SYNC_GROUP: SyncGroupHandler(groups, authorizer),
+            ApiKey.HEARTBEAT: HeartbeatHandler(groups, authorizer),
+            ApiKey.LEAVE_GROUP: LeaveGroupHandler(groups, authorizer),
+            ApiKey.OFFSET_COMMIT: OffsetCommitHandler(groups, authorizer, image),
+            ApiKey.OFFSET_FETCH: OffsetFetchHandler(groups, authorizer),
+            ApiKey.OFFSET_DELETE: OffsetDeleteHandler(groups, authorizer),
+            ApiKey.LIST_GROUPS: ListGroupsHandler(groups, authorizer),
+            ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups, authorizer),
+        },
+        {
+            ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(
+                groups, authorizer, coordination.end_offsets
+            ),
         },
     )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 512
+ACCEPT_ROUNDS = 4
+"""Rounds of asyncio's loop from accepting a socket to its end, if it is refused."""
+
 CLOSE_S = 0.5
 """How long closing waits for written answers to leave."""
 
@@ -116,9 +119,10 @@ class Listener:
                 for channel in list(self.connections):
                     channel.abort("the broker stops")
                 await self._empty.wait()
-        # A loop closes sockets in its next round: what waits to be accepted must be refused before
-        # the broker goes on to sync, which may take long.
-        await asyncio.sleep(0)
+        # What waits to be accepted must be refused before the broker goes on to sync: that may take
+        # long; and what the loop has just accepted reaches us, and is closed, some rounds later.
+        for _ in range(ACCEPT_ROUNDS):
+            await asyncio.sleep(0)
 
     def admit(self, channel: ServerChannel) -> bool:
         """Whether a new connection is within the limits; if so it is counted."""

@@ -37,8 +37,11 @@ class MetadataImage:
         """Live brokers by id, in order of id."""
         self.topics: dict[str, TopicImage] = {}
         self.version = 0
+        self.topics_version = 0
+        """Grows when topics come and go; in between only their partitions' states have changed."""
         self.updated = False
-        """Whether an UpdateMetadata has arrived since start."""
+        """Whether a whole image has arrived since start. What changes may be told before: a part of
+        the partitions of a topic is then no answer to how many it has."""
         self.on_change: list[Callable[[], None]] = []
         self._configs: dict[str, TopicConfig] = {}
 
@@ -46,12 +49,13 @@ class MetadataImage:
         """Take in an order; returns the topic configs that changed by it."""
         if update.full:
             self.topics = {}
+            self.topics_version += 1
         for order in update.partitions:
             self._apply_partition(order)
         changed = self._apply_configs(update.configs, update.full)
         for topic in [t for t in self._configs if t not in self.topics]:
             del self._configs[topic]
-        self.updated = True
+        self.updated = self.updated or update.full
         self.note_controller(update.controller_id, update.controller_epoch, update.live_brokers)
         return changed
 
@@ -90,9 +94,11 @@ class MetadataImage:
                 topic.partitions.pop(order.partition, None)
                 if not topic.partitions:
                     del self.topics[order.topic]
+                    self.topics_version += 1
             return
         if topic is None or topic.topic_id != order.topic_id:
             topic = self.topics[order.topic] = TopicImage(order.topic, order.topic_id)
+            self.topics_version += 1
         topic.partitions[order.partition] = order
 
     def _apply_configs(self, configs: list[TopicConfig], full: bool) -> list[TopicConfig]:

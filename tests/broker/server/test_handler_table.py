@@ -28,6 +28,7 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         fence=broker.fence,
         controller=broker.runner,
         creation=None,
+        coordination=broker.coordination,
         topic_defaults={},
         broker_settings={},
         authorizer=broker.authorizer,

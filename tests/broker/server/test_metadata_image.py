@@ -72,6 +72,22 @@ def test_a_recreated_topic_begins_empty() -> None:
     assert list(image.topics["t"].partitions) == [0]
 
 
+def test_topics_that_come_and_go_are_told_from_partitions_that_change() -> None:
+    image = MetadataImage("c")
+    seen = []
+    for orders in (
+        [order("t", 0)],
+        [order("t", 0, leader=2), order("t", 1)],
+        [order("t", 0, topic_id="other")],
+        [order("t", 0, leader=DELETED_LEADER, topic_id="other")],
+    ):
+        image.apply(update(*orders))
+        seen.append(image.topics_version)
+    assert seen == [1, 1, 2, 3]
+    image.apply(update(full=True))
+    assert image.topics_version == 4
+
+
 def test_configs_that_changed_are_reported_once() -> None:
     image = MetadataImage("c")
     config = TopicConfig("t", 1, ["retention_ms"], ["5"])

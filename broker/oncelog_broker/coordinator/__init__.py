@@ -1,0 +1,1 @@
+"""Coordinators: state machines over one internal partition each, and the engine that runs them."""

@@ -1,0 +1,307 @@
+"""The coordinator engine: shards of one internal topic, loaded and given up with leaderships.
+
+A coordinator (of groups, of transactions) is a ``Shard`` class and operations on it. Which shard a
+key belongs to, reading it back, running its operations one by one, writing their records and
+holding their replies until the records are committed is done here, the same for all.
+
+Rules
+-----
+* A shard is there from one election to the end of that leadership, be it for a moment: then it is
+  read anew from the log. Old news of epochs are ignored.
+* Nothing is served before the whole partition was read (ablation 24), in the order of the log,
+  tombstones and all (KAFKA-5600). COORDINATOR_LOAD_IN_PROGRESS is said while that goes on and never
+  else. A load that fails is begun again, after a pause, as long as the epoch holds (KAFKA-9307).
+* Caches are rebuilt from the log only, never from a side file (K16).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+from oncelog_broker.coordinator.led_shard import LedShard, Reply, S, Shard, ShardState
+from oncelog_broker.coordinator.ports import PartitionWriter, Timers
+from oncelog_broker.coordinator.result import Result
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_protocol.coordinators import coordinator_partition
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedLeaderEpochError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
+
+__all__ = ["CoordinatorEngine", "LedShard", "Reply", "Shard", "ShardState"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REPLAY_COUNT_MAX = 300
+"""Records replayed in one turn of the loop: some milliseconds."""
+
+RELOAD_S = 0.1
+RELOAD_S_MAX = 10.0
+"""Pause after a load that failed; doubles up to the maximum."""
+
+
+class CoordinatorEngine(Generic[S]):
+    """All shards of one internal topic that this broker leads.
+
+    :param name: what it coordinates, for logs.
+    :param make_shard: makes an empty shard of a partition; its timers are held until it is loaded.
+    :param commit_timeout_ms: how long a reply waits for the high watermark.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        topic: str,
+        writer: PartitionWriter,
+        make_shard: Callable[[int, Timers], S],
+        tasks: Tasks,
+        commit_timeout_ms: int,
+        safeguards: CoordinatorSafeguards | None = None,
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.partition_count: int | None = None
+        """Partitions of the topic; None as long as there is no such topic."""
+        self._writer = writer
+        self._make_shard = make_shard
+        self._tasks = tasks
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._led: dict[int, LedShard[S]] = {}
+        self._closed = False
+
+    # ---- which shard
+
+    def set_partition_count(self, count: int | None) -> None:
+        """How many partitions the topic has, as the cluster's metadata says."""
+        if count != self.partition_count and None not in (count, self.partition_count):
+            logger.error(
+                "%s: %s had %s partitions and now has %s: keys move to other coordinators, which "
+                "do not know them",
+                self.name,
+                self.topic,
+                self.partition_count,
+                count,
+            )
+        self.partition_count = count
+
+    def partition_for(self, key: str) -> int:
+        """The partition that ``key`` belongs to.
+
+        :raises NotCoordinatorError: the topic is not known here.
+        """
+        if self.partition_count is None:
+            raise NotCoordinatorError(f"{self.topic} is not known here")
+        return coordinator_partition(key, self.partition_count)
+
+    def refusal(self, key: str) -> int:
+        """0 when this broker coordinates ``key`` and has loaded it, or the error code that says why
+        not: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE when its
+        partition cannot be read."""
+        led = self._led_for(key)
+        return led if isinstance(led, int) else NO_ERROR
+
+    @property
+    def loading(self) -> bool:
+        """Whether some shard is being loaded."""
+        return any(led.state is ShardState.LOADING for led in self._led.values())
+
+    @property
+    def led(self) -> list[LedShard[S]]:
+        """The shards of this broker in whatever state, by partition."""
+        return [self._led[partition] for partition in sorted(self._led)]
+
+    def _led_for(self, key: str) -> LedShard[S] | int:
+        if self.partition_count is None:
+            return NotCoordinatorError.code
+        led = self._led.get(coordinator_partition(key, self.partition_count))
+        if led is None:
+            return NotCoordinatorError.code
+        if led.serves:
+            return led
+        if led.state is ShardState.LOADING:
+            return CoordinatorLoadInProgressError.code
+        return led.refusal_code
+
+    # ---- operations
+
+    def write(self, key: str, operation: Callable[[S], Result[T]], reply: Reply[T]) -> None:
+        """Run ``operation`` on the shard of ``key``, append the records of its result in one batch,
+        replay them, and give its reply once they are committed.
+
+        ``reply`` is called once, often before this returns: ``(value, 0)`` or ``(None, code)``. A
+        refusal (the shard is not here, the operation raised an ApiError, the append was refused)
+        has changed nothing, except REQUEST_TIMED_OUT: the records may yet be committed, and stay
+        replayed if they were appended.
+
+        A result without records is given at once. One whose ``reply`` is None has parked its
+        caller, whom the shard answers itself: ``reply`` is not called then when its records are
+        committed, ``on_committed`` is; and when they are not, ``on_failure`` is, with the code that
+        the caller would get. (Only a result that has no ``on_failure`` either leaves that to
+        ``reply``.)
+        """
+        led = self._led_for(key)
+        if isinstance(led, int):
+            reply(None, led)
+        else:
+            led.write(operation, reply)
+
+    def read(self, key: str, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        """What ``operation`` says of the shard of ``key`` now, told once everything that it may
+        rest on is committed: nobody sees what may be lost again.
+
+        ``reply`` gets ``(value, 0)`` or ``(None, code)``, as with :meth:`write`; the codes are
+        definite.
+        """
+        led = self._led_for(key)
+        if isinstance(led, int):
+            reply(None, led)
+        else:
+            led.read(operation, reply)
+
+    def all_shards(self, operation: Callable[[S], T]) -> list[T]:
+        """What ``operation`` says of every loaded shard, by partition. Not held until committed."""
+        return [operation(led.shard) for led in self.led if led.serves]
+
+    def write_all(self, operation: Callable[[S], Result[T]]) -> None:
+        """Run an operation that nobody asked for on every loaded shard, each for itself. What it
+        must not lose when an append is refused it takes up again in ``on_failure``."""
+        for led in self.led:
+            if led.serves:
+                led.write(operation, _nobody)
+
+    # ---- leadership
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads ``partition`` in ``leader_epoch``: begin to load it. Harmless when that
+        is known; an older epoch is ignored. A newer one of a leader that has not been anything else
+        in between (a follower has died) changes nothing: nobody else has written, and what was
+        appended stays in the log. A load under way begins anew."""
+        if self._closed or self._tasks.closed:
+            return
+        led = self._led.get(partition)
+        if led is not None:
+            if leader_epoch <= led.leader_epoch:
+                return
+            if led.state is ShardState.ACTIVE:
+                led.leader_epoch = leader_epoch
+                return
+            self._give_up(led, NotCoordinatorError.code)
+        self._begin(partition, leader_epoch, RELOAD_S)
+
+    def resigned(self, partition: int, leader_epoch: int) -> None:
+        """This broker does not lead ``partition`` in ``leader_epoch``; older news are ignored."""
+        led = self._led.get(partition)
+        if led is not None and leader_epoch >= led.leader_epoch:
+            self._give_up(led, NotCoordinatorError.code)
+
+    def close(self) -> None:
+        """Give up everything, for good; who waits is told NOT_COORDINATOR."""
+        self._closed = True
+        for led in self.led:
+            self._give_up(led, NotCoordinatorError.code)
+
+    def _give_up(self, led: LedShard[S], error_code: int) -> None:
+        del self._led[led.topic_partition.partition]
+        logger.info("%s: gives up %r", self.name, led)
+        led.unload(error_code)
+
+    # ---- loading
+
+    def _begin(self, partition: int, leader_epoch: int, pause_s: float) -> None:
+        led = self._led[partition] = LedShard(
+            TopicPartition(self.topic, partition),
+            leader_epoch,
+            writer=self._writer,
+            make_shard=self._make_shard,
+            commit_timeout_s=self._commit_timeout_s,
+            safeguards=self._safeguards,
+            on_broken=self._broken,
+        )
+        self._tasks.spawn(f"load {led.topic_partition}", self._load(led, pause_s))
+
+    async def _load(self, led: LedShard[S], pause_s: float) -> None:
+        started_s = asyncio.get_running_loop().time()
+        try:
+            count = await self._replay_all(led)
+        except ApiError as error:
+            logger.warning("%s: loading %s: %s", self.name, led.topic_partition, error)
+            code = _load_refusal(error)
+        except Exception:
+            logger.exception("%s: loading %s failed", self.name, led.topic_partition)
+            code = CoordinatorNotAvailableError.code
+        else:
+            if self._is_current(led):
+                logger.info(
+                    "%s: loaded %s in epoch %d, %d records in %.3f s",
+                    self.name,
+                    led.topic_partition,
+                    led.leader_epoch,
+                    count,
+                    asyncio.get_running_loop().time() - started_s,
+                )
+            return
+        if not self._is_current(led):
+            return
+        led.fail(code)
+        await asyncio.sleep(pause_s)
+        if self._is_current(led):
+            self._give_up(led, code)
+            partition = led.topic_partition.partition
+            self._begin(partition, led.leader_epoch, min(2 * pause_s, RELOAD_S_MAX))
+
+    async def _replay_all(self, led: LedShard[S]) -> int:
+        """Returns the number of records. The shard serves then, unless it was given up."""
+        count = turn_count = 0
+        async with aclosing(self._writer.read(led.topic_partition, led.leader_epoch)) as batches:
+            async for records in batches:
+                for start in range(0, len(records), REPLAY_COUNT_MAX):
+                    if not self._is_current(led):
+                        return count
+                    some = records[start : start + REPLAY_COUNT_MAX]
+                    led.replay(some)
+                    count += len(some)
+                    turn_count += len(some)
+                    if turn_count >= REPLAY_COUNT_MAX:
+                        turn_count = 0
+                        await asyncio.sleep(0)
+        if self._is_current(led):
+            led.activate(self._writer.end_offset(led.topic_partition, led.leader_epoch))
+        return count
+
+    def _is_current(self, led: LedShard[S]) -> bool:
+        return self._led.get(led.topic_partition.partition) is led
+
+    def _broken(self, led: LedShard[S]) -> None:
+        """Memory and log differ: read the log again."""
+        if self._is_current(led):
+            self._give_up(led, NotCoordinatorError.code)
+            if not (self._closed or self._tasks.closed):
+                self._begin(led.topic_partition.partition, led.leader_epoch, RELOAD_S)
+
+
+def _load_refusal(error: ApiError) -> int:
+    """What callers are told of a partition that cannot be loaded."""
+    not_here = (NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownTopicOrPartitionError)
+    if isinstance(error, not_here):
+        return NotCoordinatorError.code
+    return CoordinatorNotAvailableError.code
+
+
+def _nobody(_value: object, _error_code: int) -> None:
+    """The reply to what no request asked for."""

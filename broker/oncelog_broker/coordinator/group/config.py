@@ -1,0 +1,51 @@
+"""What a group coordinator needs to be told. Names are Kafka's in snake case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog_protocol import limits
+
+GROUP_METADATA_BYTES_MAX = limits.HEAD_BYTES_MAX // 2
+"""What all members of one group may tell each other must fit the answer that its leader gets."""
+
+PROTOCOL_COUNT_MAX = 32
+"""Assignors that one member may offer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Settings of all groups of one broker; the same on every broker of a cluster."""
+
+    group_min_session_timeout_ms: int = 1_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 500
+    """How long an empty group waits for more members after the first; extended by as much for each
+    that comes, up to the rebalance time-out."""
+    group_max_size: int = 10_000
+    """Members of one group, those included that were only given an id so far."""
+    group_metadata_bytes_max: int = GROUP_METADATA_BYTES_MAX
+    """Bytes of names and of what the members of one group offer, all protocols together; as many
+    may be assigned."""
+    group_new_member_join_timeout_ms: int = 300_000
+    """How long a new member may be parked: it cannot give a sign of life meanwhile."""
+    group_unsaved_max: int = 10_000
+    """Groups of one shard that nobody has joined or committed to, only been given an id in."""
+    offsets_retention_ms: int = 604_800_000
+    """Offsets live this long after the group became empty, and after the last commit (KIP-211)."""
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4_096
+
+    def __post_init__(self) -> None:
+        if not 0 < self.group_min_session_timeout_ms <= self.group_max_session_timeout_ms:
+            raise ValueError("session time-outs: 0 < minimum <= maximum")
+        if self.group_max_size < 1 or self.group_unsaved_max < 1:
+            raise ValueError("a group has room for a member, and a shard for a group")
+        if not 0 < self.group_metadata_bytes_max <= GROUP_METADATA_BYTES_MAX:
+            raise ValueError(f"group_metadata_bytes_max: 1 to {GROUP_METADATA_BYTES_MAX}")
+        if self.group_initial_rebalance_delay_ms < 0 or self.offset_metadata_max_bytes < 0:
+            raise ValueError("delays and sizes are not negative")
+        if self.group_new_member_join_timeout_ms < 1:
+            raise ValueError("group_new_member_join_timeout_ms is above zero")
+        if self.offsets_retention_ms < 1 or self.offsets_retention_check_interval_ms < 1:
+            raise ValueError("retention and its check interval are above zero")

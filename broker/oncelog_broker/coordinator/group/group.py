@@ -1,0 +1,305 @@
+"""One group: its members, its generation, its offsets, and what was written down of it. Pure.
+
+Two kinds of facts are kept apart. ``saved`` and ``offsets`` are durable and change only by the
+shard's ``replay``. The rest (state, members, leader, who waits) is memory: a new coordinator builds
+it from ``saved``. In a stable group both say the same.
+
+Members are kept in the order in which they joined: the first one leads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from oncelog_broker.coordinator.group.members import (
+    Caller,
+    Member,
+    Offer,
+    restored,
+    subscription_of,
+)
+from oncelog_broker.coordinator.group.records import CommittedOffset, SavedGroup
+from oncelog_broker.coordinator.group.states import GroupState, check_transition
+from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE
+from oncelog_protocol.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+)
+from oncelog_protocol.messages.groups import JoinGroupMember, JoinGroupResponse
+from oncelog_protocol.types import TopicPartition
+
+
+class Group:
+    """State and bookkeeping; the protocol itself is in ``membership``."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = now_ms
+        """Since when it is in its state, by the wall clock."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        """None: a simple group, one that nobody has ever joined."""
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Member id by instance id."""
+        self.pending: dict[str, None] = {}
+        """Ids that were handed out and have not joined yet (KIP-394)."""
+        self.pending_sync: dict[str, None] = {}
+        """Members of the generation that have not asked for their assignment yet."""
+        self.is_initial = False
+        """Whether the rebalance began with an empty group, and waits for more to come."""
+        self.has_new_member = False
+        """Whether somebody has come since the initial delay was set."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """What the members of the consumer protocol are subscribed to; None when unknown."""
+        self.saved: SavedGroup | None = None
+        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.metadata_bytes = 0
+        self.joining_count = 0
+        self.assigning = -1
+        """The generation whose assignments have been handed in."""
+        self.timers: dict[str, None] = {}
+        """Keys of the timers that are set for it."""
+        self._supported: Counter[str] = Counter()
+
+    def restore(self) -> None:
+        """Build memory from what is durable, once everything was replayed."""
+        saved = self.saved
+        if saved is None or self.state is not GroupState.EMPTY or self.generation:
+            return
+        self.generation = saved.generation
+        self.protocol_type = saved.protocol_type
+        self.protocol_name = saved.protocol_name
+        self.state_timestamp_ms = saved.state_timestamp_ms
+        for entry in saved.members:
+            self.add(restored(entry, saved.protocol_name))
+        self.leader = saved.leader
+        if self.members:
+            self.state = GroupState.STABLE
+        self.subscribed_topics = self._subscribed_topics()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing would be lost by forgetting it."""
+        return (
+            self.state is GroupState.EMPTY
+            and self.saved is None
+            and not (self.members or self.pending or self.offsets)
+        )
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the broker can tell what its members are subscribed to."""
+        return self.protocol_type == PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a round waits: as long as the most patient member."""
+        return max((m.offer.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    # ---- states and generations
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        """:raises IllegalTransitionError: a defect of the coordinator."""
+        check_transition(self.state, state)
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def next_generation(self, now_ms: int) -> None:
+        """The round is complete: with members a generation that must be assigned, else empty."""
+        self.generation += 1
+        self.pending_sync.clear()
+        self.is_initial = self.has_new_member = False
+        if self.members:
+            self.protocol_name = self.choose_protocol()
+            self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = self.leader = None
+            self.move_to(GroupState.EMPTY, now_ms)
+        self.subscribed_topics = self._subscribed_topics()
+
+    def to_save(self, assignments: dict[str, bytes]) -> SavedGroup:
+        """The generation with these assignments."""
+        return SavedGroup(
+            self.generation,
+            self.protocol_type or "",
+            self.protocol_name,
+            self.leader,
+            self.state_timestamp_ms,
+            tuple(
+                member.saved(self.protocol_name, assignments.get(member.member_id, b""))
+                for member in self.members.values()
+            ),
+        )
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            subscription = subscription_of(member.offer.metadata(self.protocol_name))
+            if subscription is None:
+                return None
+            topics.update(subscription.topics)
+        return frozenset(topics)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member may be reading ``topic``; yes, when that cannot be told."""
+        if not self.members:
+            return False
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    # ---- protocols
+
+    def supports(
+        self, protocol_type: str, names: Iterable[str], without: Member | None = None
+    ) -> bool:
+        """Whether a member with these protocols could work with all others (than ``without``)."""
+        names = list(names)
+        if not self.members:
+            return bool(protocol_type and names)
+        if protocol_type != self.protocol_type:
+            return False
+        others = len(self.members) - (without is not None)
+        own = {name for name, _ in without.offer.protocols} if without is not None else set()
+        return any(self._supported[name] - (name in own) == others for name in names)
+
+    def choose_protocol(self) -> str:
+        """The protocol that most members prefer, of those that all support; of equals the one that
+        was voted for first."""
+        everybody = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == everybody}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    # ---- members
+
+    def add(self, member: Member) -> None:
+        """A member joins; the first one leads."""
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member, 1)
+
+    def set_offer(self, member: Member, offer: Offer) -> None:
+        """A member joins again, maybe with something else."""
+        self._count(member, -1)
+        member.offer = offer
+        self._count(member, 1)
+
+    def remove(self, member: Member) -> None:
+        """A member is gone; if it led, the oldest of the others does. It waits for nothing now."""
+        del self.members[member.member_id]
+        self.pending_sync.pop(member.member_id, None)
+        if member.group_instance_id is not None:
+            self.static.pop(member.group_instance_id, None)
+        if member.joining is not None:
+            self.joining_count -= 1
+            member.joining = None
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+        self._count(member, -1)
+
+    def rename(self, member: Member, member_id: str, client_id: str, client_host: str) -> None:
+        """A static member comes back under another id, and keeps place, assignment and lead."""
+        old_id = member.member_id
+        self._count(member, -1)
+        member.member_id, member.client_id, member.client_host = member_id, client_id, client_host
+        self._count(member, 1)
+        self.members = {each.member_id: each for each in self.members.values()}
+        if member.group_instance_id is not None:
+            self.static[member.group_instance_id] = member_id
+        if self.leader == old_id:
+            self.leader = member_id
+        if old_id in self.pending_sync:
+            del self.pending_sync[old_id]
+            self.pending_sync[member_id] = None
+
+    def _count(self, member: Member, sign: int) -> None:
+        self.metadata_bytes += sign * member.metadata_bytes
+        for name, _ in member.offer.protocols:
+            self._supported[name] += sign
+            if not self._supported[name]:
+                del self._supported[name]
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member of this id.
+
+        :raises FencedInstanceIdError: another member has taken over the instance id (KIP-345).
+        :raises UnknownMemberIdError: it is not of this group, or not any more.
+        """
+        if group_instance_id is not None:
+            owner = self.static.get(group_instance_id)
+            if owner is None:
+                raise UnknownMemberIdError(f"no member has instance id {group_instance_id!r:.99}")
+            if owner != member_id:
+                raise FencedInstanceIdError
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError
+        return member
+
+    def check_generation(self, generation: int) -> None:
+        """:raises IllegalGenerationError: another one is current."""
+        if generation != self.generation:
+            raise IllegalGenerationError(f"generation {generation}, it is {self.generation} now")
+
+    # ---- who waits
+
+    def park_join(self, member: Member, caller: Caller[JoinGroupResponse]) -> None:
+        """``member`` takes part in the round."""
+        if member.joining is None:
+            self.joining_count += 1
+        member.joining = caller
+
+    def take_join(self, member: Member) -> Caller[JoinGroupResponse] | None:
+        """Whoever waits for ``member`` in JoinGroup; the caller of this answers it."""
+        caller, member.joining = member.joining, None
+        if caller is not None:
+            self.joining_count -= 1
+        return caller
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether nobody is missing from the round."""
+        return self.joining_count == len(self.members) and not self.pending
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one that takes part; false when nobody does."""
+        leader = None if self.leader is None else self.members.get(self.leader)
+        if leader is None or leader.joining is None:
+            joined = (m.member_id for m in self.members.values() if m.joining is not None)
+            found = next(joined, None)
+            if found is None:
+                return False
+            self.leader = found
+        return True
+
+    def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        """What ``member`` is told of the current generation; the leader learns of all members."""
+        members = []
+        if member.member_id == self.leader:
+            members = [
+                JoinGroupMember(
+                    each.member_id,
+                    each.group_instance_id,
+                    each.offer.metadata(self.protocol_name),
+                )
+                for each in self.members.values()
+            ]
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader or "",
+            skip_assignment=skip_assignment and bool(members),
+            member_id=member.member_id,
+            members=members,
+        )

@@ -1,0 +1,142 @@
+"""One member of a group: what it offers, how long it may be silent, where it waits. Pure.
+
+A member that waits in JoinGroup or SyncGroup cannot give a sign of life (requests on one connection
+are answered in order), so its session does not run meanwhile; the round's own timer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from oncelog_broker.coordinator.group.records import SavedMember
+from oncelog_protocol.consumer_protocol import ConsumerSubscription, decode_subscription
+from oncelog_protocol.errors import InvalidRequestError
+from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+
+T = TypeVar("T")
+
+
+class Caller(Generic[T]):
+    """Somebody who waits for one answer. Only the first one counts: the shard may give up a caller
+    whom a later event would answer again."""
+
+    __slots__ = ("_respond",)
+
+    def __init__(self, respond: Callable[[T], None]) -> None:
+        self._respond: Callable[[T], None] | None = respond
+
+    @property
+    def waits(self) -> bool:
+        """Whether no answer was given yet."""
+        return self._respond is not None
+
+    def answer(self, response: T) -> None:
+        """Give the answer, if none was given."""
+        respond, self._respond = self._respond, None
+        if respond is not None:
+            respond(response)
+
+
+@dataclass(slots=True)
+class Offer:
+    """What a JoinGroup says of its member, apart from who it is."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) of each assignor, the preferred first."""
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Memory that the offer takes, about."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What is offered for ``protocol``; nothing for one that is not."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Member:
+    """A member; ``assignment`` is that of the current generation, once it is durable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    offer: Offer
+    assignment: bytes = b""
+    is_new: bool = False
+    """Whether it has not been in a generation yet."""
+    joining: Caller[JoinGroupResponse] | None = None
+    syncing: Caller[SyncGroupResponse] | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has an instance id, and keeps its place while it restarts (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def metadata_bytes(self) -> int:
+        """What an answer about the member holds, about: its names and what it offers."""
+        names = (self.member_id, self.group_instance_id or "", self.client_id, self.client_host)
+        return sum(map(len, names)) + self.offer.metadata_bytes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is parked, and its session does not run."""
+        return self.joining is not None or self.syncing is not None
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The candidate that it prefers.
+
+        :raises StopIteration: it can work with none, which the caller has excluded.
+        """
+        return next(name for name, _ in self.offer.protocols if name in candidates)
+
+    def saved(self, protocol: str | None, assignment: bytes) -> SavedMember:
+        """What is written down of it."""
+        return SavedMember(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.offer.session_timeout_ms,
+            self.offer.rebalance_timeout_ms,
+            self.offer.metadata(protocol),
+            assignment,
+        )
+
+
+def restored(saved: SavedMember, protocol: str | None) -> Member:
+    """The member as a new coordinator knows it: of its offer, what was chosen."""
+    protocols = () if protocol is None else ((protocol, saved.subscription),)
+    return Member(
+        saved.member_id,
+        saved.group_instance_id,
+        saved.client_id,
+        saved.client_host,
+        Offer(saved.session_timeout_ms, saved.rebalance_timeout_ms, protocols),
+        saved.assignment,
+    )
+
+
+def subscription_of(metadata: bytes) -> ConsumerSubscription | None:
+    """What a member of the consumer protocol subscribes to; None when the bytes do not say."""
+    try:
+        return decode_subscription(metadata)
+    except InvalidRequestError:
+        return None
+
+
+def wants_the_same(old: bytes, new: bytes) -> bool:
+    """Whether an assignor would give the same for both: what a member of the consumer protocol
+    owned before it was restarted does not count, what it is subscribed to does."""
+    if old == new:
+        return True
+    before, after = subscription_of(old), subscription_of(new)
+    if before is None or after is None:
+        return False
+    return sorted(before.topics) == sorted(after.topics) and before.rack == after.rack

@@ -1,0 +1,410 @@
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+It follows Kafka's ``GroupMetadataManager``, with KIP-345 (static members), KIP-394 (ids are handed
+out before a member counts), KIP-814 (a static leader that comes back assigns nothing anew). What
+is answered by state alone is in ``states.RULES``, what happens in between in ``rounds``.
+
+Where it is more exact than Kafka: a static member that comes back with another subscription makes
+the group rebalance; a caller that asks twice has its first call answered; a pending id that leaves
+makes nobody rebalance; a member's own old protocols do not speak against its new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeVar
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.group import Group
+from oncelog_broker.coordinator.group.join_checks import (
+    check_join,
+    check_room,
+    make_member_id,
+    offer_of,
+)
+from oncelog_broker.coordinator.group.members import Caller, Member, Offer, wants_the_same
+from oncelog_broker.coordinator.group.records import SavedGroup, group_record
+from oncelog_broker.coordinator.group.rounds import Rounds
+from oncelog_broker.coordinator.group.states import RULES, GroupState, Rejoin
+from oncelog_broker.coordinator.result import Result
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidRequestError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    UnknownMemberIdError,
+    error_for,
+)
+from oncelog_protocol.messages.groups import (
+    NO_MEMBER,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeavingMemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STABLE = GroupState.STABLE
+_PREPARING = GroupState.PREPARING_REBALANCE
+_COMPLETING = GroupState.COMPLETING_REBALANCE
+_EMPTY = GroupState.EMPTY
+
+
+class Membership:
+    """Requests of members, over the groups of one shard."""
+
+    def __init__(
+        self, rounds: Rounds, *, config: GroupConfig, clock: WallClock, entropy: Entropy
+    ) -> None:
+        self._rounds = rounds
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+
+    # ---- JoinGroup
+
+    def join(
+        self,
+        group: Group,
+        client_id: str,
+        client_host: str,
+        request: JoinGroupRequest,
+        caller: Caller[JoinGroupResponse],
+    ) -> Result[JoinGroupResponse]:
+        """Answer, or park ``caller``.
+
+        :raises ApiError: those of ``JoinGroupResponse``; nothing has changed.
+        """
+        check_join(request, self._config)
+        offer = offer_of(request)
+        member = self._known(group, request)
+        names = [name for name, _ in offer.protocols]
+        if not group.supports(request.protocol_type, names, member):
+            raise InconsistentGroupProtocolError
+        try:
+            check_room(group, request, offer, member, self._config)
+        except GroupMaxSizeReachedError:
+            if member is None or request.member_id == NO_MEMBER:
+                raise
+            # The group has become too large while this member was away from the round.
+            outcome = self._rounds.remove_and_go_on(group, member, "there is no room for it")
+            return _with_reply(outcome, JoinGroupResponse(GroupMaxSizeReachedError.code))
+        if member is not None and request.member_id == NO_MEMBER:
+            return self._replace_static(group, member, client_id, client_host, request, caller)
+        if member is not None:
+            return self._rejoin(group, member, offer, request, caller)
+        member_id = request.member_id
+        if member_id == NO_MEMBER:
+            member_id = make_member_id(client_id, request.group_instance_id, self._entropy)
+            if request.group_instance_id is None:
+                group.pending[member_id] = None
+                self._rounds.watch_pending(group, member_id, offer.session_timeout_ms)
+                return Result(
+                    reply=JoinGroupResponse(MemberIdRequiredError.code, member_id=member_id)
+                )
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        group.pending.pop(member_id, None)
+        instance_id = request.group_instance_id
+        member = Member(member_id, instance_id, client_id, client_host, offer, is_new=True)
+        if group.state is _PREPARING:
+            group.has_new_member = True
+        group.add(member)
+        group.park_join(member, caller)
+        self._rounds.watch(group, member, self._config.group_new_member_join_timeout_ms)
+        reason = f"{member_id} joins: {_reason(request.reason)}"
+        return _parked(self._rounds.rebalance(group, reason))
+
+    @staticmethod
+    def _known(group: Group, request: JoinGroupRequest) -> Member | None:
+        """The member that joins again, or whose instance id is taken over; None for a new one."""
+        if request.member_id == NO_MEMBER:
+            owner = group.static.get(request.group_instance_id or "")
+            return None if owner is None else group.members[owner]
+        if request.member_id in group.pending:
+            if request.group_instance_id is not None:
+                raise InvalidRequestError("an id that was handed out is of no static member")
+            return None
+        return group.check_member(request.member_id, request.group_instance_id)
+
+    def _rejoin(
+        self,
+        group: Group,
+        member: Member,
+        offer: Offer,
+        request: JoinGroupRequest,
+        caller: Caller[JoinGroupResponse],
+    ) -> Result[JoinGroupResponse]:
+        rule = RULES[group.state].rejoin
+        if rule is Rejoin.REFUSE:
+            raise UnknownMemberIdError
+        leads = group.leader == member.member_id
+        repeats = rule is Rejoin.REPEAT_IF_SAME or (
+            rule is Rejoin.REPEAT_FOLLOWERS_IF_SAME and not leads
+        )
+        if repeats and member.offer.protocols == offer.protocols:
+            self._rounds.watch(group, member)
+            return Result(reply=group.joined(member))
+        group.set_offer(member, offer)
+        self._take_part(group, member, caller)
+        reason = f"{member.member_id} joins: {_reason(request.reason)}"
+        return _parked(self._rounds.rebalance(group, reason))
+
+    @staticmethod
+    def _take_part(group: Group, member: Member, caller: Caller[JoinGroupResponse]) -> None:
+        earlier = group.take_join(member)
+        group.park_join(member, caller)
+        if earlier is not None:
+            earlier.answer(JoinGroupResponse(RebalanceInProgressError.code))
+
+    def _replace_static(
+        self,
+        group: Group,
+        member: Member,
+        client_id: str,
+        client_host: str,
+        request: JoinGroupRequest,
+        caller: Caller[JoinGroupResponse],
+    ) -> Result[JoinGroupResponse]:
+        """A static member is back after a restart: its earlier life is fenced."""
+        before = (member.member_id, member.client_id, member.client_host)
+        earlier = member.offer
+        self._fence(group, member)
+        new_id = make_member_id(client_id, request.group_instance_id, self._entropy)
+        self._rounds.stop_watching(group, member.member_id)
+        group.rename(member, new_id, client_id, client_host)
+        member.is_new = False
+        group.set_offer(member, offer_of(request))
+        group.park_join(member, caller)
+        self._rounds.watch(group, member)
+        logger.info("group %s: %s takes over from %s", group.group_id, new_id, before[0])
+        if group.state is not _STABLE:
+            return _parked(self._rounds.rebalance(group, f"{new_id} takes over an instance id"))
+        saved = group.saved
+        chosen = group.protocol_name
+        if (
+            saved is None
+            or group.choose_protocol() != chosen
+            or not wants_the_same(earlier.metadata(chosen), member.offer.metadata(chosen))
+        ):
+            reason = f"{new_id} takes over and wants something else"
+            return _parked(self._rounds.rebalance(group, reason))
+        generation = group.generation
+        record = group.to_save({m.member_id: m.assignment for m in group.members.values()})
+
+        def is_current() -> bool:
+            waits = member.joining is caller and member.member_id == new_id
+            return waits and group.state is _STABLE and group.generation == generation
+
+        # If a rebalance begins meanwhile, the caller becomes part of it.
+        def committed() -> None:
+            if is_current():
+                group.take_join(member)
+                self._rounds.watch(group, member)
+                caller.answer(group.joined(member, skip_assignment=True))
+
+        def failed(code: int) -> None:
+            if not is_current():
+                return
+            group.take_join(member)
+            caller.answer(JoinGroupResponse(_as_retriable(code)))
+            if group.saved is saved:
+                # Nothing was written: the earlier life goes on.
+                self._rounds.stop_watching(group, new_id)
+                group.rename(member, *before)
+                group.set_offer(member, earlier)
+            self._rounds.watch(group, member)
+
+        return Result([group_record(group.group_id, record)], None, committed, failed)
+
+    @staticmethod
+    def _fence(group: Group, member: Member) -> None:
+        """Tell the earlier life of a static member, where it waits, that it is over."""
+        code = FencedInstanceIdError.code
+        joining = group.take_join(member)
+        if joining is not None:
+            joining.answer(JoinGroupResponse(code, member_id=member.member_id))
+        syncing, member.syncing = member.syncing, None
+        if syncing is not None:
+            syncing.answer(SyncGroupResponse(code))
+
+    # ---- SyncGroup
+
+    def sync(
+        self, group: Group, request: SyncGroupRequest, caller: Caller[SyncGroupResponse]
+    ) -> Result[SyncGroupResponse]:
+        """Answer, or park ``caller`` until the leader's assignments are durable.
+
+        :raises ApiError: those of ``SyncGroupResponse``; nothing has changed.
+        """
+        member = group.check_member(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
+        if request.protocol_type not in (None, group.protocol_type) or (
+            request.protocol_name not in (None, group.protocol_name)
+        ):
+            raise InconsistentGroupProtocolError
+        _refuse(RULES[group.state].sync)
+        leads = member.member_id == group.leader and group.state is _COMPLETING
+        if leads:
+            size = sum(len(given.assignment) for given in request.assignments)
+            if size > self._config.group_metadata_bytes_max:
+                raise InvalidRequestError(f"{size} bytes of assignments")
+        group.pending_sync.pop(member.member_id, None)
+        if group.state is _STABLE:
+            self._rounds.watch(group, member)
+            self._rounds.stop_waiting_for_syncs(group)
+            return Result(reply=self._synced(group, member))
+        earlier, member.syncing = member.syncing, caller
+        if earlier is not None:
+            earlier.answer(SyncGroupResponse(RebalanceInProgressError.code))
+        # A leader that asks again changes nothing in what is being written down.
+        if leads and group.assigning != group.generation:
+            return self._save_assignments(group, request)
+        return Result()
+
+    def _save_assignments(
+        self, group: Group, request: SyncGroupRequest
+    ) -> Result[SyncGroupResponse]:
+        given = {each.member_id: each.assignment for each in request.assignments}
+        without = sum(member_id not in given for member_id in group.members)
+        if without:
+            logger.info("group %s: the leader gives nothing to %d", group.group_id, without)
+        generation = group.assigning = group.generation
+        saved = group.to_save(given)
+
+        def is_current() -> bool:
+            return group.state is _COMPLETING and group.generation == generation
+
+        def committed() -> None:
+            if is_current():
+                self._assign(group, saved)
+
+        def failed(code: int) -> None:
+            if is_current():
+                self._rounds.refuse_syncs(group, _as_retriable(code))
+                self._rounds.begin_soon(group, f"assignments were not saved, error {code}")
+
+        return Result([group_record(group.group_id, saved)], None, committed, failed)
+
+    def _assign(self, group: Group, saved: SavedGroup) -> None:
+        """The assignments are durable: give them to their members."""
+        for entry in saved.members:
+            group.members[entry.member_id].assignment = entry.assignment
+        group.move_to(_STABLE, self._clock.now_ms())
+        answers = []
+        for member in group.members.values():
+            caller, member.syncing = member.syncing, None
+            if caller is not None:
+                self._rounds.watch(group, member)
+                answers.append((caller, self._synced(group, member)))
+        self._rounds.stop_waiting_for_syncs(group)
+        if not self._rounds.check(group):
+            for caller, _ in answers:
+                caller.answer(SyncGroupResponse(CoordinatorNotAvailableError.code))
+            return
+        for caller, answer in answers:
+            caller.answer(answer)
+
+    @staticmethod
+    def _synced(group: Group, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            assignment=member.assignment,
+        )
+
+    # ---- Heartbeat, LeaveGroup
+
+    def heartbeat(self, group: Group, request: HeartbeatRequest) -> HeartbeatResponse:
+        """:raises ApiError: those of ``HeartbeatResponse``."""
+        member = group.check_member(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
+        self.sign_of_life(group, member)
+        _refuse(RULES[group.state].heartbeat)
+        return HeartbeatResponse()
+
+    def sign_of_life(self, group: Group, member: Member) -> None:
+        """The session begins anew, unless the member is parked."""
+        if not member.is_waiting:
+            self._rounds.watch(group, member)
+
+    def leave(self, group: Group, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
+        """Answer for each member; the rest rebalances."""
+        answers = []
+        left: list[str] = []
+        for leaving in request.members:
+            answer = LeavingMemberResponse(leaving.member_id, leaving.group_instance_id)
+            answers.append(answer)
+            try:
+                member_id = self._leave(group, leaving)
+            except ApiError as error:
+                answer.error_code = error.code
+            else:
+                left += member_id
+        outcome: Result[None] = Result()
+        if left:
+            outcome = self._rounds.members_left(
+                group, f"{', '.join(left[:5])} left, {len(left)} in all"
+            )
+        elif request.members:
+            outcome = self._rounds.pending_left(group)
+        return _with_reply(outcome, LeaveGroupResponse(members=answers))
+
+    def _leave(self, group: Group, leaving: LeavingMember) -> list[str]:
+        """Returns who has left, nobody if it was a pending id."""
+        member_id = leaving.member_id
+        if member_id == NO_MEMBER:
+            # By its instance id alone: an operator who knows that it will not come back.
+            owner = group.static.get(leaving.group_instance_id or "")
+            if owner is None:
+                raise UnknownMemberIdError
+            member_id = owner
+        elif member_id in group.pending:
+            del group.pending[member_id]
+            self._rounds.stop_watching(group, member_id)
+            return []
+        member = group.check_member(member_id, leaving.group_instance_id)
+        logger.info("group %s: %s leaves: %s", group.group_id, member_id, _reason(leaving.reason))
+        self._rounds.remove(group, member)
+        return [member_id]
+
+
+def _with_reply(outcome: Result[None], reply: T) -> Result[T]:
+    return Result(outcome.records, reply, outcome.on_committed, outcome.on_failure)
+
+
+def _parked(outcome: Result[None]) -> Result[T]:
+    """The caller is parked, and is answered later."""
+    return Result(outcome.records, None, outcome.on_committed, outcome.on_failure)
+
+
+def _refuse(code: int) -> None:
+    if code != NO_ERROR:
+        raise error_for(code)
+
+
+def _as_retriable(code: int) -> int:
+    """For joins and syncs nothing is lost by doing it again, whether it happened or not."""
+    return CoordinatorNotAvailableError.code if code == RequestTimedOutError.code else code
+
+
+def _reason(reason: str | None) -> str:
+    """As a client gave it (KIP-800); for the log."""
+    return f"{reason or 'no reason given'!s:.255}"

@@ -1,0 +1,197 @@
+"""What stands in ``__consumer_offsets``: two kinds of facts, as msgpack arrays. Pure.
+
+========  =================================  =====================================================
+fact      key                                value
+========  =================================  =====================================================
+offset    [1, group, topic, partition]       [0, offset, leader_epoch, metadata, commit_timestamp]
+group     [2, group]                         [0, generation, protocol_type, protocol_name, leader,
+                                             state_timestamp, members]; a member is [member_id,
+                                             group_instance_id, client_id, client_host,
+                                             session_timeout_ms, rebalance_timeout_ms,
+                                             subscription, assignment]
+========  =================================  =====================================================
+
+A value begins with its version; a reader takes newer ones and ignores what it does not know. No
+value: the fact is taken back. A key of an unknown type is of a newer release, and is left alone.
+Timestamps are wall-clock milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgpack
+
+from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.types import TopicPartition
+
+OFFSET_KEY = 1
+GROUP_KEY = 2
+VALUE_VERSION = 0
+
+_OFFSET_FIELDS = 5
+_GROUP_FIELDS = 7
+_MEMBER_FIELDS = 8
+
+
+class RecordFormatError(OncelogError):
+    """A record of the internal topic cannot be read: it was not written by a coordinator."""
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has come in one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+
+
+class SavedMember(NamedTuple):
+    """A member of a saved generation. ``subscription`` is what it offered for the protocol that was
+    chosen."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGroup:
+    """A generation that is durable: who is in it and who got what. No members: it is empty since
+    ``state_timestamp_ms``."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[SavedMember, ...]
+
+
+class OffsetFact(NamedTuple):
+    """A decoded record; ``committed`` None takes it back."""
+
+    group: str
+    topic_partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+class GroupFact(NamedTuple):
+    """A decoded record; ``saved`` None takes it back."""
+
+    group: str
+    saved: SavedGroup | None
+
+
+_pack = msgpack.Packer().pack
+_unpack = msgpack.unpackb
+_unpack = msgpack.unpackb
+
+
+def offset_record(
+    group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
+) -> CoordinatorRecord:
+    """The record of one offset, or of its removal."""
+    key = _pack([OFFSET_KEY, group, topic_partition.topic, topic_partition.partition])
+    value = None if committed is None else _pack([VALUE_VERSION, *committed])
+    return CoordinatorRecord(key, value)
+
+
+def group_record(group: str, saved: SavedGroup | None) -> CoordinatorRecord:
+    """The record of a generation, or of the end of the group."""
+    key = _pack([GROUP_KEY, group])
+    if saved is None:
+        return CoordinatorRecord(key, None)
+    value = _pack(
+        [
+            VALUE_VERSION,
+            saved.generation,
+            saved.protocol_type,
+            saved.protocol_name,
+            saved.leader,
+            saved.state_timestamp_ms,
+            [list(member) for member in saved.members],
+        ]
+    )
+    return CoordinatorRecord(key, value)
+
+
+def decode_record(record: CoordinatorRecord) -> OffsetFact | GroupFact | None:
+    """None: a key of a type that this release does not know.
+
+    :raises RecordFormatError: the bytes are no such record.
+    """
+    # A coordinator that loads does this a million times: offsets come first, and nothing is called
+    # that need not be.
+    try:
+        key = _unpack(record.key)
+        kind = key[0]
+        if kind == OFFSET_KEY:
+            _, group, topic, partition = key
+            if type(group) is not str or type(topic) is not str or type(partition) is not int:
+                raise RecordFormatError("an offset is of a group, a topic and a partition")
+            value = None if record.value is None else _offset_value(record.value)
+            return OffsetFact(group, TopicPartition(topic, partition), value)
+        if kind == GROUP_KEY:
+            _, group = key
+            if type(group) is not str:
+                raise RecordFormatError("a group has a name")
+            return GroupFact(group, None if record.value is None else _group_value(record.value))
+        if type(kind) is not int:
+            raise RecordFormatError("a key begins with a number")
+        return None
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        raise RecordFormatError(f"record of key {record.key[:64]!r}: {error}") from None
+
+
+def _offset_value(value: bytes) -> CommittedOffset:
+    _, offset, leader_epoch, metadata, timestamp = _unpack(value)[:_OFFSET_FIELDS]
+    if (
+        type(offset) is not int
+        or type(leader_epoch) is not int
+        or type(metadata) is not str
+        or type(timestamp) is not int
+    ):
+        raise RecordFormatError("an offset, a leader epoch, a text and a date")
+    return CommittedOffset(offset, leader_epoch, metadata, timestamp)
+
+
+def _group_value(value: bytes) -> SavedGroup:
+    fields = _unpack(value)[:_GROUP_FIELDS]
+    _, generation, protocol_type, protocol_name, leader, timestamp, members = fields
+    _check_types((generation, protocol_type, timestamp, members), (int, str, int, list))
+    if not (_is_name(protocol_name) and _is_name(leader)):
+        raise RecordFormatError("protocol name and leader are names, or nothing")
+    return SavedGroup(
+        generation,
+        protocol_type,
+        protocol_name,
+        leader,
+        timestamp,
+        tuple(_member(member) for member in members),
+    )
+
+
+def _member(fields: Any) -> SavedMember:
+    member = SavedMember(*fields[:_MEMBER_FIELDS])
+    _check_types((member.member_id, *member[2:]), (str, str, str, int, int, bytes, bytes))
+    if not _is_name(member.group_instance_id):
+        raise RecordFormatError("an instance id is a name, or nothing")
+    return member
+
+
+def _is_name(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
+def _check_types(values: tuple[Any, ...], types: tuple[type, ...]) -> None:
+    if tuple(map(type, values)) != types:
+        raise RecordFormatError(f"fields of types {[type(value).__name__ for value in values]}")

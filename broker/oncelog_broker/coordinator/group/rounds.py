@@ -1,0 +1,359 @@
+"""Rounds of the group protocol: how a rebalance begins, who takes part, when it is over; sessions.
+
+A round: a member joins or leaves, dies or asks for it; the group goes to PreparingRebalance; all
+others hear of it by their heartbeats and join again; when all have, or the rebalance time-out is
+over, whoever joined is the next generation (dynamic members who did not are out, static ones stay
+until their session ends). In CompletingRebalance the leader hands in the assignments, which are
+written down; then everybody's SyncGroup is answered, and the group is Stable.
+
+It follows Kafka's ``GroupMetadataManager``. Where it is more exact: a static member that is away
+neither gets its session extended by a round, nor is it thrown out for not asking for an assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.group import Group
+from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_group
+from oncelog_broker.coordinator.group.members import Member
+from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.timer_keys import (
+    again_key,
+    join_key,
+    session_key,
+    sync_key,
+)
+from oncelog_broker.coordinator.ports import Timers
+from oncelog_broker.coordinator.result import Result
+from oncelog_protocol.errors import (
+    CoordinatorNotAvailableError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from oncelog_runtime.clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+SAVE_AGAIN_MS = 1_000
+"""Pause before the record of an empty group, which was refused, is written again."""
+
+_STABLE = GroupState.STABLE
+_PREPARING = GroupState.PREPARING_REBALANCE
+_COMPLETING = GroupState.COMPLETING_REBALANCE
+_EMPTY = GroupState.EMPTY
+
+
+class Rounds:
+    """Rounds and sessions of the groups of one shard.
+
+    All methods that return a result may have nothing to write; none of them answers the request
+    that it serves. ``on_change`` is called with a group that may have become nothing, ``on_broken``
+    with one whose invariants do not hold.
+    """
+
+    def __init__(
+        self,
+        *,
+        timers: Timers,
+        config: GroupConfig,
+        clock: WallClock,
+        on_change: Callable[[Group], None],
+        on_broken: Callable[[Group, GroupInvariantError], None],
+    ) -> None:
+        self._timers = timers
+        self._config = config
+        self._clock = clock
+        self._on_change = on_change
+        self._on_broken = on_broken
+
+    def check(self, group: Group) -> bool:
+        """Whether the group's invariants hold. If not, whoever waits in it has been answered, and
+        it goes on from what is durable."""
+        try:
+            check_group(group)
+        except GroupInvariantError as error:
+            self._on_broken(group, error)
+            return False
+        return True
+
+    # ---- rounds
+
+    def rebalance(self, group: Group, reason: str) -> Result[None]:
+        """Begin a round, or go on with the one that is under way."""
+        if group.state is not _PREPARING:
+            return self.begin(group, reason)
+        return self.maybe_complete(group)
+
+    def begin(self, group: Group, reason: str) -> Result[None]:
+        """All members must join again."""
+        logger.info(
+            "group %s: rebalance of generation %d (%s): %s",
+            group.group_id,
+            group.generation,
+            group.state.value,
+            reason,
+        )
+        if group.state is _COMPLETING:
+            self.refuse_syncs(group, RebalanceInProgressError.code)
+        self._cancel(group, sync_key(group.group_id))
+        group.is_initial = group.state is _EMPTY
+        group.has_new_member = False
+        group.move_to(_PREPARING, self._clock.now_ms())
+        if not group.is_initial:
+            return self._complete_or_wait(group)
+        delay_ms = self._config.group_initial_rebalance_delay_ms
+        self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        self.check(group)
+        return Result()
+
+    def _wait_for_more(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+        self._set(
+            group,
+            join_key(group.group_id),
+            delay_ms,
+            lambda: self._initial_delay_over(group, delay_ms, remaining_ms),
+        )
+
+    def _initial_delay_over(self, group: Group, delay_ms: int, remaining_ms: int) -> Result[None]:
+        if group.state is not _PREPARING:
+            return Result()
+        if not (group.has_new_member and remaining_ms):
+            return self._complete(group)
+        group.has_new_member = False
+        next_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
+        self._wait_for_more(group, next_ms, max(remaining_ms - delay_ms, 0))
+        return Result()
+
+    def maybe_complete(self, group: Group) -> Result[None]:
+        """Nobody is missing any more, perhaps."""
+        if group.state is _PREPARING and not group.is_initial and group.has_all_joined:
+            return self._complete(group)
+        return Result()
+
+    def _complete_or_wait(self, group: Group) -> Result[None]:
+        if group.has_all_joined:
+            return self._complete(group)
+        self._wait_for_joins(group)
+        self.check(group)
+        return Result()
+
+    def _wait_for_joins(self, group: Group) -> None:
+        timeout_ms = group.rebalance_timeout_ms
+        self._set(group, join_key(group.group_id), timeout_ms, lambda: self._complete(group))
+
+    def _complete(self, group: Group) -> Result[None]:
+        """All have joined, or those who have not have had their time."""
+        if group.state is not _PREPARING:
+            return Result()
+        self._cancel(group, join_key(group.group_id))
+        for member in [m for m in group.members.values() if m.joining is None]:
+            if not member.is_static:
+                logger.info("group %s: %s did not join", group.group_id, member.member_id)
+                self.remove(group, member)
+        if group.members and not group.elect_joined_leader():
+            # Static members, all away: their sessions decide.
+            self._wait_for_joins(group)
+            self.check(group)
+            return Result()
+        group.next_generation(self._clock.now_ms())
+        if group.state is _EMPTY:
+            return self._save_empty(group)
+        logger.info(
+            "group %s: generation %d has %d members, protocol %s, leader %s",
+            group.group_id,
+            group.generation,
+            len(group.members),
+            group.protocol_name,
+            group.leader,
+        )
+        answers = []
+        for member in group.members.values():
+            caller = group.take_join(member)
+            if caller is None:
+                continue
+            member.is_new = False
+            group.pending_sync[member.member_id] = None
+            self.watch(group, member)
+            answers.append((caller, group.joined(member)))
+        self._wait_for_syncs(group)
+        if not self.check(group):
+            for caller, _ in answers:
+                caller.answer(JoinGroupResponse(CoordinatorNotAvailableError.code))
+            return Result()
+        for caller, answer in answers:
+            caller.answer(answer)
+        return Result()
+
+    def _save_empty(self, group: Group) -> Result[None]:
+        logger.info("group %s: empty, generation %d", group.group_id, group.generation)
+        if not self.check(group):
+            return Result()
+        record = group_record(group.group_id, group.to_save({}))
+
+        def failed(code: int) -> None:
+            # A new coordinator would take the members of old for alive, until their sessions end.
+            def again() -> Result[None]:
+                return self._save_empty(group) if group.state is _EMPTY else Result()
+
+            self._set(group, again_key(group.group_id), SAVE_AGAIN_MS, again)
+
+        return Result([record], None, None, failed)
+
+    def refuse_syncs(self, group: Group, code: int) -> None:
+        """Nothing is assigned in this generation."""
+        for member in group.members.values():
+            member.assignment = b""
+            caller, member.syncing = member.syncing, None
+            if caller is not None:
+                self.watch(group, member)
+                caller.answer(SyncGroupResponse(code))
+
+    def _wait_for_syncs(self, group: Group) -> None:
+        generation, timeout_ms = group.generation, group.rebalance_timeout_ms
+        self._set(
+            group,
+            sync_key(group.group_id),
+            timeout_ms,
+            lambda: self._syncs_overdue(group, generation),
+        )
+
+    def stop_waiting_for_syncs(self, group: Group) -> None:
+        """If everybody has its assignment."""
+        if group.state is _STABLE and not group.pending_sync:
+            self._cancel(group, sync_key(group.group_id))
+
+    def _syncs_overdue(self, group: Group, generation: int) -> Result[None]:
+        """Whoever has not asked for its assignment by now does not work (KAFKA-12890)."""
+        if group.generation != generation or group.state not in (_COMPLETING, _STABLE):
+            return Result()
+        if not group.pending_sync:
+            # All have asked, and their assignments are being written down.
+            if group.state is _COMPLETING:
+                self._wait_for_syncs(group)
+            return Result()
+        overdue = [group.members[member_id] for member_id in group.pending_sync]
+        for member in overdue:
+            self.remove(group, member)
+        return self.begin(group, f"{len(overdue)} members did not ask for assignments")
+
+    def members_left(self, group: Group, reason: str) -> Result[None]:
+        """The others share what these had, or need not wait for them any more."""
+        if group.state in (_STABLE, _COMPLETING):
+            return self.begin(group, reason)
+        return self.maybe_complete(group)
+
+    def pending_left(self, group: Group) -> Result[None]:
+        """An id that was handed out is not waited for any more."""
+        outcome = self.maybe_complete(group)
+        if not outcome.records:
+            self._on_change(group)
+        return outcome
+
+    def remove_and_go_on(self, group: Group, member: Member, reason: str) -> Result[None]:
+        """A member is out."""
+        self.remove(group, member)
+        return self.members_left(group, f"{member.member_id}: {reason}")
+
+    def remove(self, group: Group, member: Member) -> None:
+        """Whoever waits for it is told to start over."""
+        code = UnknownMemberIdError.code
+        joining = group.take_join(member)
+        syncing, member.syncing = member.syncing, None
+        group.remove(member)
+        self.stop_watching(group, member.member_id)
+        if joining is not None:
+            joining.answer(JoinGroupResponse(code))
+        if syncing is not None:
+            syncing.answer(SyncGroupResponse(code))
+
+    # ---- sessions
+
+    def watch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+        """Give the member so long, its session time-out by default, for its next sign of life."""
+        member_id = member.member_id
+        self._set(
+            group,
+            session_key(group.group_id, member_id),
+            member.offer.session_timeout_ms if timeout_ms is None else timeout_ms,
+            lambda: self._session_over(group, member_id),
+        )
+
+    def watch_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        """An id that was handed out must join within the session time-out that it asked for."""
+        key = session_key(group.group_id, member_id)
+        self._set(group, key, timeout_ms, lambda: self._session_over(group, member_id))
+
+    def stop_watching(self, group: Group, member_id: str) -> None:
+        """The id means nothing any more."""
+        self._cancel(group, session_key(group.group_id, member_id))
+
+    def _session_over(self, group: Group, member_id: str) -> Result[None]:
+        if member_id in group.pending:
+            del group.pending[member_id]
+            return self.pending_left(group)
+        member = group.members.get(member_id)
+        # Who is parked shows no sign of life and need not; the round ends that. A new member is
+        # parked for so long only: nobody could tell whether it is still there.
+        if member is None or (member.is_waiting and not member.is_new):
+            return Result()
+        return self.remove_and_go_on(group, member, "no sign of life")
+
+    # ---- load, unload, timers
+
+    def loaded(self, group: Group) -> None:
+        """Members that a coordinator has read have a whole session to show that they live."""
+        group.restore()
+        for member in group.members.values():
+            self.watch(group, member)
+        if len(group.members) > self._config.group_max_size:
+            self.begin_soon(group, f"{len(group.members)} members were loaded")
+
+    def begin_soon(self, group: Group, reason: str) -> None:
+        """Begin a round as an operation of its own, unless another begins before."""
+        state, generation = group.state, group.generation
+
+        def begin() -> Result[None]:
+            is_same = group.state is state and group.generation == generation
+            return self.begin(group, reason) if is_same else Result()
+
+        self._set(group, again_key(group.group_id), 0, begin)
+
+    def end(self, group: Group, error_code: int) -> None:
+        """The group is deleted, or not coordinated here any more: tell whoever waits."""
+        for key in list(group.timers):
+            self._cancel(group, key)
+        group.move_to(GroupState.DEAD, self._clock.now_ms())
+        for member in group.members.values():
+            joining = group.take_join(member)
+            syncing, member.syncing = member.syncing, None
+            if joining is not None:
+                joining.answer(JoinGroupResponse(error_code, member_id=member.member_id))
+            if syncing is not None:
+                syncing.answer(SyncGroupResponse(error_code))
+
+    def _set(
+        self,
+        group: Group,
+        key: str,
+        delay_ms: int,
+        operation: Callable[[], Result[None]],
+    ) -> None:
+        if group.state is GroupState.DEAD:
+            return
+
+        def due() -> Result[None]:
+            group.timers.pop(key, None)
+            return Result() if group.state is GroupState.DEAD else operation()
+
+        group.timers[key] = None
+        self._timers.set(key, delay_ms / 1000, due)
+
+    def _cancel(self, group: Group, key: str) -> None:
+        if key in group.timers:
+            del group.timers[key]
+            self._timers.cancel(key)

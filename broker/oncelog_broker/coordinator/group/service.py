@@ -1,0 +1,265 @@
+"""The group coordinator as handlers call it: requests in, answers by callback.
+
+It finds the shard through the engine, and turns what the engine says (an error code) into answers
+of the API. Nothing here waits; callbacks come at once or later, each exactly once. Whether the
+principal may, and whether topics exist, is for the handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+from oncelog_broker.coordinator.group.members import Caller
+from oncelog_broker.coordinator.group.shard import GroupShard
+from oncelog_broker.coordinator.result import Result
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    CoordinatorLoadInProgressError,
+    InvalidCommitOffsetSizeError,
+)
+from oncelog_protocol.messages.groups import (
+    DescribedGroup,
+    GroupResult,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsResponse,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class GroupEngine(Protocol):
+    """What is needed of ``CoordinatorEngine[GroupShard]``."""
+
+    @property
+    def loading(self) -> bool:
+        """Whether some shard is being loaded."""
+        ...
+
+    def write(
+        self,
+        key: str,
+        operation: Callable[[GroupShard], Result[T]],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.write``."""
+        ...
+
+    def read(
+        self,
+        key: str,
+        operation: Callable[[GroupShard], T],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.read``."""
+        ...
+
+    def all_shards(self, operation: Callable[[GroupShard], T]) -> list[T]:
+        """See ``CoordinatorEngine.all_shards``."""
+        ...
+
+    def write_all(self, operation: Callable[[GroupShard], Result[T]]) -> None:
+        """See ``CoordinatorEngine.write_all``."""
+        ...
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates."""
+
+    def __init__(self, engine: GroupEngine) -> None:
+        self._engine = engine
+
+    # ---- members
+
+    def join(
+        self,
+        client_id: str,
+        client_host: str,
+        request: JoinGroupRequest,
+        respond: Callable[[JoinGroupResponse], None],
+    ) -> None:
+        """JoinGroup of a client that calls itself ``client_id`` and comes from ``client_host``;
+        both are remembered for people."""
+        caller = Caller(respond)
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.join(client_id, client_host, request, caller.answer),
+            _reply(caller, lambda code: JoinGroupResponse(code, member_id=request.member_id)),
+        )
+
+    def sync(self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]) -> None:
+        """SyncGroup."""
+        caller = Caller(respond)
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.sync(request, caller.answer),
+            _reply(caller, SyncGroupResponse),
+        )
+
+    def heartbeat(
+        self, request: HeartbeatRequest, respond: Callable[[HeartbeatResponse], None]
+    ) -> None:
+        """Heartbeat."""
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.heartbeat(request),
+            _reply(Caller(respond), HeartbeatResponse),
+        )
+
+    def leave(
+        self, request: LeaveGroupRequest, respond: Callable[[LeaveGroupResponse], None]
+    ) -> None:
+        """LeaveGroup."""
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.leave(request),
+            _reply(Caller(respond), LeaveGroupResponse),
+        )
+
+    # ---- offsets
+
+    def commit(
+        self, request: OffsetCommitRequest, respond: Callable[[OffsetCommitResponse], None]
+    ) -> None:
+        """OffsetCommit, of partitions that exist."""
+
+        def refused(code: int) -> OffsetCommitResponse:
+            if code != InvalidCommitOffsetSizeError.code:
+                return OffsetCommitResponse(code)
+            return OffsetCommitResponse(
+                topics=[
+                    OffsetCommitTopicResponse(
+                        topic.topic,
+                        [
+                            OffsetCommitPartitionResponse(p.partition, code)
+                            for p in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+
+        self._engine.write(
+            request.group_id, lambda shard: shard.commit(request), _reply(Caller(respond), refused)
+        )
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequest, respond: Callable[[OffsetFetchResponse], None]
+    ) -> None:
+        """OffsetFetch; told once what it tells is committed."""
+        self._engine.read(
+            request.group_id,
+            lambda shard: shard.fetch_offsets(request),
+            _reply(Caller(respond), OffsetFetchResponse),
+        )
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, respond: Callable[[OffsetDeleteResponse], None]
+    ) -> None:
+        """OffsetDelete."""
+        self._engine.write(
+            request.group_id,
+            lambda shard: shard.delete_offsets(request),
+            _reply(Caller(respond), OffsetDeleteResponse),
+        )
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Topics are gone: their offsets go. Asked of every coordinator, each for its groups."""
+        if topics:
+            self._engine.write_all(lambda shard: shard.forget_topics(topics))
+
+    # ---- groups
+
+    def list_groups(self, states: Collection[str]) -> ListGroupsResponse:
+        """Groups of the shards that are loaded, in order of id."""
+        groups: list[ListedGroup] = []
+        for some in self._engine.all_shards(lambda shard: shard.list_groups(states)):
+            groups += some
+        groups.sort(key=lambda group: group.group_id)
+        code = CoordinatorLoadInProgressError.code if self._engine.loading else NO_ERROR
+        return ListGroupsResponse(code, groups)
+
+    def describe(
+        self,
+        groups: Sequence[str],
+        include_offsets: bool,
+        respond: Callable[[list[DescribedGroup]], None],
+    ) -> None:
+        """One answer a group, in order; what is wrong with one stands with it."""
+        gathered = _Gathered(groups, respond)
+        for index, group_id in enumerate(groups):
+
+            def refused(code: int, group_id: str = group_id) -> DescribedGroup:
+                return DescribedGroup(group_id, code, state="Dead")
+
+            def describe(shard: GroupShard, group_id: str = group_id) -> DescribedGroup:
+                return shard.describe(group_id, include_offsets)
+
+            caller = Caller(gathered.slot(index))
+            self._engine.read(group_id, describe, _reply(caller, refused))
+
+    def delete(self, groups: Sequence[str], respond: Callable[[list[GroupResult]], None]) -> None:
+        """One result a group, in order."""
+        gathered = _Gathered(groups, respond)
+        for index, group_id in enumerate(groups):
+            self._delete(group_id, gathered.slot(index))
+
+    def _delete(self, group_id: str, respond: Callable[[GroupResult], None]) -> None:
+        def reply(complete: bool | None, code: int) -> None:
+            if code == NO_ERROR and not complete:
+                self._delete(group_id, respond)
+            else:
+                respond(GroupResult(group_id, code))
+
+        self._engine.write(group_id, lambda shard: shard.delete_group(group_id), reply)
+
+
+class _Gathered:
+    """Answers about several groups that arrive one by one; given together, in order."""
+
+    def __init__(self, keys: Sequence[str], respond: Callable[[list[Any]], None]) -> None:
+        self._answers: list[Any] = [None] * len(keys)
+        self._missing = len(keys)
+        self._respond = respond
+        if not keys:
+            respond([])
+
+    def slot(self, index: int) -> Callable[[Any], None]:
+        """Where the answer about this one belongs."""
+
+        def put(answer: Any) -> None:
+            self._answers[index] = answer
+            self._missing -= 1
+            if not self._missing:
+                self._respond(self._answers)
+
+        return put
+
+
+def _reply(caller: Caller[R], refused: Callable[[int], R]) -> Callable[[R | None, int], None]:
+    """Hand on the answer, or make one of an error code."""
+
+    def reply(value: R | None, code: int) -> None:
+        if code != NO_ERROR:
+            caller.answer(refused(code))
+        elif value is not None:
+            caller.answer(value)
+
+    return reply

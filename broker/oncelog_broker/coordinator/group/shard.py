@@ -1,0 +1,501 @@
+"""The groups of one partition of ``__consumer_offsets``: operations, and the replay of records.
+
+Operations answer requests and change nothing durable; what does is ``replay``, of records that were
+appended a moment ago as of those of years. An operation that raises has changed nothing at all.
+Kafka's ``GroupCoordinatorShard`` is the model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.group import Group
+from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_generation
+from oncelog_broker.coordinator.group.join_checks import check_group_id
+from oncelog_broker.coordinator.group.members import Caller
+from oncelog_broker.coordinator.group.membership import Membership
+from oncelog_broker.coordinator.group.offsets import (
+    check_commit,
+    check_fetch,
+    check_offsets,
+    expired,
+    fetched,
+)
+from oncelog_broker.coordinator.group.records import (
+    CommittedOffset,
+    GroupFact,
+    OffsetFact,
+    RecordFormatError,
+    decode_record,
+    group_record,
+    offset_record,
+)
+from oncelog_broker.coordinator.group.rounds import Rounds
+from oncelog_broker.coordinator.group.states import RULES, GroupState
+from oncelog_broker.coordinator.group.timer_keys import EXPIRY_KEY
+from oncelog_broker.coordinator.ports import Timers
+from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    NonEmptyGroupError,
+    OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from oncelog_protocol.messages.groups import (
+    NO_MEMBER,
+    DescribedGroup,
+    DescribedMember,
+    DescribedOffset,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMemberResponse,
+    ListedGroup,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+
+logger = logging.getLogger(__name__)
+
+RECORDS_BYTES_MAX = 256 * 1024
+"""Of what one operation takes back on its own account; the rest follows. One batch must hold it."""
+
+EXPIRY_OFFSETS_COUNT = 20_000
+"""Offsets looked at in one go; others have their turn then."""
+
+
+class GroupShard:
+    """Groups by id, and what may be done to them.
+
+    :param timers: as the engine's: what is due runs as an operation of this shard.
+    :param entropy: one stream for all shards of a broker, so that no member id comes twice.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        timers: Timers,
+        *,
+        config: GroupConfig,
+        clock: WallClock,
+        entropy: Entropy,
+        safeguards: CoordinatorSafeguards | None = None,
+    ) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self._timers = timers
+        self._config = config
+        self._clock = clock
+        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._is_loaded = False
+        self._unsaved: dict[str, None] = {}
+        """Groups of which nothing is durable yet."""
+        self._names: dict[str, str] = {}
+        """Topic names, each once in memory however many offsets it has."""
+        self._to_expire: list[str] = []
+        """Groups that this round of expiry has yet to look at."""
+        self._drops = 0
+        self.broken: GroupInvariantError | None = None
+        """The last invariant that did not hold; None is what it should be."""
+        self._rounds = Rounds(
+            timers=timers,
+            config=config,
+            clock=clock,
+            on_change=self._forget_if_nothing,
+            on_broken=self._begin_anew,
+        )
+        self._membership = Membership(self._rounds, config=config, clock=clock, entropy=entropy)
+
+    # ---- durable state
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take in one record. What cannot be read was not written by a coordinator: it is left
+        alone, for the groups of a partition must not all hang on it."""
+        try:
+            fact = decode_record(record)
+        except RecordFormatError as error:
+            logger.error("partition %d: %s", self.partition, error)
+            return
+        if isinstance(fact, OffsetFact):
+            self._replay_offset(fact)
+        elif isinstance(fact, GroupFact):
+            self._replay_group(fact)
+        else:
+            logger.warning("a record of a newer release is left alone: %r", record.key[:64])
+
+    def _replay_offset(self, fact: OffsetFact) -> None:
+        group_id, tp, committed = fact
+        group = self.groups.get(group_id)
+        if committed is not None:
+            if group is None or group_id in self._unsaved:
+                group = self._durable(group_id)
+            if tp not in group.offsets:
+                tp = TopicPartition(self._names.setdefault(tp.topic, tp.topic), tp.partition)
+            group.offsets[tp] = committed
+        elif group is not None:
+            group.offsets.pop(tp, None)
+            self._forget_if_nothing(group)
+
+    def _replay_group(self, fact: GroupFact) -> None:
+        if fact.saved is not None:
+            group = self._durable(fact.group)
+            if self._is_loaded:
+                check_generation(group.saved, fact.saved)
+            group.saved = fact.saved
+            return
+        known = self.groups.get(fact.group)
+        if known is not None:
+            known.saved = None
+            if self._is_loaded and known.state is GroupState.EMPTY:
+                # It was deleted: a new group of this name begins anew.
+                known.generation, known.protocol_type = 0, None
+            self._forget_if_nothing(known)
+
+    def _durable(self, group_id: str) -> Group:
+        """The group, which has or gets something durable."""
+        self._unsaved.pop(group_id, None)
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._clock.now_ms())
+        return group
+
+    def _forget_if_nothing(self, group: Group) -> None:
+        if group.is_nothing and self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+            self._unsaved.pop(group.group_id, None)
+            self._rounds.end(group, UnknownMemberIdError.code)
+
+    def _begin_anew(self, group: Group, error: GroupInvariantError) -> None:
+        """A defect: what memory says of a group cannot be. Go on from what is durable."""
+        logger.critical("partition %d: %s", self.partition, error)
+        self.broken = error
+        self._rounds.end(group, CoordinatorNotAvailableError.code)
+        anew = Group(group.group_id, self._clock.now_ms())
+        anew.saved, anew.offsets = group.saved, group.offsets
+        self.groups[group.group_id] = anew
+        self._rounds.loaded(anew)
+
+    def loaded(self, now_s: float) -> Sequence[Result[None]] | None:
+        """Build memory from what is durable; sessions begin anew."""
+        self._is_loaded = True
+        for group in self.groups.values():
+            self._rounds.loaded(group)
+        self._set_expiry(self._config.offsets_retention_check_interval_ms)
+        return None
+
+    def unload(self, error_code: int) -> None:
+        """Nothing of this shard is coordinated here any more."""
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            self._rounds.end(group, error_code)
+
+    # ---- members
+
+    def join(
+        self,
+        client_id: str,
+        client_host: str,
+        request: JoinGroupRequest,
+        respond: Callable[[JoinGroupResponse], None],
+    ) -> Result[JoinGroupResponse]:
+        """JoinGroup. The answer is in the result, or is given to ``respond`` later.
+
+        :raises ApiError: those of ``JoinGroupResponse``.
+        """
+        check_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id != NO_MEMBER:
+                raise UnknownMemberIdError("there is no such group")
+            if len(self._unsaved) >= self._config.group_unsaved_max:
+                raise CoordinatorNotAvailableError("too many groups are being made")
+            group = Group(request.group_id, self._clock.now_ms())
+        result = self._membership.join(group, client_id, client_host, request, Caller(respond))
+        if group.group_id not in self.groups:
+            self.groups[group.group_id] = group
+            self._unsaved[group.group_id] = None
+        return result
+
+    def sync(
+        self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]
+    ) -> Result[SyncGroupResponse]:
+        """SyncGroup. The answer is in the result, or is given to ``respond`` later.
+
+        :raises ApiError: those of ``SyncGroupResponse``.
+        """
+        return self._membership.sync(self._joined_group(request.group_id), request, Caller(respond))
+
+    def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
+        """:raises ApiError: those of ``HeartbeatResponse``."""
+        group = self._joined_group(request.group_id)
+        return Result(reply=self._membership.heartbeat(group, request))
+
+    def leave(self, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
+        """LeaveGroup; what is wrong with single members stands with them."""
+        check_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            return self._membership.leave(group, request)
+        code = UnknownMemberIdError.code
+        nobody = [
+            LeavingMemberResponse(leaving.member_id, leaving.group_instance_id, code)
+            for leaving in request.members
+        ]
+        return Result(reply=LeaveGroupResponse(members=nobody))
+
+    def _joined_group(self, group_id: str) -> Group:
+        check_group_id(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            raise UnknownMemberIdError("there is no such group")
+        return group
+
+    # ---- offsets
+
+    def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
+        """OffsetCommit; what is wrong with single partitions stands with them.
+
+        :raises ApiError: the whole-request errors of ``OffsetCommitResponse``.
+        """
+        check_group_id(request.group_id)
+        check_offsets(request)
+        group = self.groups.get(request.group_id)
+        if self._safeguards.fence_generation:
+            member = check_commit(group, request)
+            if group is not None and member is not None:
+                self._membership.sign_of_life(group, member)
+        now_ms = self._clock.now_ms()
+        longest = self._config.offset_metadata_max_bytes
+        records = []
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            answers = []
+            for item in topic.partitions:
+                metadata = item.metadata or ""
+                if len(metadata) > longest or len(metadata.encode()) > longest:
+                    code = OffsetMetadataTooLargeError.code
+                    answers.append(OffsetCommitPartitionResponse(item.partition, code))
+                    continue
+                answers.append(OffsetCommitPartitionResponse(item.partition))
+                committed = CommittedOffset(item.offset, item.leader_epoch, metadata, now_ms)
+                tp = TopicPartition(topic.topic, item.partition)
+                records.append(offset_record(request.group_id, tp, committed))
+            response.topics.append(OffsetCommitTopicResponse(topic.topic, answers))
+        return Result(records, response)
+
+    def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """OffsetFetch.
+
+        :raises ApiError: the whole-request errors of ``OffsetFetchResponse``.
+        """
+        check_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        check_fetch(group, request)
+        return OffsetFetchResponse(topics=fetched(group, request))
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
+        """OffsetDelete (KIP-496).
+
+        :raises GroupIdNotFoundError, NonEmptyGroupError: see ``OffsetDeleteResponse``.
+        """
+        group = self._existing_group(request.group_id)
+        if group.members and not group.uses_consumer_protocol:
+            raise NonEmptyGroupError("members of an unknown protocol may read any topic")
+        records = []
+        response = OffsetDeleteResponse()
+        for topic in request.topics:
+            answers = []
+            subscribed = group.is_subscribed(topic.topic)
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.topic, partition)
+                code = NO_ERROR
+                if subscribed:
+                    code = GroupSubscribedToTopicError.code
+                elif tp not in group.offsets:
+                    code = UnknownTopicOrPartitionError.code
+                else:
+                    records.append(offset_record(group.group_id, tp, None))
+                answers.append(OffsetDeletePartitionResponse(partition, code))
+            response.topics.append(OffsetDeleteTopicResponse(topic.topic, answers))
+        return Result(records, response)
+
+    def forget_topics(self, topics: Collection[str]) -> Result[None]:
+        """Drop all offsets of topics that were deleted. Goes on by itself with what one batch does
+        not hold, and after a refused append; commits to a new topic of that name stay."""
+        gone = frozenset(topics)
+        left = [
+            (group.group_id, tp, committed)
+            for group in self.groups.values()
+            for tp, committed in group.offsets.items()
+            if tp.topic in gone
+        ]
+        return self._drop(left)
+
+    def _drop(self, left: list[tuple[str, TopicPartition, CommittedOffset]]) -> Result[None]:
+        records: list[CoordinatorRecord] = []
+        size = done = 0
+        for group_id, tp, committed in left:
+            group = self.groups.get(group_id)
+            done += 1
+            if group is None or group.offsets.get(tp) is not committed:
+                continue
+            record = offset_record(group_id, tp, None)
+            records.append(record)
+            size += len(record.key)
+            if size > RECORDS_BYTES_MAX:
+                break
+        rest = left[done:]
+        self._drops += 1
+        key = f"drop {self._drops}"
+
+        def go_on(remaining: list[tuple[str, TopicPartition, CommittedOffset]]) -> None:
+            if remaining:
+                pause_s = 0.0 if remaining is rest else 1.0
+                self._timers.set(key, pause_s, lambda: self._drop(remaining))
+
+        if not records:
+            return Result()
+        return Result(records, None, lambda: go_on(rest), lambda _: go_on(left))
+
+    # ---- groups as a whole
+
+    def describe(self, group_id: str, include_offsets: bool) -> DescribedGroup:
+        """DescribeGroups, of one group; ends and lag are for others to fill in.
+
+        :raises InvalidGroupIdError, GroupIdNotFoundError: there is none.
+        """
+        group = self._existing_group(group_id)
+        stable = group.state is GroupState.STABLE
+        described = DescribedGroup(
+            group_id,
+            state=group.state.value,
+            generation_id=group.generation,
+            protocol_type=group.protocol_type or "",
+            protocol_name=(group.protocol_name or "") if stable else "",
+            leader=group.leader or "",
+            members=[
+                DescribedMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    # Before everybody has its assignment, what one offered says little.
+                    member.offer.metadata(group.protocol_name) if stable else b"",
+                    member.assignment if stable else b"",
+                )
+                for member in group.members.values()
+            ],
+        )
+        if include_offsets:
+            described.offsets = [
+                DescribedOffset(*tp, c.offset, c.leader_epoch, c.metadata, c.commit_timestamp_ms)
+                for tp, c in sorted(group.offsets.items())
+            ]
+        return described
+
+    def list_groups(self, states: Collection[str]) -> list[ListedGroup]:
+        """ListGroups; no states: of any."""
+        return [
+            ListedGroup(
+                group.group_id, group.protocol_type or "", group.state.value, len(group.members)
+            )
+            for group in self.groups.values()
+            if not states or group.state.value in states
+        ]
+
+    def delete_group(self, group_id: str) -> Result[bool]:
+        """Forget a group without members. False: there is more to forget than one batch holds; call
+        again.
+
+        :raises InvalidGroupIdError, GroupIdNotFoundError, NonEmptyGroupError: nothing was done.
+        """
+        group = self._existing_group(group_id)
+        code = RULES[group.state].delete
+        if code != NO_ERROR:
+            raise error_for(code)
+        records, complete = self._removal(group, list(group.offsets), True)
+        if complete:
+            # Whoever was handed an id in it starts over.
+            group.pending.clear()
+            self._forget_if_nothing(group)
+        return Result(records, complete)
+
+    def _existing_group(self, group_id: str) -> Group:
+        check_group_id(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        return group
+
+    @staticmethod
+    def _removal(
+        group: Group, offsets: Sequence[TopicPartition], ends: bool
+    ) -> tuple[list[CoordinatorRecord], bool]:
+        """Tombstones of these offsets, and of a group that ``ends`` if they are its last; and
+        whether that is all, or more than one batch should hold."""
+        records = []
+        size = 0
+        for tp in offsets:
+            records.append(offset_record(group.group_id, tp, None))
+            size += len(records[-1].key)
+            if size > RECORDS_BYTES_MAX:
+                break
+        complete = len(records) == len(offsets)
+        if complete and ends and group.saved is not None and len(offsets) == len(group.offsets):
+            records.append(group_record(group.group_id, None))
+        return records, complete
+
+    # ---- expiry
+
+    def _set_expiry(self, delay_ms: int) -> None:
+        self._timers.set(EXPIRY_KEY, delay_ms / 1000, self._expire)
+
+    def _expire(self) -> Result[None]:
+        """Drop what is too old: offsets, then groups that have neither members nor offsets."""
+        if not self._to_expire:
+            self._to_expire = list(reversed(self.groups))
+        now_ms, retention_ms = self._clock.now_ms(), self._config.offsets_retention_ms
+        records: list[CoordinatorRecord] = []
+        size = looked_at = 0
+        while self._to_expire and size < RECORDS_BYTES_MAX and looked_at < EXPIRY_OFFSETS_COUNT:
+            group = self.groups.get(self._to_expire.pop())
+            if group is None:
+                continue
+            looked_at += 1 + len(group.offsets)
+            old = list(expired(group, now_ms, retention_ms))
+            ends = group.state is GroupState.EMPTY and not group.pending
+            if not old and (group.offsets or not ends):
+                continue
+            gone, complete = self._removal(group, old, ends)
+            if not complete:
+                self._to_expire.append(group.group_id)
+            size += sum(len(record.key) for record in gone)
+            records += gone
+        self._set_expiry(0 if self._to_expire else self._config.offsets_retention_check_interval_ms)
+        if records:
+            logger.info("partition %d: %d old facts go", self.partition, len(records))
+        return Result(records)

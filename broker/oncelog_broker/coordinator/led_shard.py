@@ -1,0 +1,380 @@
+"""One shard while this broker leads its partition: serial execution, append, replay, replies.
+
+Rules
+-----
+* One thing at a time, each to its end: operations, timers, the news that something is committed,
+  unloading. What comes up in the middle of another (a reply may bring the next request at once, an
+  append may move the high watermark) is queued behind it.
+* Records are appended first and replayed then; a refused append replays nothing.
+* A write is acknowledged, and a read told, once the high watermark is past what it rests on. A
+  write that has not heard so in time, or not before the leadership ended, *may have happened*
+  (REQUEST_TIMED_OUT); a read has not (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR).
+* An exception that no operation means to raise harms that operation alone. One in ``replay`` means
+  that memory and log differ: the shard is given up and read anew (``on_broken``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from oncelog_broker.coordinator.ports import PartitionWriter, Timers
+from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.timers import ShardTimers, TimerOperation
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    CoordinatorNotAvailableError,
+    FencedLeaderEpochError,
+    InvalidCommitOffsetSizeError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    StorageError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_APPEND_REFUSALS = {
+    NotLeaderOrFollowerError.code: NotCoordinatorError.code,
+    FencedLeaderEpochError.code: NotCoordinatorError.code,
+    UnknownTopicOrPartitionError.code: NotCoordinatorError.code,
+    NotEnoughReplicasError.code: CoordinatorNotAvailableError.code,
+    MessageTooLargeError.code: InvalidCommitOffsetSizeError.code,
+    RecordListTooLargeError.code: InvalidCommitOffsetSizeError.code,
+    # After a failed write nobody can say what the disk holds.
+    StorageError.code: RequestTimedOutError.code,
+}
+
+
+class Shard(Protocol):
+    """The state of one partition's keys. Deterministic: what is durable follows from the records,
+    in their order."""
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take in one record: the only way in which durable state changes, live and when loading.
+        Must not fail and answers nobody; timers that it sets are held until all is loaded."""
+        ...
+
+    def loaded(self, now_s: float) -> Iterable[Result[Any]] | None:
+        """All there is was replayed: arm timers; what is returned is carried out, in order, with
+        nobody to reply to. An exception counts as a failed load."""
+        ...
+
+    def unload(self, error_code: int) -> None:
+        """This broker coordinates these keys no more: tell ``error_code`` to every caller that is
+        parked. The timers have ended."""
+        ...
+
+
+S = TypeVar("S", bound=Shard)
+
+Reply = Callable[[T | None, int], None]
+"""Called once: with the value and 0, or with None and an error code. It must not raise."""
+
+
+class ShardState(Enum):
+    """LOADING, then ACTIVE or FAILED, at last UNLOADED."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """It could not be read; a new attempt follows."""
+    UNLOADED = "unloaded"
+
+
+class _Pending:
+    """Something that is answered when ``offset`` is committed."""
+
+    __slots__ = ("deadline_s", "done", "finish", "is_write", "offset")
+
+    def __init__(
+        self, offset: int, is_write: bool, deadline_s: float, finish: Callable[[int], None]
+    ) -> None:
+        self.offset = offset
+        self.is_write = is_write
+        self.deadline_s = deadline_s
+        self.finish = finish
+        self.done = False
+
+
+def append_refusal(error: ApiError) -> int:
+    """What a caller is told when an append was refused; COORDINATOR_NOT_AVAILABLE by default."""
+    return _APPEND_REFUSALS.get(error.code, CoordinatorNotAvailableError.code)
+
+
+class LedShard(Generic[S]):
+    """A shard, and the order in which things happen to it."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        *,
+        writer: PartitionWriter,
+        make_shard: Callable[[int, Timers], S],
+        commit_timeout_s: float,
+        safeguards: CoordinatorSafeguards,
+        on_broken: Callable[[LedShard[S]], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        """The present one: it grows while the leader stays."""
+        self.state = ShardState.LOADING
+        self.refusal_code = NO_ERROR
+        """What callers are told in state FAILED."""
+        self.end_offset = -1
+        """End of what was loaded and appended."""
+        self.timers = ShardTimers(self._timer_due)
+        self.shard = make_shard(topic_partition.partition, self.timers)
+        self._writer = writer
+        self._commit_timeout_s = commit_timeout_s
+        self._waits_for_commit = safeguards.replies_wait_for_commit
+        self._serves_early = not safeguards.wait_for_load
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[Callable[[], None]] = deque()
+        self._running = False
+        self._pending: deque[_Pending] = deque()
+        self._timeout: asyncio.TimerHandle | None = None
+        self._timeout_s = 0.0
+        """When it is due. Not asked of the timer: what is due within a millisecond has no time
+        with uvloop."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether operations may run."""
+        return self.state is ShardState.ACTIVE or (
+            self._serves_early and self.state is ShardState.LOADING
+        )
+
+    @property
+    def pending_count(self) -> int:
+        """Writes and reads that wait for a commit."""
+        return sum(not pending.done for pending in self._pending)
+
+    # ---- loading
+
+    def replay(self, records: Iterable[CoordinatorRecord]) -> None:
+        """Take in records that were read back, in their order."""
+        replay = self.shard.replay
+        for record in records:
+            replay(record)
+
+    def activate(self, end_offset: int) -> None:
+        """All below ``end_offset`` was replayed: serve. What ``loaded`` raises is passed on; the
+        shard does not serve then."""
+        results = list(self.shard.loaded(self._loop.time()) or ())
+        self.end_offset = max(end_offset, self.end_offset)
+        self.state = ShardState.ACTIVE
+        for result in results:
+            self._submit(partial(self._carry_out, result, _nobody))
+        self.timers.start()
+
+    def fail(self, error_code: int) -> None:
+        """It could not be loaded."""
+        if self.state is ShardState.LOADING:
+            self.state = ShardState.FAILED
+            self.refusal_code = error_code
+
+    # ---- serving
+
+    def write(self, operation: Callable[[S], Result[T]], reply: Reply[T]) -> None:
+        """See ``CoordinatorEngine.write``."""
+        self._submit(partial(self._write, operation, reply))
+
+    def read(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        """See ``CoordinatorEngine.read``."""
+        self._submit(partial(self._read, operation, reply))
+
+    def unload(self, error_code: int) -> None:
+        """The leadership has ended. Nothing runs from now on; who waits is told in turn."""
+        if self.state is ShardState.UNLOADED:
+            return
+        self.state = ShardState.UNLOADED
+        self.timers.close()
+        self._submit(partial(self._unload, error_code))
+
+    # ---- one thing at a time
+
+    def _submit(self, event: Callable[[], None]) -> None:
+        self._events.append(event)
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._events:
+                try:
+                    self._events.popleft()()
+                except Exception:
+                    logger.exception("%s: a step of the coordinator failed", self.topic_partition)
+        finally:
+            self._running = False
+
+    def _write(self, operation: Callable[[S], Result[T]], reply: Reply[T]) -> None:
+        if not self.serves:
+            return reply(None, NotCoordinatorError.code)
+        try:
+            result = operation(self.shard)
+        except Exception as error:
+            return reply(None, self._failure(error))
+        self._carry_out(result, reply)
+
+    def _read(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        if not self.serves:
+            return reply(None, NotCoordinatorError.code)
+        try:
+            value = operation(self.shard)
+        except Exception as error:
+            return reply(None, self._failure(error))
+        if self.end_offset < 0 or not self._waits_for_commit:
+            return reply(value, NO_ERROR)
+
+        def finish(code: int) -> None:
+            reply(None if code else value, code)
+
+        self._park(False, finish)
+
+    def _timer_due(self, operation: TimerOperation) -> None:
+        self._submit(partial(self._write, lambda _: operation(), _nobody))
+
+    def _failure(self, error: Exception) -> int:
+        if isinstance(error, ApiError):
+            return error.code
+        logger.error("%s: an operation failed: %r", self.topic_partition, error, exc_info=error)
+        return UnknownServerError.code
+
+    def _carry_out(self, result: Result[T], reply: Reply[T]) -> None:
+        """Append, replay, and have it answered."""
+        if not result.records:
+            if result.on_committed is not None:
+                result.on_committed()
+            if result.reply is not None:
+                reply(result.reply, NO_ERROR)
+            return
+        finish = partial(_finish, result, reply)
+        try:
+            end_offset = self._writer.append(
+                self.topic_partition, self.leader_epoch, result.records
+            )
+        except ApiError as error:
+            logger.info("%s: an append was refused: %s", self.topic_partition, error)
+            return finish(append_refusal(error))
+        except Exception:
+            logger.exception("%s: an append failed", self.topic_partition)
+            return finish(RequestTimedOutError.code)
+        self.end_offset = max(end_offset, self.end_offset)
+        try:
+            self.replay(result.records)
+        except Exception:
+            logger.critical("%s: replay failed", self.topic_partition, exc_info=True)
+            finish(RequestTimedOutError.code)
+            return self._on_broken(self)
+        if self._waits_for_commit:
+            self._park(True, finish)
+        else:
+            finish(NO_ERROR)
+
+    # ---- waiting for commits
+
+    def _park(self, is_write: bool, finish: Callable[[int], None]) -> None:
+        """Have ``finish`` called when all that was appended so far is committed, or with what a
+        caller is told if not."""
+        deadline_s = self._loop.time() + self._commit_timeout_s
+        pending = _Pending(self.end_offset, is_write, deadline_s, finish)
+        self._pending.append(pending)
+        self._writer.when_committed(
+            self.topic_partition, self.end_offset, partial(self._commit_heard, pending)
+        )
+        if self._timeout is None and not pending.done:
+            self._arm(deadline_s)
+
+    def _commit_heard(self, pending: _Pending, error_code: int) -> None:
+        self._submit(partial(self._settle, pending, error_code))
+
+    def _settle(self, pending: _Pending, error_code: int) -> None:
+        if pending.done:
+            return
+        pending.done = True
+        queue = self._pending
+        while queue and queue[0].done:
+            queue.popleft()
+        if error_code == NO_ERROR:
+            pending.finish(NO_ERROR)
+        elif pending.is_write:
+            pending.finish(RequestTimedOutError.code)
+        elif error_code in (NotLeaderOrFollowerError.code, NotCoordinatorError.code):
+            pending.finish(NotCoordinatorError.code)
+        else:
+            pending.finish(CoordinatorNotAvailableError.code)
+
+    def _time_out(self) -> None:
+        self._timeout = None
+        now_s = max(self._loop.time(), self._timeout_s)
+        late = []
+        for pending in self._pending:
+            if pending.deadline_s > now_s:
+                break
+            if not pending.done:
+                late.append(pending)
+        if late:
+            logger.warning(
+                "%s: %d answers have waited for offset %d for too long, it is not committed yet",
+                self.topic_partition,
+                len(late),
+                late[-1].offset,
+            )
+        for pending in late:
+            self._commit_heard(pending, RequestTimedOutError.code)
+        if self._pending and self._timeout is None:
+            self._arm(self._pending[0].deadline_s)
+
+    def _arm(self, deadline_s: float) -> None:
+        self._timeout_s = deadline_s
+        self._timeout = self._loop.call_at(deadline_s, self._time_out)
+
+    def _unload(self, error_code: int) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        for pending in list(self._pending):
+            self._settle(pending, NotCoordinatorError.code)
+        self.shard.unload(error_code)
+
+    def __repr__(self) -> str:
+        return (
+            f"<LedShard {self.topic_partition} {self.state.value} epoch={self.leader_epoch}"
+            f" end={self.end_offset}>"
+        )
+
+
+def _finish(result: Result[T], reply: Reply[T], error_code: int) -> None:
+    """Tell the shard, then the caller, unless the shard answers it."""
+    if error_code == NO_ERROR:
+        if result.on_committed is not None:
+            result.on_committed()
+        if result.reply is not None:
+            reply(result.reply, NO_ERROR)
+        return
+    if result.on_failure is not None:
+        result.on_failure(error_code)
+    if result.reply is not None or result.on_failure is None:
+        reply(None, error_code)
+
+
+def _nobody(_value: object, _error_code: int) -> None:
+    """The reply to what no request asked for."""

@@ -1,0 +1,43 @@
+"""The rules of coordinators that can be switched off, so that tests can prove that they are needed.
+
+Production code never changes one: the default is the only safe value. Each switch names the rule of
+which it deprives the coordinators; a test that turns it must see a promise broken. ``SWITCHES``
+lists them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSafeguards:
+    """Every field at its default is Oncelog as it is meant to run."""
+
+    wait_for_load: bool = True
+    """A coordinator serves nothing before it has read its whole partition. Off: it answers from
+    what it has read so far."""
+
+    fence_generation: bool = True
+    """A commit of a member counts only in the generation and under the member id of the group as it
+    is now. Off: whoever was a member once goes on committing."""
+
+    replies_wait_for_commit: bool = True
+    """What was written is acknowledged, and what is read is told, once the high watermark has
+    passed it. Off: as soon as the leader has appended it."""
+
+
+SWITCHES: dict[str, int] = {
+    "wait_for_load": 24,
+    "fence_generation": 0,
+    "replies_wait_for_commit": 0,
+}
+"""Every switch by its field, with its number in the list of ablations; 0: not in that list."""
+
+
+def without(switch: str) -> CoordinatorSafeguards:
+    """The safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
+    if switch not in SWITCHES:
+        raise ValueError(f"{switch!r} is none of {', '.join(SWITCHES)}")
+    safe = CoordinatorSafeguards()
+    return replace(safe, **{switch: not getattr(safe, switch)})

@@ -1,0 +1,95 @@
+"""The groups that this broker coordinates, put together: engine, internal topic, service.
+
+Beside the wiring it owns one rule: when a topic is deleted, or made anew under its name, the
+offsets that groups have committed for it are dropped (by each coordinator, of its own groups).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.service import GroupCoordinator
+from oncelog_broker.coordinator.group.shard import GroupShard
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel
+from oncelog_broker.server.end_offsets import EndOffsets
+from oncelog_broker.server.internal_topics import InternalTopic, InternalTopics
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.partition_gateway import PartitionGateway
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.tasks import Tasks
+
+
+class GroupCoordination:
+    """Made before the first order of the controller arrives; ``stop`` before replication stops.
+
+    :param commit_timeout_ms: how long an answer waits for the replicas of what it has written.
+    :param min_insync_replicas: of topics that do not say.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: GroupConfig,
+        topic: InternalTopic,
+        commit_timeout_ms: int,
+        min_insync_replicas: int,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        connector: BrokerConnector,
+        controller: ControllerChannel,
+        clock: WallClock,
+        entropy: Entropy,
+        tasks: Tasks,
+        safeguards: CoordinatorSafeguards | None = None,
+    ) -> None:
+        safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._image = image
+        self.gateway = PartitionGateway(replicas, clock)
+        self.engine: CoordinatorEngine[GroupShard] = CoordinatorEngine(
+            name="groups",
+            topic=topic.topic,
+            writer=self.gateway,
+            make_shard=partial(
+                GroupShard, config=config, clock=clock, entropy=entropy, safeguards=safeguards
+            ),
+            tasks=tasks,
+            commit_timeout_ms=commit_timeout_ms,
+            safeguards=safeguards,
+        )
+        self.gateway.attach(self.engine)
+        self.topics = InternalTopics(
+            [topic],
+            image=image,
+            channel=controller,
+            tasks=tasks,
+            min_insync_replicas=min_insync_replicas,
+        )
+        self._unfollow = self.topics.follow(self.engine)
+        self.end_offsets = EndOffsets(broker_id, image, replicas, connector)
+        self.groups = GroupCoordinator(self.engine)
+        self._topic_ids: dict[str, str] = {}
+        self._topics_version = image.topics_version
+        image.on_change.append(self._look_for_deletions)
+
+    def _look_for_deletions(self) -> None:
+        if self._image.topics_version == self._topics_version:
+            return
+        self._topics_version = self._image.topics_version
+        before = self._topic_ids
+        self._topic_ids = {name: topic.topic_id for name, topic in self._image.topics.items()}
+        gone = [name for name, topic_id in before.items() if self._topic_ids.get(name) != topic_id]
+        if gone:
+            self.groups.topics_deleted(sorted(gone))
+
+    async def stop(self) -> None:
+        """Give up all groups; every member that waits is told to look for the next coordinator."""
+        self.engine.close()
+        self._unfollow()
+        self._image.on_change.remove(self._look_for_deletions)
+        self.end_offsets.close()

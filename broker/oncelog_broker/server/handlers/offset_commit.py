@@ -1,0 +1,114 @@
+"""OffsetCommit, v0: remember how far a group has come; answered when that is committed.
+
+Needs READ on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker
+does not know are refused with UNKNOWN_TOPIC_OR_PARTITION; the others are committed. Further errors:
+those in ``messages.groups``.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.group.service import GroupCoordinator
+from oncelog_broker.server.authorizer import GROUP, READ, TOPIC, Authorizer
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.groups import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetCommitTopicResponse,
+)
+
+
+class OffsetCommitHandler:
+    """Serves OffsetCommit. ``image`` says which partitions there are."""
+
+    def __init__(
+        self, groups: GroupCoordinator, authorizer: Authorizer, image: MetadataImage
+    ) -> None:
+        self._groups = groups
+        self._authorizer = authorizer
+        self._image = image
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: OffsetCommitRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answered when what can be committed is.
+
+        :raises GroupAuthorizationFailedError: the principal may not read of the group.
+        """
+        if not self._authorizer.authorize(context, READ, GROUP, request.group_id):
+            raise GroupAuthorizationFailedError
+        refused: dict[tuple[int, int], int] = {}
+        for t, topic in enumerate(request.topics):
+            allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)
+            for p, code in self._refusals(topic, allowed):
+                refused[t, p] = code
+        if not refused:
+            self._groups.commit(request, respond)
+            return
+        rest = [
+            OffsetCommitTopic(
+                topic.topic,
+                [item for p, item in enumerate(topic.partitions) if (t, p) not in refused],
+            )
+            for t, topic in enumerate(request.topics)
+        ]
+        asked = OffsetCommitRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            rest,
+        )
+        self._groups.commit(asked, lambda answer: respond(_whole(request, refused, answer)))
+
+    def _refusals(self, topic: OffsetCommitTopic, allowed: bool) -> list[tuple[int, int]]:
+        known = self._image.topics.get(topic.topic)
+        found = []
+        for index, item in enumerate(topic.partitions):
+            if not allowed:
+                found.append((index, TopicAuthorizationFailedError.code))
+            elif known is None or item.partition not in known.partitions:
+                found.append((index, UnknownTopicOrPartitionError.code))
+        return found
+
+
+def _whole(
+    request: OffsetCommitRequest,
+    refused: dict[tuple[int, int], int],
+    answer: OffsetCommitResponse,
+) -> OffsetCommitResponse:
+    """The coordinator's answer, with what it was not asked in its place."""
+    if answer.error_code != NO_ERROR:
+        return answer
+    answer.topics = [
+        OffsetCommitTopicResponse(topic.topic, _merged(t, topic, refused, given.partitions))
+        for t, (topic, given) in enumerate(zip(request.topics, answer.topics, strict=True))
+    ]
+    return answer
+
+
+def _merged(
+    index: int,
+    topic: OffsetCommitTopic,
+    refused: dict[tuple[int, int], int],
+    answers: list[OffsetCommitPartitionResponse],
+) -> list[OffsetCommitPartitionResponse]:
+    given = iter(answers)
+    return [
+        OffsetCommitPartitionResponse(item.partition, refused[index, p])
+        if (index, p) in refused
+        else next(given)
+        for p, item in enumerate(topic.partitions)
+    ]

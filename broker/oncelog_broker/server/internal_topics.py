@@ -1,0 +1,144 @@
+"""The coordinators' internal topics: made on first use, by whichever broker is asked first.
+
+Rules:
+
+- the controller is asked, once at a time per topic; who needs it meanwhile is told to come again;
+- as many replicas as the settings say, or as there are live brokers, with a warning: such a topic
+  is less safe than was wished for, and stays so until it is reassigned. min.insync.replicas is
+  lowered along, since nothing could ever be written otherwise;
+- how many partitions a topic has is what the cluster's metadata says, never the settings.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.server.controller_channel import ControllerChannel
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol import limits
+from oncelog_protocol.coordinators import GROUP_TOPIC
+from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
+from oncelog_protocol.messages.admin import (
+    ConfigEntry,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+)
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+CREATE_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What an internal topic is to be like."""
+
+    topic: str
+    partition_count: int
+    replication_factor: int
+    """At most; fewer brokers have fewer replicas."""
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+def group_topic(
+    partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
+) -> InternalTopic:
+    """Where groups and their offsets are kept, by Kafka's settings but for the size of a batch: one
+    must hold a group of ``group_max_size`` members."""
+    configs = {
+        "cleanup_policy": "compact",
+        "compression_type": "producer",
+        "max_message_bytes": str(limits.BATCH_BYTES_MAX),
+        "segment_bytes": str(segment_bytes),
+    }
+    return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, configs)
+
+
+class InternalTopics:
+    """Knows the internal topics and asks the controller for those that are not there.
+
+    :param min_insync_replicas: what the broker's settings say for topics that do not say.
+    """
+
+    def __init__(
+        self,
+        topics: Iterable[InternalTopic],
+        *,
+        image: MetadataImage,
+        channel: ControllerChannel,
+        tasks: Tasks,
+        min_insync_replicas: int,
+    ) -> None:
+        self._wanted = {each.topic: each for each in topics}
+        self._image = image
+        self._channel = channel
+        self._tasks = tasks
+        self._min_insync_replicas = min_insync_replicas
+        self._pending: set[str] = set()
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions ``topic`` has; None while it is not there, or not as a whole."""
+        known = self._image.topics.get(topic)
+        if known is None or not self._image.updated:
+            return None
+        count = len(known.partitions)
+        # Numbers begin at 0: a gap means that the metadata are still on their way.
+        return count if max(known.partitions) == count - 1 else None
+
+    def follow(self, engine: CoordinatorEngine[Any]) -> Callable[[], None]:
+        """Keep ``engine`` informed of its topic's partition count; returns what ends that."""
+
+        def changed() -> None:
+            engine.set_partition_count(self.partition_count(engine.topic))
+
+        self._image.on_change.append(changed)
+        changed()
+        return lambda: self._image.on_change.remove(changed)
+
+    def ensure(self, topic: str) -> bool:
+        """Whether ``topic`` is there; when it is not, the controller is asked for it."""
+        if topic in self._image.topics:
+            return True
+        if topic not in self._pending and not self._tasks.closed:
+            self._pending.add(topic)
+            self._tasks.spawn(f"create {topic}", self._create(self._wanted[topic]))
+        return False
+
+    def _design(self, wanted: InternalTopic) -> NewTopic:
+        replicas = max(1, min(wanted.replication_factor, len(self._image.brokers)))
+        configs = dict(wanted.configs)
+        if replicas < wanted.replication_factor:
+            logger.warning(
+                "internal topic %s gets %d replicas, not %d: there are no more brokers. It stays so"
+                " when more brokers come",
+                wanted.topic,
+                replicas,
+                wanted.replication_factor,
+            )
+        if replicas < self._min_insync_replicas:
+            configs.setdefault("min_insync_replicas", str(replicas))
+        entries = [ConfigEntry(key, configs[key]) for key in sorted(configs)]
+        return NewTopic(wanted.topic, wanted.partition_count, replicas, None, entries)
+
+    async def _create(self, wanted: InternalTopic) -> None:
+        try:
+            response: CreateTopicsResponse = await self._channel.call(
+                CreateTopicsRequest([self._design(wanted)], CREATE_TIMEOUT_MS),
+                timeout_s=CREATE_TIMEOUT_MS / 1000 + 2,
+            )
+            codes = [response.error_code, *(t.error_code for t in response.topics)]
+            failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
+            if failed:
+                logger.warning("making %s failed: error %d", wanted.topic, failed[0])
+            else:
+                logger.info("internal topic %s is there", wanted.topic)
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.warning("making %s failed: %r", wanted.topic, error)
+        finally:
+            self._pending.discard(wanted.topic)

@@ -1,0 +1,160 @@
+"""The coordinators' internal partitions, over this broker's replicas.
+
+Fulfils ``PartitionWriter`` and tells the engines which partitions this broker leads. Rules:
+
+- all is written with acks=all: a coordinator's word counts when every in-sync replica has it;
+- who writes or reads names the leader epoch in which it was elected, and is refused in any other;
+- a partition is read from its log start to its log end, not to the high watermark: what a new
+  leader has is what will be committed. Who must not see what may be lost waits for the commit;
+- control batches, and what compaction left of batches, hold nothing and are passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Any
+
+from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_protocol.errors import (
+    LocalProtocolError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.decode import RecordColumns, decode_batch
+from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_runtime.clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 32 * 1024
+"""Read and decoded in one turn of the loop: some milliseconds, were it all batches of one record.
+One batch may be larger."""
+
+
+class PartitionGateway:
+    """See the module; ``attach`` engines before the first order of the controller arrives."""
+
+    def __init__(self, replicas: ReplicaManager, clock: WallClock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._engines: dict[str, CoordinatorEngine[Any]] = {}
+        replicas.on_leadership.append(self._role_of)
+
+    def attach(self, engine: CoordinatorEngine[Any]) -> None:
+        """Tell ``engine`` which partitions of its topic this broker leads."""
+        self._engines[engine.topic] = engine
+
+    def _role_of(self, partition: Partition) -> None:
+        engine = self._engines.get(partition.topic_partition.topic)
+        if engine is None:
+            return
+        number = partition.topic_partition.partition
+        if partition.is_leader:
+            engine.elected(number, partition.leader_epoch)
+        else:
+            engine.resigned(number, partition.leader_epoch)
+
+    # ---- PartitionWriter
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        records: Sequence[CoordinatorRecord],
+    ) -> int:
+        """Append all in one batch; returns the log end behind it.
+
+        :raises ApiError: as the port says.
+        """
+        partition = self._led(topic_partition, leader_epoch)
+        try:
+            batch = encode_batch(
+                [record.value for record in records],
+                keys=[record.key for record in records],
+                timestamps=self._clock.now_ms(),
+            )
+        except LocalProtocolError as error:
+            raise MessageTooLargeError(str(error)) from error
+        append = partition.append_as_leader(memoryview(batch), Acks.ALL, self._replicas.now())
+        return append.last_offset + 1
+
+    def when_committed(
+        self, topic_partition: TopicPartition, offset: int, callback: Callable[[int], None]
+    ) -> None:
+        """Call back with 0 once the high watermark is at or past ``offset``, or with an error."""
+        try:
+            partition = self._replicas.partition(topic_partition)
+        except (NotLeaderOrFollowerError, UnknownTopicOrPartitionError):
+            callback(NotLeaderOrFollowerError.code)
+            return
+        if partition.is_leader:
+            partition.when_committed(offset, callback)
+        else:
+            callback(NotLeaderOrFollowerError.code)
+
+    def end_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
+        """The log end.
+
+        :raises NotLeaderOrFollowerError, UnknownTopicOrPartitionError: not leader in that epoch.
+        """
+        return self._led(topic_partition, leader_epoch).log.log_end_offset
+
+    async def read(
+        self, topic_partition: TopicPartition, leader_epoch: int
+    ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
+        """All records from the log start to the log end as of now, in order.
+
+        :raises ApiError: not leader in that epoch (any more), or the log cannot be read. A batch
+            that does not hold is rot: the replica is told, so that another one shall lead.
+        """
+        log = self._led(topic_partition, leader_epoch).log
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end:
+            partition = self._led(topic_partition, leader_epoch)
+            offset = max(offset, partition.log.log_start_offset)
+            data = memoryview(partition.read_for_consumer(offset, READ_BYTES, upto=end))
+            if not data:
+                # Not an end: what is not read is lost to the coordinator, so better none at all.
+                raise StorageError(f"{topic_partition}: nothing at offset {offset} of {end}")
+            records: list[CoordinatorRecord] = []
+            try:
+                for position, header in iter_headers(data):
+                    if header.record_count and not header.is_control:  # compaction leaves holes
+                        batch = data[position : position + header.size_bytes]
+                        records += _records(decode_batch(batch, header=header), offset)
+                    end_read = header.next_offset
+            except CorruptBatchError as error:
+                partition.rot_found(error)
+                raise StorageError(f"{topic_partition}: {error}") from error
+            offset = end_read
+            yield records
+            await asyncio.sleep(0)
+
+    def _led(self, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
+        partition = self._replicas.partition(topic_partition)
+        if not partition.is_leader or partition.leader_epoch != leader_epoch:
+            raise NotLeaderOrFollowerError(f"{partition!r} does not lead in epoch {leader_epoch}")
+        return partition
+
+
+def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]:
+    """The records of one batch at or behind ``offset``; the log may start inside of it."""
+    keys, values = columns.keys, columns.values
+    if keys is None or None in keys:
+        logger.error("records without keys at offset %d are passed over", columns.base_offset)
+    elif columns.base_offset >= offset:
+        return map(CoordinatorRecord, keys, values)  # type: ignore[arg-type]
+    return [
+        CoordinatorRecord(key, value)
+        for at, key, value in zip(columns.offsets(), keys or (), values, strict=False)
+        if key is not None and at >= offset
+    ]

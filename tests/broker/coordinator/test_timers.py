@@ -1,0 +1,167 @@
+"""Keyed timers: order, replacement, cancelling, holding, and a heap that does not grow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from oncelog_broker.coordinator.result import Result
+from oncelog_broker.coordinator.timers import (
+    DUE_COUNT_MAX,
+    HEAP_SLACK_COUNT,
+    ShardTimers,
+    TimerOperation,
+)
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+class Ran:
+    """Timers whose operations note their names."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.timers = ShardTimers(self.run)
+
+    def run(self, operation: TimerOperation) -> None:
+        operation()
+
+    def operation(self, name: str) -> Callable[[], Result[None]]:
+        def run() -> Result[None]:
+            self.names.append(name)
+            return Result()
+
+        return run
+
+    def set(self, key: str, delay_s: float, name: str = "") -> None:
+        self.timers.set(key, delay_s, self.operation(name or key))
+
+
+async def made() -> Ran:
+    ran = Ran()
+    ran.timers.start()
+    return ran
+
+
+async def test_what_is_due_runs_once_in_order_of_time() -> None:
+    ran = await made()
+    ran.set("late", 0.03)
+    ran.set("early", 0.0)
+    ran.set("early too", 0.0)
+    assert len(ran.timers) == 3
+    await eventually(lambda: len(ran.names) == 3)
+    assert ran.names == ["early", "early too", "late"]
+    assert len(ran.timers) == 0
+
+
+async def test_setting_again_replaces() -> None:
+    ran = await made()
+    ran.set("a", 60.0, "first")
+    ran.set("a", 0.0, "second")
+    await eventually(lambda: ran.names == ["second"])
+    assert "a" not in ran.timers
+
+
+async def test_a_timer_that_is_put_off_runs_later() -> None:
+    ran = await made()
+    ran.set("a", 0.0, "first")
+    ran.set("a", 0.05, "second")
+    ran.set("b", 0.02)
+    await eventually(lambda: len(ran.names) == 2)
+    assert ran.names == ["b", "second"]
+
+
+async def test_cancelled_timers_do_not_run() -> None:
+    ran = await made()
+    ran.set("a", 0.0)
+    ran.set("b", 0.01)
+    ran.timers.cancel("a")
+    ran.timers.cancel("unknown")
+    await eventually(lambda: ran.names == ["b"])
+
+
+async def test_a_key_cancelled_and_set_again() -> None:
+    ran = await made()
+    ran.set("a", 0.0, "first")
+    ran.timers.cancel("a")
+    ran.set("a", 0.01, "second")
+    await eventually(lambda: ran.names == ["second"])
+
+
+async def test_one_that_is_due_may_cancel_another_that_is_due() -> None:
+    ran = await made()
+
+    def first() -> Result[None]:
+        ran.names.append("first")
+        ran.timers.cancel("second")
+        return Result()
+
+    ran.timers.set("first", 0.0, first)
+    ran.set("second", 0.0)
+    ran.set("third", 0.0)
+    await eventually(lambda: len(ran.names) == 2)
+    assert ran.names == ["first", "third"]
+
+
+async def test_an_operation_may_set_its_own_key_again() -> None:
+    ran = await made()
+
+    def again() -> Result[None]:
+        ran.names.append("a")
+        if len(ran.names) < 3:
+            ran.timers.set("a", 0.0, again)
+        return Result()
+
+    ran.timers.set("a", 0.0, again)
+    await eventually(lambda: ran.names == ["a"] * 3)
+
+
+async def test_before_start_all_is_held() -> None:
+    ran = Ran()
+    ran.set("a", 0.0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ran.names == []
+    ran.timers.start()
+    await eventually(lambda: ran.names == ["a"])
+
+
+async def test_after_close_nothing_runs_and_nothing_can_be_set() -> None:
+    ran = await made()
+    ran.set("a", 0.0)
+    ran.timers.close()
+    ran.set("b", 0.0)
+    other = await made()
+    other.set("c", 0.01)
+    await eventually(lambda: other.names == ["c"])
+    assert ran.names == []
+    assert len(ran.timers) == 0
+
+
+async def test_many_that_are_due_at_once_give_way() -> None:
+    ran = await made()
+    count = 3 * DUE_COUNT_MAX
+    for number in range(count):
+        ran.set(str(number), 0.0)
+    seen: list[int] = []
+    while len(ran.names) < count:
+        await asyncio.sleep(0)
+        if not seen or seen[-1] != len(ran.names):
+            seen.append(len(ran.names))
+    assert max(b - a for a, b in zip([0, *seen], seen, strict=False)) <= DUE_COUNT_MAX
+    assert ran.names == [str(number) for number in range(count)]
+
+
+async def test_sessions_that_live_on_do_not_grow_the_heap() -> None:
+    ran = await made()
+    for _ in range(1000):
+        ran.set("session", 60.0)
+    for _ in range(1000):
+        ran.timers.cancel("other")
+        ran.set("other", 60.0)
+    assert len(ran.timers._heap) <= 2 * len(ran.timers) + HEAP_SLACK_COUNT + 1
+    assert ran.timers.now_s() == pytest.approx(asyncio.get_running_loop().time(), abs=5)
+    ran.timers.close()

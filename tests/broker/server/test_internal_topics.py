@@ -1,0 +1,141 @@
+"""Internal topics: asked for once, as many replicas as there can be, counted by the metadata."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel
+from oncelog_broker.server.internal_topics import InternalTopics, group_topic
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol.coordinators import GROUP_TOPIC
+from oncelog_protocol.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
+from oncelog_protocol.messages.admin import CreateTopicsResponse, TopicResult
+from oncelog_protocol.messages.metadata import ClusterBroker
+from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_runtime.tasks import Tasks
+from support.coordinators import MemoryWriter, TextShard
+from support.server import ControllerStub
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+def order(partition: int, leader: int = 1, topic_id: str = "id") -> PartitionOrder:
+    return PartitionOrder(GROUP_TOPIC, topic_id, partition, leader, 0, [1], 0, [1], False)
+
+
+def update(*orders: PartitionOrder, brokers: int = 1, full: bool = False) -> UpdateMetadataRequest:
+    live = [ClusterBroker(broker_id, 10, []) for broker_id in range(1, brokers + 1)]
+    return UpdateMetadataRequest(1, 1, 10, full, list(orders), live)
+
+
+class World:
+    def __init__(self, *codes: int, brokers: int = 3, min_insync_replicas: int = 1) -> None:
+        self.image = MetadataImage("c")
+        self.image.apply(update(brokers=brokers))
+        self.controller = ControllerStub(
+            *(CreateTopicsResponse(0, [TopicResult(GROUP_TOPIC, code)]) for code in codes)
+        )
+        self.tasks = Tasks("test")
+        channel = ControllerChannel(
+            1, self.image, BrokerConnector(1, self.image, "internal"), self.controller
+        )
+        self.topics = InternalTopics(
+            [group_topic(50, 3)],
+            image=self.image,
+            channel=channel,
+            tasks=self.tasks,
+            min_insync_replicas=min_insync_replicas,
+        )
+
+    async def idle(self) -> None:
+        await eventually(lambda: not len(self.tasks))
+
+
+async def test_a_topic_that_is_not_there_is_asked_for_once() -> None:
+    world = World(0)
+    assert not world.topics.ensure(GROUP_TOPIC)
+    assert not world.topics.ensure(GROUP_TOPIC)
+    await world.idle()
+    (request,) = world.controller.requests
+    assert world.controller.internal == [True]
+    (topic,) = request.topics
+    assert (topic.topic, topic.partition_count, topic.replication_factor) == (GROUP_TOPIC, 50, 3)
+    assert {entry.key: entry.value for entry in topic.configs} == {
+        "cleanup_policy": "compact",
+        "compression_type": "producer",
+        "max_message_bytes": "16777216",
+        "segment_bytes": "104857600",
+    }
+    world.image.apply(update(order(0)))
+    assert world.topics.ensure(GROUP_TOPIC)
+
+
+async def test_with_fewer_brokers_fewer_replicas_and_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(0, brokers=2, min_insync_replicas=2)
+    with caplog.at_level(logging.WARNING):
+        world.topics.ensure(GROUP_TOPIC)
+        await world.idle()
+    topic = world.controller.requests[0].topics[0]
+    assert topic.replication_factor == 2
+    assert "min_insync_replicas" not in [entry.key for entry in topic.configs]
+    assert "gets 2 replicas, not 3" in caplog.text
+
+
+async def test_what_could_never_be_written_asks_for_fewer_in_sync() -> None:
+    world = World(0, brokers=1, min_insync_replicas=2)
+    world.topics.ensure(GROUP_TOPIC)
+    await world.idle()
+    topic = world.controller.requests[0].topics[0]
+    assert topic.replication_factor == 1
+    assert {e.key: e.value for e in topic.configs}["min_insync_replicas"] == "1"
+
+
+async def test_a_failure_is_tried_again_by_the_next_who_asks() -> None:
+    world = World(InvalidReplicationFactorError.code, TopicAlreadyExistsError.code)
+    world.topics.ensure(GROUP_TOPIC)
+    await world.idle()
+    world.topics.ensure(GROUP_TOPIC)
+    await world.idle()
+    assert len(world.controller.requests) == 2
+
+
+async def test_nothing_is_asked_for_while_stopping() -> None:
+    world = World()
+    await world.tasks.close()
+    assert not world.topics.ensure(GROUP_TOPIC)
+
+
+async def test_the_count_is_what_the_metadata_say() -> None:
+    world = World()
+    engine = CoordinatorEngine(
+        name="texts",
+        topic=GROUP_TOPIC,
+        writer=MemoryWriter(),
+        make_shard=TextShard,
+        tasks=world.tasks,
+        commit_timeout_ms=1000,
+    )
+    counts: list[int | None] = []
+    end = world.topics.follow(engine)
+    world.image.apply(update(order(0)))
+    assert engine.partition_count is None, "what changed is told before the whole of it"
+    world.image.apply(update(full=True))
+    for orders in (
+        [],
+        [order(1)],  # partition 0 is yet to come
+        [order(0), order(2)],
+        [order(p, -2) for p in range(3)],
+        [order(0, topic_id="another")],
+    ):
+        world.image.apply(update(*orders))
+        counts.append(engine.partition_count)
+    assert counts == [None, None, 3, None, 1]
+    end()
+    world.image.apply(update(full=True))
+    assert engine.partition_count == 1

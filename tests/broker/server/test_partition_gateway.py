@@ -1,0 +1,326 @@
+"""The coordinators' partitions over real replicas: roles, appends, reads, commits."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.server import partition_gateway
+from oncelog_broker.server.partition_gateway import PartitionGateway
+from oncelog_protocol.errors import (
+    CoordinatorLoadInProgressError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.limits import BATCH_BYTES_MAX
+from oncelog_protocol.messages.replication import StopPartition, StopReplicaRequest
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_runtime.tasks import Tasks
+from support.clock import ManualClock
+from support.compaction import make_cleaner
+from support.coordinators import TextShard
+from support.replicas import NOW_MS
+from support.replication_cluster import Cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+
+TP = TopicPartition("__consumer_offsets", 0)
+A1, A2, B1 = (CoordinatorRecord(b"a", v) for v in (b"1", b"2", None))
+NOT_HERE = NotCoordinatorError.code
+
+
+class Coordinators:
+    """An engine on every broker of a cluster in one process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.gateways: dict[int, PartitionGateway] = {}
+        self.engines: dict[int, CoordinatorEngine[TextShard]] = {}
+        self.tasks = Tasks("coordinators")
+        for broker_id, node in cluster.nodes.items():
+            gateway = self.gateways[broker_id] = PartitionGateway(
+                node.replicas, ManualClock(NOW_MS)
+            )
+            engine = self.engines[broker_id] = CoordinatorEngine(
+                name="texts",
+                topic=TP.topic,
+                writer=gateway,
+                make_shard=TextShard,
+                tasks=self.tasks,
+                commit_timeout_ms=5000,
+            )
+            engine.set_partition_count(1)
+            gateway.attach(engine)
+
+    async def __aenter__(self) -> Coordinators:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for engine in self.engines.values():
+            engine.close()
+        await self.tasks.close()
+
+    async def lead(self, broker_id: int, **options: Any) -> None:
+        """Elect, and wait until the shard is loaded."""
+        self.cluster.lead(TP, broker_id, **options)
+        await eventually(lambda: self.engines[broker_id].refusal("a") == 0)
+
+    async def put(self, broker_id: int, name: str, value: str | None) -> int:
+        """The error code."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.engines[broker_id].write(
+            name, lambda shard: shard.put(name, value), lambda _, code: answer.set_result(code)
+        )
+        return await answer
+
+    async def get(self, broker_id: int, name: str) -> tuple[str | None, int]:
+        """(value, error code)."""
+        answer: asyncio.Future[tuple[str | None, int]] = asyncio.get_running_loop().create_future()
+        self.engines[broker_id].read(
+            name,
+            lambda shard: shard.values.get(name, "none"),
+            lambda value, code: answer.set_result((value, code)),
+        )
+        return await answer
+
+
+async def read_all(
+    gateway: PartitionGateway, epoch: int, then: Callable[[], object] | None = None
+) -> list[list[CoordinatorRecord]]:
+    found = []
+    async for records in gateway.read(TP, epoch):
+        found.append(list(records))
+        if then is not None:
+            then()
+    return found
+
+
+async def test_what_one_coordinator_wrote_the_next_one_knows() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        assert await coordinators.put(1, "a", "2") == 0
+        assert await coordinators.get(1, "a") == ("2", 0)
+        await coordinators.lead(2)
+        assert await coordinators.get(2, "a") == ("2", 0)
+        assert coordinators.engines[1].refusal("a") == NOT_HERE
+        assert await coordinators.put(1, "a", "3") == NOT_HERE
+        assert coordinators.engines[3].refusal("a") == NOT_HERE
+
+
+async def test_other_topics_are_no_coordinators_business() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        cluster.lead(TopicPartition("t", 0), 1)
+        assert coordinators.engines[1].led == []
+
+
+async def test_a_reply_waits_for_every_replica_in_sync() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        cluster[2].cut()
+        cluster[3].cut()
+        answer = asyncio.ensure_future(coordinators.put(1, "a", "1"))
+        await eventually(lambda: cluster[1].partition(TP).log.log_end_offset == 1)
+        assert not answer.done()
+        for broker_id in (2, 3):
+            cluster[broker_id].reachable = True
+        assert await answer == 0
+
+
+async def test_a_leadership_lost_with_writes_on_their_way() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        cluster[2].cut()
+        cluster[3].cut()
+        write = asyncio.ensure_future(coordinators.put(1, "a", "2"))
+        read = asyncio.ensure_future(coordinators.get(1, "a"))
+        await eventually(lambda: cluster[1].partition(TP).log.log_end_offset == 2)
+        cluster.lead(TP, 2)
+        assert await write == RequestTimedOutError.code
+        assert await read == (None, NOT_HERE)
+        for broker_id in (2, 3):
+            cluster[broker_id].reachable = True
+        await eventually(lambda: coordinators.engines[2].refusal("a") == 0)
+        assert await coordinators.get(2, "a") == ("1", 0)
+
+
+async def test_too_few_replicas_refuse_before_anything_is_written() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1, isr=[1], configs={"min_insync_replicas": "2"})
+        cluster[2].cut()
+        cluster[3].cut()
+        gateway = coordinators.gateways[1]
+        with pytest.raises(NotEnoughReplicasError):
+            gateway.append(TP, 0, [A1])
+        assert gateway.end_offset(TP, 0) == 0
+
+
+async def test_only_in_the_epoch_that_is_meant() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        gateway = coordinators.gateways[1]
+        with pytest.raises(UnknownTopicOrPartitionError):
+            gateway.append(TP, 0, [A1])
+        heard: list[int] = []
+        gateway.when_committed(TP, 0, heard.append)
+        await coordinators.lead(1)
+        await coordinators.lead(1)
+        assert gateway.append(TP, 1, [A1, A2]) == 2
+        for epoch in (0, 2):
+            with pytest.raises(NotLeaderOrFollowerError):
+                gateway.append(TP, epoch, [A1])
+            with pytest.raises(NotLeaderOrFollowerError):
+                gateway.end_offset(TP, epoch)
+            with pytest.raises(NotLeaderOrFollowerError):
+                await read_all(gateway, epoch)
+        coordinators.gateways[2].when_committed(TP, 0, heard.append)
+        assert heard == [NotLeaderOrFollowerError.code] * 2
+
+
+async def test_a_write_too_large_for_a_batch() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        for size in (2_000_000, BATCH_BYTES_MAX + 1):
+            with pytest.raises(MessageTooLargeError):
+                gateway.append(TP, 0, [CoordinatorRecord(b"a", bytes(size))])
+        assert gateway.end_offset(TP, 0) == 0
+
+
+async def test_reading_goes_from_log_start_to_log_end_in_order() -> None:
+    """Also what is not committed, tombstones too, in several reads, and nothing of control
+    batches or of records without a key."""
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        big = CoordinatorRecord(b"big", bytes(partition_gateway.READ_BYTES))
+        gateway.append(TP, 0, [A1, B1])
+        gateway.append(TP, 0, [big])
+        keyless = encode_batch([b"x"], timestamps=NOW_MS)
+        partition = cluster[1].partition(TP)
+        partition.append_as_leader(memoryview(keyless), Acks.ALL, 0.0)
+        half = encode_batch([b"x", b"y"], keys=[None, b"k"], timestamps=NOW_MS)
+        partition.append_as_leader(memoryview(half), Acks.ALL, 0.0)
+        gateway.append(TP, 0, [A2])
+        found = await read_all(gateway, 0)
+        assert [r for records in found for r in records] == [
+            A1, B1, big, CoordinatorRecord(b"k", b"y"), A2,
+        ]  # fmt: skip
+        assert len(found) > 1
+
+
+async def test_a_log_that_starts_inside_a_batch() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        end = gateway.append(TP, 0, [A1, A2, B1])
+        log = cluster[1].partition(TP).log
+        await eventually(lambda: cluster[1].partition(TP).high_watermark == end)
+        log.advance_log_start(1)
+        assert await read_all(gateway, 0) == [[A2, B1]]
+
+
+async def test_a_compacted_partition_is_the_same_to_its_coordinators() -> None:
+    settings = {"cleanup_policy": "compact", "segment_bytes": "2048"}
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1, configs=settings)
+        for number in range(200):
+            assert await coordinators.put(1, f"k{number % 7}", str(number)) == 0
+        assert await coordinators.put(1, "k0", None) == 0
+        expected = dict(coordinators.engines[1].led[0].shard.values)
+        log = cluster[1].partition(TP).log
+        size = log.size_bytes
+        log.roll()
+        cleaner = make_cleaner(log)
+        while await cleaner.clean_dirtiest():
+            pass
+        assert log.size_bytes < size / 2
+        cluster.lead(TP, 2)
+        await coordinators.lead(1)
+        assert coordinators.engines[1].led[0].shard.values == expected
+        assert sorted(expected) == [f"k{number}" for number in range(1, 7)]
+
+
+async def test_what_is_appended_while_reading_is_not_read() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        gateway.append(TP, 0, [A1])
+        found = await read_all(gateway, 0, lambda: gateway.append(TP, 0, [A2]))
+        assert found == [[A1]]
+
+
+async def test_reading_ends_with_the_leadership() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        for _ in range(3):
+            gateway.append(TP, 0, [CoordinatorRecord(b"a", bytes(partition_gateway.READ_BYTES))])
+        with pytest.raises(NotLeaderOrFollowerError):
+            await read_all(gateway, 0, lambda: cluster.lead(TP, 2))
+
+
+async def test_what_cannot_be_read_is_no_end() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        gateway = coordinators.gateways[1]
+        gateway.append(TP, 0, [A1])
+        partition = cluster[1].partition(TP)
+        partition.read_for_consumer = lambda *_, **__: b""  # type: ignore[method-assign]
+        with pytest.raises(StorageError, match="nothing at offset 0 of 1"):
+            await read_all(gateway, 0)
+
+
+async def test_a_deleted_topic_is_given_up_and_its_successor_is_empty() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        stop = StopReplicaRequest(9, 1, 0, [StopPartition(TP.topic, "id", TP.partition, -2, True)])
+        for node in cluster.nodes.values():
+            await node.replicas.stop_replicas(stop)
+        assert coordinators.engines[1].refusal("a") == NOT_HERE
+        assert coordinators.engines[1].led == []
+        del cluster.orders[TP]
+        await coordinators.lead(1, topic_id="another")
+        assert await coordinators.get(1, "a") == ("none", 0)
+
+
+async def test_a_directory_that_fails_ends_the_leadership() -> None:
+    async with Cluster(dirs=["/d", "/e"]) as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        partition = cluster[1].partition(TP)
+        partition.log.log_dir.fail("read", OSError(errno.EIO, "it is gone"))
+        await eventually(lambda: coordinators.engines[1].refusal("a") == NOT_HERE)
+
+
+async def test_a_leader_that_stays_while_its_epoch_grows() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        cluster[3].cut()
+        write = asyncio.ensure_future(coordinators.put(1, "a", "1"))
+        await eventually(lambda: cluster[1].partition(TP).log.log_end_offset == 1)
+        cluster.lead(TP, 1, isr=[1, 2])
+        assert await write == 0
+        assert await coordinators.put(1, "a", "2") == 0
+        cluster[3].reachable = True
+
+
+async def test_loading_is_said_while_it_is_so() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(2)
+        cluster.lead(TP, 1)
+        assert coordinators.engines[1].refusal("a") == CoordinatorLoadInProgressError.code
+        await eventually(lambda: coordinators.engines[1].refusal("a") == 0)

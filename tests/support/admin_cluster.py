@@ -1,0 +1,220 @@
+"""The fake cluster with groups as an administrator meets them: members are put there by the test,
+nobody joins, and each group has a coordinator of its own, which alone answers for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog_protocol.errors import (
+    ApiError,
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    InvalidGroupIdError,
+    NonEmptyGroupError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from oncelog_protocol.messages import groups as wire
+from oncelog_protocol.types import TopicPartition
+from support.fake_cluster import FakeCluster
+from support.fake_handlers import Handlers
+
+__all__ = ["AdminCluster", "KnownGroup"]
+
+
+@dataclass
+class KnownGroup:
+    """One group; ``coordinator`` -1: there is none at the moment."""
+
+    coordinator: int
+    offsets: dict[TopicPartition, wire.OffsetCommitPartition] = field(default_factory=dict)
+    members: list[wire.DescribedMember] = field(default_factory=list)
+    subscribed: list[str] = field(default_factory=list)
+    unstable: int = 0
+    """So many questions for stable offsets are answered: not yet."""
+
+    @property
+    def state(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+
+class AdminCluster(FakeCluster):
+    """A fake cluster whose groups are in ``known_groups``."""
+
+    def __init__(self, broker_count: int = 1) -> None:
+        super().__init__(broker_count)
+        self.known_groups: dict[str, KnownGroup] = {}
+        self.loading: dict[int, int] = {}
+        """Broker to the error code that goes with its list of groups."""
+        for broker_id, broker in self.brokers.items():
+            broker._handlers = AdminHandlers(self, broker_id)
+
+    async def __aenter__(self) -> AdminCluster:
+        await super().__aenter__()
+        return self
+
+    def coordinator_of(self, group: str) -> int:
+        """The broker that coordinates a group, known or not; -1: none."""
+        known = self.known_groups.get(group)
+        ids = list(self.brokers)
+        return ids[len(group) % len(ids)] if known is None else known.coordinator
+
+
+class AdminHandlers(Handlers):
+    """One method an API."""
+
+    _cluster: AdminCluster
+
+    def _group(self, name: str, *, create: bool = False) -> KnownGroup:
+        """A group that this broker coordinates."""
+        groups = self._cluster.known_groups
+        if not name:
+            raise InvalidGroupIdError
+        if self._cluster.coordinator_of(name) != self._broker_id:
+            raise NotCoordinatorError
+        if name not in groups:
+            if not create:
+                raise GroupIdNotFoundError
+            groups[name] = KnownGroup(self._broker_id)
+        return groups[name]
+
+    def _find_coordinator(self, request: wire.FindCoordinatorRequest) -> Any:
+        if not request.key:
+            return wire.FindCoordinatorResponse(InvalidGroupIdError.code)
+        broker_id = self._cluster.coordinator_of(request.key)
+        if broker_id < 0:
+            return wire.FindCoordinatorResponse(CoordinatorNotAvailableError.code, "none now")
+        return wire.FindCoordinatorResponse(0, None, broker_id, "127.0.0.1", 1)
+
+    def _list_groups(self, request: wire.ListGroupsRequest) -> Any:
+        listed = [
+            wire.ListedGroup(name, "consumer", group.state, len(group.members))
+            for name, group in self._cluster.known_groups.items()
+            if group.coordinator == self._broker_id
+            and (not request.states or group.state in request.states)
+        ]
+        return wire.ListGroupsResponse(self._cluster.loading.get(self._broker_id, 0), listed)
+
+    def _describe_groups(self, request: wire.DescribeGroupsRequest) -> Any:
+        described = []
+        for name in request.groups:
+            try:
+                described.append(self._describe_group(name, request.include_offsets))
+            except ApiError as error:
+                described.append(wire.DescribedGroup(name, error.code))
+        return wire.DescribeGroupsResponse(0, described)
+
+    def _describe_group(self, name: str, include_offsets: bool) -> wire.DescribedGroup:
+        group = self._group(name)
+        offsets = []
+        for tp, item in group.offsets.items() if include_offsets else ():
+            log = self._cluster.partition(*tp) if tp.topic in self._cluster.topics else None
+            known = (-1, -1, -1)
+            if log is not None and log.leader >= 0:
+                known = (log.log_start_offset, log.next_offset, log.next_offset - item.offset)
+            offsets.append(
+                wire.DescribedOffset(*tp, item.offset, -1, item.metadata or "", 1000, *known)
+            )
+        return wire.DescribedGroup(
+            name, 0, None, group.state, 3, "consumer", "range", "m1", group.members, offsets
+        )
+
+    def _delete_groups(self, request: wire.DeleteGroupsRequest) -> Any:
+        results = []
+        for name in request.groups:
+            try:
+                if self._group(name).members:
+                    raise NonEmptyGroupError
+                del self._cluster.known_groups[name]
+                results.append(wire.GroupResult(name))
+            except ApiError as error:
+                results.append(wire.GroupResult(name, error.code))
+        return wire.DeleteGroupsResponse(0, results)
+
+    def _leave_group(self, request: wire.LeaveGroupRequest) -> Any:
+        try:
+            group = self._group(request.group_id)
+        except ApiError as error:
+            return wire.LeaveGroupResponse(error.code)
+        answers = []
+        for leaving in request.members:
+            gone = [
+                m
+                for m in group.members
+                if m.member_id == leaving.member_id
+                or (not leaving.member_id and m.group_instance_id == leaving.group_instance_id)
+            ]
+            group.members = [m for m in group.members if m not in gone]
+            code = 0 if gone else UnknownMemberIdError.code
+            answers.append(
+                wire.LeavingMemberResponse(leaving.member_id, leaving.group_instance_id, code)
+            )
+        return wire.LeaveGroupResponse(0, None, answers)
+
+    def _offset_commit(self, request: wire.OffsetCommitRequest) -> Any:
+        response = wire.OffsetCommitResponse()
+        try:
+            group = self._group(request.group_id, create=True)
+            if group.members and request.member_id == wire.NO_MEMBER:
+                raise UnknownMemberIdError
+        except ApiError as error:
+            return wire.OffsetCommitResponse(error.code)
+        for topic in request.topics:
+            answers = []
+            for item in topic.partitions:
+                known = topic.topic in self._cluster.topics
+                code = 0 if known else UnknownTopicOrPartitionError.code
+                if known:
+                    group.offsets[TopicPartition(topic.topic, item.partition)] = item
+                answers.append(wire.OffsetCommitPartitionResponse(item.partition, code))
+            response.topics.append(wire.OffsetCommitTopicResponse(topic.topic, answers))
+        return response
+
+    def _offset_fetch(self, request: wire.OffsetFetchRequest) -> Any:
+        try:
+            group = self._group(request.group_id)
+        except GroupIdNotFoundError:
+            group = KnownGroup(self._broker_id)
+        except ApiError as error:
+            return wire.OffsetFetchResponse(error.code)
+        wanted = (
+            list(group.offsets)
+            if request.topics is None
+            else [TopicPartition(t.topic, p) for t in request.topics for p in t.partitions]
+        )
+        code = 0
+        if request.require_stable and group.unstable:
+            group.unstable -= 1
+            code = UnstableOffsetCommitError.code
+        response = wire.OffsetFetchResponse()
+        for tp in wanted:
+            item = group.offsets.get(tp)
+            answer = wire.OffsetFetchPartitionResponse(tp.partition, error_code=code)
+            if item is not None:
+                answer.offset, answer.leader_epoch = item.offset, item.leader_epoch
+                answer.metadata, answer.commit_timestamp = item.metadata, 1000
+            response.topics.append(wire.OffsetFetchTopicResponse(tp.topic, [answer]))
+        return response
+
+    def _offset_delete(self, request: wire.OffsetDeleteRequest) -> Any:
+        response = wire.OffsetDeleteResponse()
+        try:
+            group = self._group(request.group_id)
+        except ApiError as error:
+            return wire.OffsetDeleteResponse(error.code)
+        for topic in request.topics:
+            answers = []
+            for number in topic.partitions:
+                code = 0
+                if topic.topic in group.subscribed:
+                    code = GroupSubscribedToTopicError.code
+                elif group.offsets.pop(TopicPartition(topic.topic, number), None) is None:
+                    code = UnknownTopicOrPartitionError.code
+                answers.append(wire.OffsetDeletePartitionResponse(number, code))
+            response.topics.append(wire.OffsetDeleteTopicResponse(topic.topic, answers))
+        return response
