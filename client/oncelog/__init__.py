@@ -13,17 +13,24 @@ if TYPE_CHECKING:
     from oncelog import blocking, errors
     from oncelog.admin import Admin
     from oncelog.admin_results import NewTopic, Results
+    from oncelog.consumer.assignors.base import Assignor
     from oncelog.consumer.columns import ColumnBatch
     from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.group.listener import RebalanceListener
+    from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
     from oncelog.consumer.offsets import OffsetAndTimestamp
     from oncelog.consumer.record import Record
+    from oncelog.consumer.retry import Retry
     from oncelog.errors import (
         ApiError,
         ClientError,
+        CommitFailedError,
         DeliveryTimeoutError,
+        MaxPollIntervalExceededError,
         NoBrokersAvailableError,
         OncelogError,
     )
+    from oncelog.group_results import OffsetReset
     from oncelog.history import History
     from oncelog.history_events import HistoryRecorder
     from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
@@ -34,23 +41,31 @@ if TYPE_CHECKING:
 _HOMES = {
     "Admin": "oncelog.admin",
     "ApiError": "oncelog.errors",
+    "Assignor": "oncelog.consumer.assignors.base",
     "BatchMetadata": "oncelog.producer.delivery",
     "ClientError": "oncelog.errors",
     "ColumnBatch": "oncelog.consumer.columns",
+    "CommitFailedError": "oncelog.errors",
     "Consumer": "oncelog.consumer.consumer",
     "Delivery": "oncelog.producer.delivery",
     "DeliveryTimeoutError": "oncelog.errors",
+    "GroupMetadata": "oncelog.consumer.offset_metadata",
     "History": "oncelog.history",
     "HistoryRecorder": "oncelog.history_events",
+    "MaxPollIntervalExceededError": "oncelog.errors",
     "NewTopic": "oncelog.admin_results",
     "NoBrokersAvailableError": "oncelog.errors",
+    "OffsetAndMetadata": "oncelog.consumer.offset_metadata",
     "OffsetAndTimestamp": "oncelog.consumer.offsets",
+    "OffsetReset": "oncelog.group_results",
     "OncelogError": "oncelog.errors",
     "Partitioner": "oncelog.producer.partitioner",
     "Producer": "oncelog.producer.producer",
+    "RebalanceListener": "oncelog.consumer.group.listener",
     "Record": "oncelog.consumer.record",
     "RecordMetadata": "oncelog.producer.delivery",
     "Results": "oncelog.admin_results",
+    "Retry": "oncelog.consumer.retry",
     "TopicPartition": "oncelog_protocol.types",
 }
 _MODULES = ("blocking", "errors")
@@ -58,23 +73,31 @@ _MODULES = ("blocking", "errors")
 __all__ = [
     "Admin",
     "ApiError",
+    "Assignor",
     "BatchMetadata",
     "ClientError",
     "ColumnBatch",
+    "CommitFailedError",
     "Consumer",
     "Delivery",
     "DeliveryTimeoutError",
+    "GroupMetadata",
     "History",
     "HistoryRecorder",
+    "MaxPollIntervalExceededError",
     "NewTopic",
     "NoBrokersAvailableError",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetReset",
     "OncelogError",
     "Partitioner",
     "Producer",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "Results",
+    "Retry",
     "TopicPartition",
     "blocking",
     "errors",

@@ -1,10 +1,11 @@
-"""The admin client: topics, partitions, configs, brokers, log directories, elections.
+"""The admin client: topics, partitions, configs, brokers, log directories, elections, groups.
 
 Rules
 -----
 * What changes the cluster goes to the controller; when it has moved, metadata says where to.
 * A call ends by its ``timeout_ms``. Whether a request that got no answer was carried out, nobody
   knows: it is asked again, and "exists already" may then be our own work.
+* What concerns consumer groups is in ``group_admin``.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from oncelog.admin_results import (
 )
 from oncelog.cluster import topic_error
 from oncelog.config import BootstrapServers, ConnectionOptions
+from oncelog.coordinators import Coordinators
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
     ClientError,
-    ClosedError,
     ConfigurationError,
     NotControllerError,
     UnknownServerError,
     is_retriable,
 )
+from oncelog.group_admin import GroupAdmin
 from oncelog.router import Failure, Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages import admin as wire
@@ -56,7 +58,7 @@ TIMEOUT_MS = 30_000
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin:
+class Admin(GroupAdmin):
     """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
 
     def __init__(
@@ -79,6 +81,7 @@ class Admin:
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
         self._router = Router(options, entropy=(entropy or SystemEntropy()).fork("admin"))
+        self._coordinators = Coordinators(self._router)
 
     # ------------------------------------------------------------------------------ life
 
@@ -301,11 +304,6 @@ class Admin:
         )
 
     # ------------------------------------------------------------------------------ calls
-
-    def _deadline(self, timeout_ms: int) -> float:
-        if self._router.closed:
-            raise ClosedError("the admin client is closed, or was not started")
-        return asyncio.get_running_loop().time() + timeout_ms / 1000
 
     async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
         deadline = self._deadline(timeout_ms)

@@ -29,7 +29,7 @@ R = TypeVar("R", bound=HasError)
 class AdminError(ClientError):
     """Some items of an admin call failed; ``errors`` holds each."""
 
-    def __init__(self, errors: Sequence[ApiError]) -> None:
+    def __init__(self, errors: Sequence[ApiError | ClientError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
         self.errors = tuple(errors)
         self.definite = all(error.definite for error in errors)

@@ -159,6 +159,32 @@ def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
     return call
 
 
+def _promising(
+    method: Callable[Concatenate[Any, P], asyncio.Future[T]],
+) -> Callable[Concatenate[Any, P], Future[T]]:
+    """A ``method`` that returns a future of the loop; here one that a thread can wait for."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        outcome: Future[T] = Future()
+
+        def settle(future: asyncio.Future[T]) -> None:
+            if future.cancelled():
+                outcome.cancel()
+            elif (error := future.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(future.result())
+
+        async def run() -> None:
+            method(self._client, *args, **kwargs).add_done_callback(settle)
+
+        self._thread.call(run())
+        return outcome
+
+    return call
+
+
 def _closing(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Any, P], None]:
@@ -316,6 +342,14 @@ class Consumer(_Face[AsyncConsumer]):
     getone = _blocking(AsyncConsumer.getone)
     getmany = _blocking(AsyncConsumer.getmany)
     getbatch = _blocking(AsyncConsumer.getbatch)
+    run = _blocking(AsyncConsumer.run)
+    subscribe = _on_loop(AsyncConsumer.subscribe)
+    unsubscribe = _blocking(AsyncConsumer.unsubscribe)
+    commit = _blocking(AsyncConsumer.commit)
+    commit_async = _promising(AsyncConsumer.commit_async)
+    committed = _blocking(AsyncConsumer.committed)
+    group_metadata = _on_loop(AsyncConsumer.group_metadata)
+    enforce_rebalance = _on_loop(AsyncConsumer.enforce_rebalance)
 
     def __iter__(self) -> Iterator[Record]:
         """Records until the consumer is closed."""
@@ -356,3 +390,12 @@ class Admin(_Face[AsyncAdmin]):
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
     describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)
+    list_groups = _blocking(AsyncAdmin.list_groups)
+    describe_groups = _blocking(AsyncAdmin.describe_groups)
+    delete_groups = _blocking(AsyncAdmin.delete_groups)
+    list_group_offsets = _blocking(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = _blocking(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = _blocking(AsyncAdmin.delete_group_offsets)
+    remove_group_members = _blocking(AsyncAdmin.remove_group_members)
+    plan_offset_reset = _blocking(AsyncAdmin.plan_offset_reset)
+    reset_group_offsets = _blocking(AsyncAdmin.reset_group_offsets)

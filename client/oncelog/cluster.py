@@ -8,7 +8,7 @@ absence is remembered as an error, so that callers can tell *unknown* from *not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.config import Address
@@ -79,8 +79,14 @@ class Cluster:
         self.errors: dict[str, ApiError] = {}
         self.version = 0
 
-    def apply(self, response: MetadataResponse, asked: Sequence[str] | None) -> None:
-        """Merge one answer; ``asked`` is what the request named (None: every topic)."""
+    def apply(
+        self,
+        response: MetadataResponse,
+        asked: Sequence[str] | None,
+        wanted: Iterable[str] = (),
+    ) -> None:
+        """Merge one answer; ``asked`` is what the request named (None: every topic), ``wanted``
+        what somebody hopes for when it named none."""
         for topic in response.topics:
             _check_partition_numbers(topic)
         self.version += 1
@@ -99,7 +105,7 @@ class Cluster:
             answered[topic.topic] = None
             self._apply_topic(topic)
         if asked is None:
-            for gone in [name for name in self.topics if name not in answered]:
+            for gone in [name for name in (*self.topics, *wanted) if name not in answered]:
                 self._forget(gone, UnknownTopicOrPartitionError(f"topic {gone!r} does not exist"))
 
     def _apply_topic(self, incoming: MetadataTopic) -> None:

@@ -6,8 +6,10 @@ option, the value and what is allowed. Nothing here reads files or the environme
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from oncelog.errors import ConfigurationError
@@ -16,7 +18,8 @@ from oncelog_protocol.types import Acks, IsolationLevel
 
 BootstrapServers = str | Sequence[str]
 AcksOption = Literal["all", "0", "1"] | int
-ResetOption = Literal["earliest", "latest", "error"]
+ResetOption = Literal["earliest", "latest", "none", "error"] | str | timedelta
+"""By duration: a timedelta, or Kafka's "by_duration:PT1H" (KIP-1106)."""
 CompressionOption = Literal["none", "gzip", "lz4", "zstd"]
 IsolationOption = Literal["read_uncommitted", "read_committed"]
 
@@ -24,6 +27,8 @@ T = TypeVar("T")
 
 MEBIBYTE = 1024 * 1024
 DEFAULT_PORT = 9092
+GROUP_ID_CHARS_MAX = 1024
+"""The coordinator may allow fewer."""
 
 
 class Address(NamedTuple):
@@ -66,6 +71,34 @@ def _parse_address(text: str) -> Address:
             f"bootstrap_servers: {text!r:.100} is not a host name: {error}"
         ) from None
     return Address(host, int(port))
+
+
+_DURATION = re.compile(
+    r"by_duration:P(?:(\d{1,6})D)?"
+    r"(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?",
+    re.ASCII,
+)
+
+
+def parse_reset(policy: ResetOption) -> tuple[str, int]:
+    """("earliest" | "latest" | "none" | "by_duration", milliseconds of the duration)."""
+    if policy in ("earliest", "latest", "none"):
+        return str(policy), 0
+    if policy == "error":
+        return "none", 0
+    span: timedelta | None = None
+    if isinstance(policy, timedelta):
+        span = policy
+    elif found := _DURATION.fullmatch(str(policy)):
+        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        if any(found.groups()):
+            span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if span is None or span < timedelta(0):
+        raise ConfigurationError(
+            f"auto_offset_reset={policy!r:.80}: must be one of earliest, latest, none, or how far"
+            ' to go back, as a timedelta or like "by_duration:PT1H30M"'
+        )
+    return "by_duration", int(span.total_seconds() * 1000)
 
 
 def take(options: type[T], parameters: Mapping[str, Any]) -> T:
@@ -180,7 +213,7 @@ class ConsumerOptions:
     """Records that one ``getmany`` hands out unless told otherwise."""
 
     def __post_init__(self) -> None:
-        _one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "error"))
+        parse_reset(self.auto_offset_reset)
         _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         _at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
         _at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
@@ -193,3 +226,42 @@ class ConsumerOptions:
     def isolation_code(self) -> IsolationLevel:
         """``isolation_level`` as it travels."""
         return IsolationLevel[self.isolation_level.upper()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """How a consumer takes part in a group; nothing of it matters without ``group_id``."""
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    """A static member (KIP-345): it may restart within the session without a rebalance."""
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    """Without a heartbeat for so long the member counts as dead."""
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """How long the application may take between two polls; also how long the group waits for a
+    member to join."""
+    partition_assignment_strategy: Sequence[Any] = ("cooperative-sticky",)
+    """Names, or objects that fulfil Assignor; the group uses the first that all members have."""
+
+    def __post_init__(self) -> None:
+        for option in ("group_id", "group_instance_id"):
+            name = getattr(self, option)
+            if name is not None and not (
+                isinstance(name, str) and 0 < len(name) <= GROUP_ID_CHARS_MAX
+            ):
+                raise ConfigurationError(
+                    f"{option}={name!r:.80}: must have 1 to {GROUP_ID_CHARS_MAX} characters"
+                )
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigurationError(
+                f"group_instance_id={self.group_instance_id!r}: needs a group_id too"
+            )
+        _at_least("auto_commit_interval_ms", self.auto_commit_interval_ms, 1)
+        _at_least("session_timeout_ms", self.session_timeout_ms, 10, 2**31 - 1)
+        _at_least("max_poll_interval_ms", self.max_poll_interval_ms, 1, 2**31 - 1)
+        _at_least(
+            "heartbeat_interval_ms", self.heartbeat_interval_ms, 1, self.session_timeout_ms // 2
+        )

@@ -14,27 +14,43 @@ from typing import TYPE_CHECKING
 from oncelog_protocol import errors as _protocol
 from oncelog_protocol.errors import (
     ApiError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     CorruptMessageError,
+    FencedInstanceIdError,
     FencedLeaderEpochError,
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidCommitOffsetSizeError,
     InvalidConfigError,
+    InvalidGroupIdError,
     InvalidPartitionsError,
     InvalidRecordError,
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     InvalidRequestError,
+    InvalidSessionTimeoutError,
     InvalidTimestampError,
     InvalidTopicError,
     Kind,
     LeaderNotAvailableError,
     LocalProtocolError,
     MessageTooLargeError,
+    NonEmptyGroupError,
     NotControllerError,
+    NotCoordinatorError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
     OncelogError,
     ProtocolError,
+    RebalanceInProgressError,
     RecordListTooLargeError,
     RemoteProtocolError,
     RequestTimedOutError,
@@ -42,8 +58,10 @@ from oncelog_protocol.errors import (
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownLeaderEpochError,
+    UnknownMemberIdError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
     UnsupportedVersionError,
     error_for,
 )
@@ -177,8 +195,36 @@ class LogTruncationError(ClientError):
         self.divergence_offset = divergence_offset
 
 
-class NoOffsetError(ClientError):
-    """A partition has no position and ``auto_offset_reset="error"`` forbids choosing one."""
+class NoOffsetForPartitionError(ClientError):
+    """A partition has no position and ``auto_offset_reset="none"`` forbids choosing one."""
+
+
+NoOffsetError = NoOffsetForPartitionError
+"""The name of a time before groups."""
+
+
+class CommitFailedError(ClientError):
+    """A commit was refused, for this consumer is not the member that it was: the group went on
+    without it (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID).
+
+    Nothing was committed. What was read since the last commit is read again by whoever has the
+    partitions now; iterating again joins anew.
+    """
+
+
+class MaxPollIntervalExceededError(ClientError):
+    """The application did not come back for the next record within ``max_poll_interval_ms``.
+
+    The member has left its group, others read its partitions; iterating again joins anew.
+    """
+
+    def __init__(self, group_id: str, interval_ms: int) -> None:
+        super().__init__(
+            f"group {group_id!r}: no poll for {interval_ms} ms, so this member has left the group:"
+            " raise max_poll_interval_ms, do less between two polls, or use run()"
+        )
+        self.group_id = group_id
+        self.interval_ms = interval_ms
 
 
 class PartialSendError(ClientError):
@@ -221,36 +267,55 @@ __all__ = [
     "BufferExhaustedError",
     "ClientError",
     "ClosedError",
+    "CommitFailedError",
     "ConfigurationError",
     "ConnectionLostError",
+    "CoordinatorLoadInProgressError",
+    "CoordinatorNotAvailableError",
     "CorruptMessageError",
     "CorruptRecordError",
     "DeadlineExceededError",
     "DeliveryTimeoutError",
+    "FencedInstanceIdError",
     "FencedLeaderEpochError",
+    "GroupAuthorizationFailedError",
+    "GroupIdNotFoundError",
+    "GroupMaxSizeReachedError",
+    "GroupSubscribedToTopicError",
+    "IllegalGenerationError",
+    "InconsistentGroupProtocolError",
+    "InvalidCommitOffsetSizeError",
     "InvalidConfigError",
+    "InvalidGroupIdError",
     "InvalidPartitionsError",
     "InvalidRecordError",
     "InvalidReplicaAssignmentError",
     "InvalidReplicationFactorError",
     "InvalidRequestError",
+    "InvalidSessionTimeoutError",
     "InvalidTimestampError",
     "InvalidTopicError",
     "Kind",
     "LeaderNotAvailableError",
     "LocalProtocolError",
     "LogTruncationError",
+    "MaxPollIntervalExceededError",
     "MessageTooLargeError",
     "NoBrokersAvailableError",
     "NoOffsetError",
+    "NoOffsetForPartitionError",
+    "NonEmptyGroupError",
     "NotControllerError",
+    "NotCoordinatorError",
     "NotEnoughReplicasAfterAppendError",
     "NotEnoughReplicasError",
     "NotLeaderOrFollowerError",
+    "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
     "OncelogError",
     "PartialSendError",
     "ProtocolError",
+    "RebalanceInProgressError",
     "RecordListTooLargeError",
     "RemoteProtocolError",
     "ReorderError",
@@ -260,8 +325,10 @@ __all__ = [
     "TopicAuthorizationFailedError",
     "UndeliveredRecordsError",
     "UnknownLeaderEpochError",
+    "UnknownMemberIdError",
     "UnknownServerError",
     "UnknownTopicOrPartitionError",
+    "UnstableOffsetCommitError",
     "UnsupportedVersionError",
     "error_for",
     "is_definite",

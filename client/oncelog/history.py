@@ -7,20 +7,30 @@ not keep the lists it is given: they belong to the caller.
 
 A send is one batch of one partition, invoked when it is sent for the first time. A poll is noted
 when its records have been handed out, not when they were fetched; with ``async for`` that is when
-the next batch begins. :mod:`oncelog.history_events` has a recorder that writes files.
+the next batch begins. Members of a group say besides what they commit, what they are told was
+committed, and what they own. :mod:`oncelog.history_events` has a recorder that writes files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from oncelog.errors import is_definite
+from oncelog_protocol.types import TopicPartition
 
-MoveReason = Literal["assign", "found", "seek", "reset", "truncated"]
-"""Why reading goes on elsewhere. *assign*: the partition is new to the consumer; *found*: the
-position that its reset policy led to; *seek*: the application said so; *reset*: the position was
-out of range; *truncated*: records that had been handed out are gone from the log (KIP-320)."""
+MoveReason = Literal["assign", "subscribe", "found", "seek", "reset", "truncated"]
+"""Why reading goes on elsewhere. *assign*: the partition is new to the consumer; *subscribe*: a
+rebalance brought it; *found*: the position that its reset policy, or the group's committed offset,
+led to; *seek*: the application said so; *reset*: the position was out of range; *truncated*:
+records that had been handed out are gone from the log (KIP-320)."""
+
+GroupOperation = Literal["commit", "committed"]
+"""*commit*: offsets were sent to the coordinator; *committed*: it was asked for them."""
+
+OwnerChange = Literal["assigned", "revoked", "lost"]
+"""*assigned*: noted before the first record is handed out; *revoked*: when nothing more will be,
+before the coordinator hears so; *lost*: when the member found out that it is one no longer."""
 
 
 class History(Protocol):
@@ -32,8 +42,14 @@ class History(Protocol):
         """Note that ``operation`` ("send" or "poll") begins; returns its number."""
         ...
 
-    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
-        """Note that it happened, at these offsets; a poll adds what it read."""
+    def ok(
+        self,
+        number: int,
+        offsets: Sequence[int | None],
+        values: Sequence[bytes | None] = (),
+    ) -> None:
+        """Note that it happened, at these offsets; a poll adds what it read. Of a *committed*:
+        what was answered for each partition in the order of asking, None where nothing was."""
         ...
 
     def fail(self, number: int, error: BaseException) -> None:
@@ -56,6 +72,29 @@ class History(Protocol):
     ) -> None:
         """Note what the leader of ``leader_epoch`` said in a fetch: its high watermark, and the
         offset behind the last record that it sent (-1: none was taken)."""
+        ...
+
+    def invoke_group(
+        self,
+        operation: GroupOperation,
+        group: str,
+        member: str,
+        generation: int,
+        offsets: Mapping[TopicPartition, int | None],
+    ) -> int:
+        """Note that a commit of these offsets, or a question for them (None), begins; returns its
+        number. ``member`` and ``generation`` are as the request tells them, "" and -1 for none."""
+        ...
+
+    def owned(
+        self,
+        how: OwnerChange,
+        group: str,
+        member: str,
+        generation: int,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        """Note that a member began or ceased to own these partitions; they may be none."""
         ...
 
 

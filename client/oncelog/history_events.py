@@ -13,6 +13,7 @@ Rules
   after a crash needs another name or process, or :meth:`HistoryRecorder.crashed` before it.
 * The micro-operations of the event that ends an operation, where it has any, replace those of its
   invocation: they know the offsets. A transaction is one operation of several.
+* Events of a group's member name group, member and generation; in others those fields are left out.
 * Values are text where they are printable ASCII, else ``{"base64": ...}``.
 """
 
@@ -20,25 +21,40 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TextIO
 
-from oncelog.history import MoveReason
+from oncelog.history import GroupOperation, MoveReason, OwnerChange
+from oncelog_protocol.types import TopicPartition
 
 EventType = Literal["invoke", "ok", "fail", "info"]
-Operation = Literal["send", "poll", "txn", "assign", "watermark", "crash"]
-MicroKind = Literal["send", "poll", "assign", "watermark"]
+Operation = Literal[
+    "send",
+    "poll",
+    "txn",
+    "assign",
+    "watermark",
+    "crash",
+    "commit",
+    "committed",
+    "assigned",
+    "revoked",
+    "lost",
+]
+MicroKind = Literal["send", "poll", "assign", "watermark", "commit", "committed", "own"]
 
 
 class MicroOp(NamedTuple):
-    """One record sent or polled; or one partition moved, or its watermark as a leader told it."""
+    """One record sent or polled; or one partition moved, or its watermark as a leader told it; or
+    one partition's committed offset; or one partition that a member owns, or does no longer."""
 
     kind: MicroKind
     topic: str
     partition: int
     value: bytes | None = None
     offset: int | None = None
-    """Of the record; of the new position (assign); the high watermark (watermark)."""
+    """Of the record; of the new position (assign); the high watermark (watermark); what was or is
+    committed, None for nothing (commit, committed)."""
     leader_epoch: int | None = None
     """Of a watermark."""
     end_offset: int | None = None
@@ -59,6 +75,10 @@ class Event(NamedTuple):
     mops: tuple[MicroOp, ...] = ()
     note: str = ""
     """The error of a fail or an info; the reason of an assign."""
+    group: str = ""
+    member: str = ""
+    """The member id; "" from outside of the group."""
+    generation: int = -1
 
 
 class HistoryRecorder:
@@ -95,9 +115,18 @@ class HistoryRecorder:
         self._open[event.number] = event
         return event.number
 
-    def ok(self, number: int, offsets: Sequence[int], values: Sequence[bytes | None] = ()) -> None:
+    def ok(
+        self,
+        number: int,
+        offsets: Sequence[int | None],
+        values: Sequence[bytes | None] = (),
+    ) -> None:
         """It happened, at these offsets; a poll adds what it read."""
         invoked = self._open.pop(number)
+        if invoked.f in ("commit", "committed"):
+            told = zip(invoked.mops, offsets, strict=False)
+            self._end(invoked, "ok", tuple(mop._replace(offset=offset) for mop, offset in told))
+            return
         topic, partition = invoked.mops[0].topic, invoked.mops[0].partition
         kind: MicroKind = "send" if invoked.f == "send" else "poll"
         taken = [mop.value for mop in invoked.mops] if kind == "send" else values
@@ -126,16 +155,48 @@ class HistoryRecorder:
         mop = MicroOp("watermark", topic, partition, None, high_watermark, leader_epoch, end_offset)
         self._note("ok", "watermark", (mop,))
 
+    def invoke_group(
+        self,
+        operation: GroupOperation,
+        group: str,
+        member: str,
+        generation: int,
+        offsets: Mapping[TopicPartition, int | None],
+    ) -> int:
+        """Begin a commit, or a question for what is committed; returns its number."""
+        mops = tuple(MicroOp(operation, *tp, None, offset) for tp, offset in offsets.items())
+        event = self._note("invoke", operation, mops, group=(group, member, generation))
+        self._open[event.number] = event
+        return event.number
+
+    def owned(
+        self,
+        how: OwnerChange,
+        group: str,
+        member: str,
+        generation: int,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        """A member began or ceased to own these partitions."""
+        mops = tuple(MicroOp("own", *tp) for tp in partitions)
+        self._note("ok", how, mops, group=(group, member, generation))
+
     def crashed(self) -> None:
         """The client is gone: what is open stays open, and its positions are forgotten."""
         self._open.clear()
         self._note("info", "crash", ())
 
     def _note(
-        self, type: EventType, f: Operation, mops: tuple[MicroOp, ...], note: str = ""
+        self,
+        type: EventType,
+        f: Operation,
+        mops: tuple[MicroOp, ...],
+        note: str = "",
+        group: tuple[str, str, int] = ("", "", -1),
     ) -> Event:
         self._count += 1
-        event = Event(self._clock(), self._process, self._client, self._count, type, f, mops, note)
+        whose = (self._process, self._client, self._count)
+        event = Event(self._clock(), *whose, type, f, mops, note, *group)
         self._sink(event)
         return event
 
@@ -165,6 +226,8 @@ def line_of(event: Event) -> str:
     fields["mops"] = [_packed(mop) for mop in event.mops]
     if not event.note:
         del fields["note"]
+    if not event.group:
+        del fields["group"], fields["member"], fields["generation"]
     return json.dumps(fields)
 
 

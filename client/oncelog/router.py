@@ -84,6 +84,7 @@ class Router:
         """Called after every merged answer, and after a refresh that failed."""
         self.topics: dict[str, None] = {}
         """The topics whose metadata is kept fresh."""
+        self.all_topics = False  # ask for every topic there is, beside those that are named
         self.auto_create = False
         self.closed = True
         self.failure: BaseException | None = None
@@ -121,7 +122,7 @@ class Router:
         seeds = list(self.options.addresses)
         try:
             attempts = [partial(self._bootstrap, seed, tried) for seed in seeds]
-            found = await self._first(attempts)
+            found = await self.first(attempts)
             self.raise_if_failed()
             if found is None:
                 raise NoBrokersAvailableError(tried)
@@ -165,7 +166,7 @@ class Router:
         """At least one broker must be reachable where it says it is."""
         brokers = list(self.cluster.brokers)
         attempts = [partial(self.channel, broker_id, CONTROL) for broker_id in brokers]
-        if await self._first(attempts) is not None:
+        if await self.first(attempts) is not None:
             return
         slots = [self._slot(broker_id, CONTROL) for broker_id in brokers]
         tried = [(str(slot.address), str(slot.error)) for slot in slots]
@@ -353,15 +354,15 @@ class Router:
             self._announce()
 
     async def _ask_for_metadata(self) -> None:
-        topics = list(self.topics)
+        topics = None if self.all_topics else list(self.topics)
         request = MetadataRequest(topics, self.auto_create)
-        response = await self._first(
+        response = await self.first(
             [partial(ask_broker, request) for ask_broker in self._metadata_sources()]
         )
         if response is None:
             logger.debug("metadata: no broker answered")
             return
-        self.cluster.apply(response, topics)
+        self.cluster.apply(response, topics, self.topics)
         self._drop_stale_slots()
 
     def _metadata_sources(self) -> list[Callable[[Request], Awaitable[MetadataResponse]]]:
@@ -435,7 +436,7 @@ class Router:
         for listener in list(self.on_metadata):
             listener()
 
-    async def _first(self, attempts: Sequence[Callable[[], Awaitable[T]]]) -> T | None:
+    async def first(self, attempts: Sequence[Callable[[], Awaitable[T]]]) -> T | None:
         """The first attempt that succeeds, in order, the next one begun when the last has failed
         or been silent for HEDGE_S. None when all failed."""
         result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
@@ -520,18 +521,19 @@ class Router:
         timeout_s = min(max(left_s, 0.001), self.options.request_timeout_ms / 1000)
         return await ask(channel, request, timeout_s)
 
+    def favoured(self) -> list[int]:
+        """The brokers, those first that have not failed lately."""
+        brokers = self.cluster.brokers
+        return sorted(brokers, key=lambda key: self._blamed.get(brokers[key].address, 0.0))
+
     async def call_any(self, request: Request, deadline: float) -> Any:
         """Ask brokers in order of favour until one answers."""
 
         async def attempt() -> Any:
             last: BaseException = NoBrokersAvailableError([])
-            brokers = sorted(
-                self.cluster.brokers.values(),
-                key=lambda broker: self._blamed.get(broker.address, 0.0),
-            )
-            for broker in brokers:
+            for broker_id in self.favoured():
                 try:
-                    return await self.call_broker(broker.broker_id, request, deadline)
+                    return await self.call_broker(broker_id, request, deadline)
                 except Failure as error:
                     if not is_retriable(error):
                         raise

@@ -7,7 +7,7 @@ import gc
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,8 @@ from oncelog.errors import (
 )
 from oncelog_protocol.messages.base import ApiKey
 from support.fake_cluster import Action, FakeCluster
+from support.fake_members import GroupCluster
+from support.group_members import committed, fill
 from support.waiting import eventually
 
 PAIRS = [
@@ -232,3 +234,44 @@ async def test_a_dropped_producer_speaks_and_its_thread_ends(
         with caplog.at_level(logging.ERROR), pytest.warns(ResourceWarning):
             await drop()
         assert "1 records are not acknowledged" in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_member_of_a_group() -> None:
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 5, 0)
+
+        def work() -> None:
+            heard: list[tuple[str, list[TopicPartition]]] = []
+
+            class Listener(oncelog.RebalanceListener):
+                def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+                    heard.append(("assigned", list(partitions)))
+
+                def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+                    heard.append(("revoked", list(partitions)))
+
+            tp = TopicPartition("t", 0)
+            options: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest"}
+            with blocking.Consumer(bootstrap_servers=cluster.bootstrap, **options) as consumer:
+                consumer.subscribe(["t"], listener=Listener())
+                for record in consumer:
+                    if record.offset == 2:
+                        break
+                assert consumer.group_metadata().generation_id == 1
+                consumer.commit()
+                offset = consumer.committed([tp])[tp]
+                assert offset is not None
+                assert offset.offset == 3
+                consumer.commit_async({tp: 2}).result(5)
+                consumer.commit_async({tp: 3}).result(5)
+                with pytest.raises(oncelog.CommitFailedError):
+                    consumer.commit_async({TopicPartition("t", 7): 4}).result(5)
+                consumer.enforce_rebalance("why not")
+                consumer.unsubscribe()
+                assert consumer.assignment() == []
+            assert heard == [("assigned", [tp]), ("revoked", [tp])]
+
+        await in_thread(work)
+        assert committed(cluster) == {TopicPartition("t", 0): 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from oncelog.config import (
     Address,
     ConnectionOptions,
     ConsumerOptions,
+    GroupOptions,
     ProducerOptions,
     parse_addresses,
     take,
@@ -71,7 +73,12 @@ def test_bad_producer_options(option: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("auto_offset_reset", "none"),
+        ("auto_offset_reset", "whatever"),
+        ("auto_offset_reset", "by_duration:"),
+        ("auto_offset_reset", "by_duration:P"),
+        ("auto_offset_reset", "by_duration:1H"),
+        ("auto_offset_reset", timedelta(seconds=-1)),
+        ("auto_offset_reset", None),
         ("isolation_level", "serializable"),
         ("fetch_min_bytes", -1),
         ("fetch_max_wait_ms", 10**9),
@@ -127,3 +134,22 @@ def test_options_are_taken_from_a_constructors_parameters() -> None:
 def test_a_name_that_no_host_can_have_is_refused_at_once(name: str) -> None:
     with pytest.raises(ConfigurationError, match="not a host name"):
         ConnectionOptions(bootstrap_servers=name)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("group_id", ""),
+        ("group_id", "x" * 2000),
+        ("group_id", 3),
+        ("group_instance_id", ""),
+        ("group_instance_id", "i"),
+        ("auto_commit_interval_ms", 0),
+        ("session_timeout_ms", 1),
+        ("heartbeat_interval_ms", 30_000),
+        ("max_poll_interval_ms", 0),
+    ],
+)
+def test_bad_group_options(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{option}="):
+        GroupOptions(**{option: value})

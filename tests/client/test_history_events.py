@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog import Consumer, HistoryRecorder, Producer
 from oncelog.errors import DeliveryTimeoutError
 from oncelog.history_events import Event, MicroOp, event_of, json_lines, line_of
+from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
 
@@ -49,6 +50,32 @@ def test_errors_are_written_down() -> None:
     ends = [(event.type, event.f, event.note) for event in events[1::2]]
     told = "DeliveryTimeoutError: too late"
     assert ends == [("info", "send", told), ("fail", "poll", told)]
+
+
+def test_a_member_of_a_group_says_what_it_commits_and_owns() -> None:
+    events: list[Event] = []
+    recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    recorder.owned("assigned", "g", "m", 3, [first, second])
+    number = recorder.invoke_group("commit", "g", "m", 3, {first: 5, second: 0})
+    recorder.ok(number, ())
+    asked = recorder.invoke_group("committed", "g", "m", 3, {first: None, second: None})
+    recorder.ok(asked, [5, None])
+    recorder.owned("lost", "g", "m", 3, [])
+    told = [
+        (event.type, event.f, [(mop.kind, *mop[1:3], mop.offset) for mop in event.mops])
+        for event in events
+    ]
+    assert told == [
+        ("ok", "assigned", [("own", "t", 0, None), ("own", "t", 1, None)]),
+        ("invoke", "commit", [("commit", "t", 0, 5), ("commit", "t", 1, 0)]),
+        ("ok", "commit", []),
+        ("invoke", "committed", [("committed", "t", 0, None), ("committed", "t", 1, None)]),
+        ("ok", "committed", [("committed", "t", 0, 5), ("committed", "t", 1, None)]),
+        ("ok", "lost", []),
+    ]
+    assert {(event.group, event.member, event.generation) for event in events} == {("g", "m", 3)}
+    assert [event_of(line_of(event)) for event in events] == events
 
 
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.text("ab/0'\"\\\n", max_size=9))

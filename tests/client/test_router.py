@@ -365,3 +365,33 @@ async def test_a_background_task_that_dies_is_heard() -> None:
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         router.on_metadata.clear()
         await router.close()
+
+
+@pytest.mark.asyncio
+async def test_all_topics_where_a_pattern_needs_them() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("a")
+        cluster.create_topic("b", 2)
+        router = make(cluster)
+        await router.start()
+        router.want("a")
+        await router.refresh()
+        assert list(router.cluster.topics) == ["a"]
+        router.all_topics = True
+        router.want("c")
+        await router.refresh()
+        assert list(router.cluster.errors) == ["c"], "what is wanted and not there is unknown"
+        assert sorted(router.cluster.topics) == ["a", "b"]
+        await router.close()
+
+
+@pytest.mark.asyncio
+async def test_brokers_that_failed_come_last() -> None:
+    async with FakeCluster(2) as cluster:
+        router = make(cluster)
+        await router.start()
+        await router.channel(1, CONTROL)
+        assert router.favoured() == [1, 2]
+        await cluster.brokers[1].stop()
+        await eventually(lambda: router.favoured() == [2, 1])
+        await router.close()

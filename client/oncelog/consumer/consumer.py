@@ -7,47 +7,64 @@ Rules
 * Seek, pause, assign and close take effect at once, also in the middle of an iteration.
 * Iterators end when the consumer is closed; they raise what stands in the way of going on, and may
   be begun again.
-* Decoding happens here, when the application asks, batch by batch; between two batches the loop
-  runs, so that a busy reader does not starve what supplies it.
+* Partitions come and go by rebalances only while the application is inside of a poll: while it
+  asks for the next record, batch or list. What it asks for then says that it is done with the last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from oncelog.config import (
     BootstrapServers,
     ConnectionOptions,
     ConsumerOptions,
+    GroupOptions,
     IsolationOption,
     ResetOption,
     take,
 )
-from oncelog.consumer.columns import ColumnBatch, make_batch
+from oncelog.consumer.assignors.choice import AssignmentStrategy, make_assignors
+from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
+from oncelog.consumer.group.group import Group
+from oncelog.consumer.group.listener import RebalanceListener
+from oncelog.consumer.group.topics import checked_topics
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
 from oncelog.consumer.offsets import OffsetAndTimestamp, list_offsets
-from oncelog.consumer.record import Record, make_records
+from oncelog.consumer.reading import Reader
+from oncelog.consumer.record import Record
+from oncelog.consumer.run import Runs
 from oncelog.consumer.subscription import PartitionState, Reset, Subscription
-from oncelog.errors import ClientError, ClosedError, CorruptRecordError, DeadlineExceededError
+from oncelog.errors import ClientError, ClosedError, DeadlineExceededError
 from oncelog.history import History
 from oncelog.router import Router
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
-from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from oncelog_runtime.clock import SystemWallClock, WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 
-class Consumer:
+class Consumer(Runs):
     """Reads records. ``async with Consumer("orders", bootstrap_servers=...) as consumer: ...``
 
-    :param topics: all partitions of these are assigned, those added later too. Without any, call
-        ``assign``.
-    :param auto_offset_reset: "latest", "earliest" or "error": where to begin without a position,
-        or when the position is out of range.
+    :param topics: with a ``group_id`` these are subscribed to. Without, all partitions of them are
+        assigned, those added later too. Without topics, call ``subscribe`` or ``assign``.
+    :param group_id: the group that shares the partitions and remembers offsets.
+    :param group_instance_id: a static member (KIP-345): it does not leave at the end, and may come
+        back within the session without a rebalance.
+    :param enable_auto_commit: commit what the application came back from, every
+        ``auto_commit_interval_ms``, before partitions are given up, and at the end.
+    :param max_poll_interval_ms: how long the application may take between two polls; beyond it the
+        member leaves its group, and the next poll raises MaxPollIntervalExceededError.
+    :param partition_assignment_strategy: names or assignors of one's own, the best first; see
+        ``oncelog.consumer.assignors``.
+    :param auto_offset_reset: "latest", "earliest", "none", or how far to go back (a timedelta, or
+        "by_duration:PT1H"): where to begin without a position or a committed offset, or when the
+        position is out of range.
     :param fetch_max_bytes: bytes of one answer of a leader; twice as many are held in advance.
     :param check_crcs: check every batch that is handed out.
     """
@@ -57,6 +74,14 @@ class Consumer:
         *topics: str,
         bootstrap_servers: BootstrapServers,
         client_id: str = "oncelog-consumer",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        partition_assignment_strategy: AssignmentStrategy = ("cooperative-sticky",),
         auto_offset_reset: ResetOption = "latest",
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: int = 500,
@@ -71,21 +96,27 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         retry_backoff_ms: int = 8,
         retry_backoff_max_ms: int = 500,
+        clock: WallClock | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
     ) -> None:
         parameters = locals()
         self._options = take(ConsumerOptions, parameters)
+        self._group_options = take(GroupOptions, parameters)
+        self._assignors = make_assignors(partition_assignment_strategy)
         connection = take(ConnectionOptions, parameters)
         self._topics = tuple(dict.fromkeys(topics))
-        self._router = Router(connection, entropy=(entropy or SystemEntropy()).fork("consumer"))
+        self._entropy = (entropy or SystemEntropy()).fork("consumer")
+        self._router = Router(connection, entropy=self._entropy)
         self._subscription = Subscription()
+        self._reader = Reader(self._subscription, self._options, self._running, history=history)
         self._fetcher: Fetcher | None = None
-        self._cursor: Cursor | None = None
-        self._deferred: BaseException | None = None
-        """An error that came up behind records which a getmany had in hand: raised next."""
+        self._group: Group | None = None
+        self._clock = clock or SystemWallClock()
         self._history = history
-        self._closed = False
+        self._closed = self._ended = False  # in between a listener may still commit
+        self._on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None = None
+        self._commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None = None
 
     # ------------------------------------------------------------------------------ life
 
@@ -104,23 +135,56 @@ class Consumer:
         except BaseException:
             await self._router.close()
             raise
-        self._fetcher = Fetcher(
-            self._router, self._subscription, self._options, history=self._history
+        self._fetcher = fetcher = Fetcher(
+            self._router,
+            self._subscription,
+            self._options,
+            now_ms=self._clock.now_ms,
+            history=self._history,
         )
-        self._fetcher.let_go = self._let_go
-        if self._topics:
+        fetcher.let_go = self._reader.let_go
+        if self._group_options.group_id is not None:
+            self._group = Group(
+                self._group_options,
+                self._assignors,
+                self._router,
+                self._subscription,
+                self._reader,
+                fetcher,
+                self,
+                fail=fetcher.fail,
+                history=self._history,
+            )
+            if self._topics:
+                self._group.subscribe(self._topics, None, None)
+        elif self._topics:
             self._assign(self._partitions_of_topics())
             self._router.on_metadata.append(self._adopt_new_partitions)
 
     async def close(self) -> None:
-        """End all iterations and let go of everything. Closing twice does nothing."""
+        """End all iterations and let go of everything; a member leaves its group, but a static one.
+        Closing twice does nothing.
+
+        Auto commit takes what the application came back from: the record in the hands of a loop
+        that was left is read again, unless ``commit`` was called. A commit that fails here is
+        logged, not raised.
+        """
         if self._closed:
             return
-        self._closed = True
-        self._drop_cursor()
+        self._closed = self._reader.closed = True
+        self._reader.drop_cursor()
         if self._fetcher is not None:
-            await self._fetcher.close()
-        await self._router.close()
+            self._fetcher.notify()
+        try:
+            if self._on_taking_away is not None:
+                await self._on_taking_away(self.assignment())
+            if self._group is not None:
+                await self._group.close()
+        finally:
+            self._ended = True
+            if self._fetcher is not None:
+                await self._fetcher.close()
+            await self._router.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -137,19 +201,26 @@ class Consumer:
     # ------------------------------------------------------------------------------ assignment
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on; those assigned before keep their positions."""
+        """Read these partitions from now on; those assigned before keep their positions. With a
+        ``group_id`` those that are new begin at the group's committed offset.
+
+        :raises ClientError: the consumer is subscribed, or was made with topics.
+        """
         self._running()
-        if self._topics:
+        if self._topics and self._group is None:
             raise ClientError("this consumer was made with topics; assign() is for one without")
+        if self._group is not None and self._group.subscribed:
+            raise ClientError("this consumer is subscribed, its group assigns: unsubscribe first")
         self._assign(partitions)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._drop_cursor()
+        self._reader.drop_cursor()
         wanted = [TopicPartition(*tp) for tp in partitions]
         for tp in wanted:
             self._router.want(tp.topic)
         before = self._subscription.states
-        self._subscription.assign(wanted, self._policy())
+        policy = self._running().positions.policy if self._group is None else Reset.COMMITTED
+        self._subscription.assign(wanted, policy)
         if self._history is not None:
             for tp in self._subscription.states:
                 if tp not in before:
@@ -173,9 +244,82 @@ class Consumer:
                 if self._history is not None:
                     self._history.moved(*tp, None, "assign")
 
-    def _policy(self) -> Reset | None:
-        policy = self._options.auto_offset_reset
-        return None if policy == "error" else Reset(policy)
+    # ------------------------------------------------------------------------------ group
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics with the group, or those whose whole name matches ``pattern``, also
+        those that come later. Replaces an earlier subscription, and its listener.
+
+        Partitions of which the group has committed nothing begin by ``auto_offset_reset``, those
+        too that are added to a topic later: with "latest" what is written to them before the group
+        has noticed them is not read.
+
+        :raises ClientError: there is no ``group_id``; both or neither of topics and pattern.
+        :raises InvalidTopicError: a name that no topic can have.
+        """
+        group = self._in_group()
+        names = checked_topics(topics)
+        if bool(names) is (pattern is not None):
+            raise ClientError("subscribe() takes either topics or a pattern")
+        if not group.subscribed:
+            self._assign(())
+        group.subscribe(names, pattern, listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group: commit (auto commit), tell the listener, give everything up. Without a
+        subscription, give up what was assigned."""
+        self._running()
+        if self._group is not None:
+            await self._group.unsubscribe()
+        self._assign(())
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Commit these offsets, of the records to be read next; by default the positions of all
+        partitions, which lie behind everything that was handed out.
+
+        :raises CommitFailedError: this consumer is not the member that it was; nothing was
+            committed.
+        :raises DeadlineExceededError: not acknowledged within ``max_block_ms``.
+        :raises ClientError: there is no ``group_id``.
+        """
+        checked = None if offsets is None else checked_offsets(offsets)
+        await self._in_group().commit(checked, self._deadline())
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> asyncio.Future[None]:
+        """Begin to commit, in order with other commits; the future knows what became of it."""
+        checked = None if offsets is None else checked_offsets(offsets)
+        return self._in_group().commit_async(checked, self._deadline())
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for each partition, assigned or not; None where nothing."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return await self._in_group().committed(wanted, self._deadline())
+
+    def group_metadata(self) -> GroupMetadata:
+        """This member as of now; what fences commits that somebody else makes for it."""
+        return self._in_group().metadata()
+
+    def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
+        """Let the group assign anew, soon; the coordinators log the reason."""
+        self._in_group().enforce_rebalance(reason)
+
+    def _in_group(self) -> Group:
+        self._running()
+        if self._group is None:
+            raise ClientError("this consumer has no group: give it a group_id")
+        return self._group
 
     # ------------------------------------------------------------------------------ positions
 
@@ -183,7 +327,7 @@ class Consumer:
         """The offset of the record that is handed out next; waits until there is a position."""
         fetcher = self._running()
         state = self._subscription.state(partition)
-        self._settle()
+        self._reader.settle()
         deadline = self._deadline()
         while state.offset is None:
             if state.error is not None:
@@ -228,8 +372,7 @@ class Consumer:
 
     def _seek(self, state: PartitionState, offset: int) -> None:
         fetcher = self._running()
-        if self._cursor is not None and self._cursor.state is state:
-            self._drop_cursor()
+        self._reader.moved(state)
         state.seek(offset)
         if self._history is not None:
             self._history.moved(*state.tp, offset, "seek")
@@ -239,8 +382,7 @@ class Consumer:
         """Hand out nothing of these partitions until they are resumed."""
         for tp in partitions:
             state = self._subscription.state(tp)
-            if self._cursor is not None and self._cursor.state is state:
-                self._drop_cursor()
+            self._reader.let_go(state)
             state.paused = True
         if self._fetcher is not None and self._fetcher.held_back:
             self._fetcher.wake()
@@ -307,7 +449,7 @@ class Consumer:
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            cursor = await self._next_cursor()
+            cursor = await self._reader.next_cursor()
             if cursor is None:
                 return
             for record in cursor.iterator:
@@ -318,7 +460,7 @@ class Consumer:
 
         :raises ClosedError: the consumer was closed meanwhile.
         """
-        cursor = await self._next_cursor()
+        cursor = await self._reader.next_cursor()
         if cursor is None:
             raise ClosedError("the consumer is closed")
         return next(cursor.iterator)
@@ -333,27 +475,7 @@ class Consumer:
         wanted = self._options.max_poll_records if max_records is None else max_records
         if wanted < 1:
             raise ValueError(f"max_records={max_records!r}: must be 1 or more")
-        result: dict[TopicPartition, list[Record]] = {}
-        try:
-            async with asyncio.timeout(timeout_ms / 1000) as patience:
-                cursor = await self._next_cursor()
-        except TimeoutError as error:
-            if isinstance(error, ClientError) or not patience.expired():
-                raise  # not our time is up: nothing could be fetched for max_block_ms
-            cursor = self._decode_next_batch()
-        while cursor is not None:
-            records = cursor.take(wanted)
-            result.setdefault(cursor.state.tp, []).extend(records)
-            wanted -= len(records)
-            self._settle()
-            if wanted <= 0:
-                break
-            try:
-                cursor = self._decode_next_batch()
-            except Exception as error:
-                self._deferred = error  # what is in hand is handed out first
-                break
-        return result
+        return await self._reader.next_lists(wanted, timeout_ms / 1000)
 
     async def getbatch(self) -> ColumnBatch:
         """The next batch as columns, waiting as long as it takes.
@@ -373,140 +495,11 @@ class Consumer:
                 return
             yield batch
 
-    # ------------------------------------------------------------------------------ decoding
-
     async def _next_cursor(self) -> Cursor | None:
-        """A cursor with at least one record; None when the consumer is closed."""
-        cursor = self._cursor
-        if cursor is not None and cursor.left:
-            return cursor
-        await asyncio.sleep(0)
-        while not self._closed:
-            fetcher = self._running()
-            cursor = self._decode_next_batch()
-            if cursor is not None:
-                return cursor
-            await fetcher.wait_for_data()
-        return None
+        return await self._reader.next_cursor()
 
     async def _next_batch(self) -> ColumnBatch | None:
-        await asyncio.sleep(0)
-        self._drop_cursor()
-        while not self._closed:
-            fetcher = self._running()
-            batch = self._take_batch()
-            if batch is not None:
-                return batch
-            await fetcher.wait_for_data()
-        return None
-
-    def _decode_next_batch(self) -> Cursor | None:
-        """The cursor over what is there, without waiting; None when nothing is."""
-        if self._cursor is not None and self._cursor.left:
-            return self._cursor
-        self._settle()
-        self._cursor = None
-        while (taken := self._take_columns()) is not None:
-            state, header, columns, data, first = taken
-            records = make_records(*state.tp, columns)
-            if first:
-                del records[:first]
-            if records:
-                note = None if self._history is None else self._note_records
-                cursor = Cursor(state, records, header.next_offset, header.leader_epoch, data, note)
-                self._cursor = cursor
-                return cursor
-            state.advance(header.next_offset, header.leader_epoch)
-        return None
-
-    def _take_batch(self) -> ColumnBatch | None:
-        while (taken := self._take_columns()) is not None:
-            state, header, columns, _, first = taken
-            state.advance(header.next_offset, header.leader_epoch)
-            if first < len(columns):
-                self._note_columns(state.tp, columns, first)
-                return _cut(make_batch(*state.tp, columns), first)
-        return None
-
-    def _take_columns(
-        self,
-    ) -> tuple[PartitionState, BatchHeader, RecordColumns, memoryview, int] | None:
-        """Decode the next batch of the partition whose turn it is; (.., position of the first
-        record that was not handed out before). None when nothing is there."""
-        deferred, self._deferred = self._deferred, None
-        if deferred is not None:
-            raise deferred
-        while (state := self._subscription.next_with_data()) is not None:
-            assert state.offset is not None or state.error is not None
-            if state.error is not None and not state.chunks:
-                self._raise(state)
-            chunk = state.chunks[0]
-            try:
-                header = parse_header(chunk.data, chunk.start)
-                data = chunk.data[chunk.start : chunk.start + header.size_bytes]
-                columns = decode_batch(data, verify=self._options.check_crcs)
-            except CorruptBatchError as error:
-                assert state.offset is not None
-                state.seek(state.offset, state.epoch)
-                raise CorruptRecordError(*state.tp, state.offset, str(error)) from error
-            self._consume(state, header.size_bytes)
-            assert state.offset is not None
-            if header.is_control:
-                state.advance(header.next_offset, header.leader_epoch)
-                continue
-            first = bisect_left(columns.offsets(), state.offset)
-            return state, header, columns, data, first
-        return None
-
-    def _consume(self, state: PartitionState, size: int) -> None:
-        """A batch leaves the buffer; the fetcher hears when that lets it go on."""
-        chunk = state.chunks[0]
-        chunk.start += size
-        if not chunk.left:
-            state.chunks.popleft()
-        limit = self._options.max_partition_fetch_bytes
-        was_full = state.buffered >= limit
-        state.buffered -= size
-        fetcher = self._running()
-        if fetcher.held_back or (was_full and state.buffered < limit):
-            fetcher.wake()
-
-    def _raise(self, state: PartitionState) -> None:
-        """Tell the application what is wrong; going on afterwards tries again from the position."""
-        error = state.error
-        assert error is not None
-        if state.offset is not None:
-            state.seek(state.offset, state.epoch)
-        else:
-            state.error = None
-            state.retry_at = 0.0
-        raise error
-
-    def _settle(self) -> None:
-        if self._cursor is not None:
-            self._cursor.settle()
-
-    def _drop_cursor(self) -> None:
-        """End the batch that is being handed out; its rest goes back."""
-        if self._cursor is not None:
-            self._cursor.stop()
-            self._cursor = None
-
-    def _let_go(self, state: PartitionState) -> None:
-        """The fetcher moves the position of ``state``: nothing of it is handed out any more."""
-        if self._cursor is not None and self._cursor.state is state:
-            self._drop_cursor()
-
-    def _note_records(self, records: Sequence[Record]) -> None:
-        if self._history is not None and records:
-            number = self._history.invoke("poll", records[0].topic, records[0].partition, ())
-            offsets = [record.offset for record in records]
-            self._history.ok(number, offsets, [record.value for record in records])
-
-    def _note_columns(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
-        if self._history is not None:
-            number = self._history.invoke("poll", *tp, ())
-            self._history.ok(number, columns.offsets()[first:], columns.values[first:])
+        return await self._reader.next_batch()
 
     # ------------------------------------------------------------------------------ checks
 
@@ -515,24 +508,9 @@ class Consumer:
         return asyncio.get_running_loop().time() + timeout_s
 
     def _running(self) -> Fetcher:
-        if self._closed:
+        if self._ended:
             raise ClosedError("the consumer is closed")
         if self._fetcher is None:
             raise ClosedError("the consumer was not started: use async with, or start()")
         self._fetcher.raise_if_failed()
         return self._fetcher
-
-
-def _cut(batch: ColumnBatch, first: int) -> ColumnBatch:
-    """The batch without its first records."""
-    if first == 0:
-        return batch
-    return ColumnBatch(
-        batch.topic,
-        batch.partition,
-        batch.offsets[first:],
-        batch.timestamps[first:],
-        None if batch.keys is None else batch.keys[first:],
-        batch.values[first:],
-        None if batch.headers is None else batch.headers[first:],
-    )

@@ -3,6 +3,9 @@
 Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping.
 What was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause
 or a close empties the iterator under the loop, which then comes back here for more.
+
+The record that was handed out last is *in hand* until the application asks for the next one: what
+it came back from ends before it (``safe``).
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ class Cursor:
     """Records of one batch of one partition."""
 
     __slots__ = (
+        "_before",
         "_data",
         "_epoch",
         "_next_offset",
         "_note",
         "_noted",
         "_records",
+        "_returned",
         "iterator",
         "state",
         "version",
@@ -43,6 +48,9 @@ class Cursor:
         self.version = state.version
         self.iterator: Iterator[Record] = iter(records)
         self._records = records
+        self._returned = 0
+        """How many the application came back from, as of its last poll."""
+        self._before = (cast(int, state.offset), state.epoch)
         self._next_offset = next_offset
         self._epoch = epoch
         self._data = data
@@ -54,6 +62,26 @@ class Cursor:
     def left(self) -> int:
         """Records not yet handed out."""
         return length_hint(self.iterator)
+
+    @property
+    def handed_out(self) -> int:
+        """Records handed out."""
+        return len(self._records) - length_hint(self.iterator)
+
+    def came_back(self) -> None:
+        """The application asks for more: nothing is in its hands."""
+        self._returned = self.handed_out
+
+    def safe(self) -> tuple[int, int]:
+        """(offset, leader epoch before it) below which the application came back from all."""
+        index = handed_out = self.handed_out
+        if handed_out > self._returned:
+            index -= 1
+        if index == 0:
+            return self._before
+        if index == len(self._records):
+            return self._next_offset, self._epoch
+        return self._records[index].offset, self._epoch
 
     def settle(self) -> None:
         """Move the partition's position to what has been handed out by now."""
@@ -91,7 +119,7 @@ class Cursor:
 
     def _tell(self, note: Callable[[Sequence[Record]], None]) -> None:
         """Of records that were handed out since the last time."""
-        handed_out = len(self._records) - length_hint(self.iterator)
+        handed_out = self.handed_out
         if handed_out > self._noted:
             noted, self._noted = self._noted, handed_out
             note(self._records[noted:handed_out])

@@ -2,8 +2,8 @@
 
 Rules
 -----
-* A leader is asked for every partition that has a position, is not paused, and has less than
-  ``partition_bytes`` fetched in advance, while all together hold less than ``buffer_bytes``.
+* A leader is asked for every partition that has a position, is not paused or withheld, and has less
+  than ``partition_bytes`` fetched in advance, while all together hold less than ``buffer_bytes``.
 * A leader that also leads partitions which are left out *because they are full* is not asked to
   wait long: they may be emptied any moment and must not sit behind a long poll.
 * Whatever was asked before a seek is ignored when it is answered.
@@ -85,7 +85,7 @@ def plan_fetches(
     wake_at: float | None = None
     occupied = frozenset(busy)
     for state in states:
-        if state.offset is None or state.paused or state.error is not None:
+        if state.offset is None or state.paused or state.withheld or state.error is not None:
             continue
         leader = cluster.leader(state.tp)
         if leader == NO_LEADER:

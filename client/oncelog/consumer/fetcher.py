@@ -32,8 +32,8 @@ from oncelog.consumer.fetch_plan import (
     rotate,
     take_answer,
 )
-from oncelog.consumer.offsets import list_offsets
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.consumer.positions import Positions
+from oncelog.consumer.subscription import PartitionState, Subscription
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
@@ -42,12 +42,11 @@ from oncelog.errors import (
     CorruptRecordError,
     DeadlineExceededError,
     LogTruncationError,
-    NoOffsetError,
     OffsetOutOfRangeError,
 )
 from oncelog.history import History
 from oncelog.router import Router
-from oncelog_protocol.errors import OncelogError, error_for
+from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER
 from oncelog_runtime.channel import RequestChannel
@@ -85,6 +84,7 @@ class Fetcher:
         subscription: Subscription,
         options: ConsumerOptions,
         *,
+        now_ms: Callable[[], int],
         history: History | None = None,
     ) -> None:
         self.failure: BaseException | None = None
@@ -97,16 +97,26 @@ class Fetcher:
         self._options = options
         self._history = history
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks(f"{router.options.client_id}/fetcher", self._task_failed)
+        self._tasks = Tasks(f"{router.options.client_id}/fetcher", self.fail)
         self._polls: dict[int, _Poll] = {}
         self._backoff = router.new_backoff("fetch")
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
         self._woken = False
-        self._finding = False
         self._closed = False
         self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry_at = 0.0
         self._watch_timer: asyncio.TimerHandle | None = None
+        self.positions = Positions(
+            router,
+            subscription,
+            options,
+            self._tasks,
+            now_ms,
+            moved=self.expedite,
+            changed=self._have_looked,
+            history=history,
+        )
         router.on_metadata.append(self.wake)
 
     # ------------------------------------------------------------------------------ wake-ups
@@ -146,9 +156,10 @@ class Fetcher:
         try:
             step()
         except Exception as error:
-            self._task_failed("step", error)
+            self.fail("step", error)
 
-    def _task_failed(self, name: str, error: BaseException) -> None:
+    def fail(self, name: str, error: BaseException) -> None:
+        """Something of the consumer died in the background: every poll raises from now on."""
         if self.failure is None:
             self.failure = error
         self.notify()
@@ -161,7 +172,7 @@ class Fetcher:
             return
         states = self._subscription.states
         if any(s.offset is None and s.error is None for s in states.values()):
-            self._find_positions()
+            self.positions.look()
         now = self._loop.time()
         self._turn += 1
         buffered = self._subscription.buffered
@@ -246,7 +257,7 @@ class Fetcher:
             self.wake()
         except Exception as failure:
             logger.exception("the fetcher failed")
-            self._task_failed("answer", failure)
+            self.fail("answer", failure)
 
     def _take_response(self, poll: _Poll, response: FetchResponse, payload: memoryview) -> None:
         if response.error_code:
@@ -323,15 +334,15 @@ class Fetcher:
             state.retry_at = self._loop.time() + 0.1
             return
         offset = state.fetch_offset
-        policy = self._options.auto_offset_reset
-        if policy == "error":
+        policy = self.positions.policy
+        if policy is None:
             state.error = OffsetOutOfRangeError(
-                f"{state.tp}: offset {offset} is out of range, and auto_offset_reset is 'error'"
+                f"{state.tp}: offset {offset} is out of range, and auto_offset_reset is 'none'"
             )
             self.notify()
             return
-        logger.warning("%s: offset %d is out of range, reset to %s", state.tp, offset, policy)
-        state.lose(Reset(policy))
+        logger.warning("%s: offset %d is out of range, reset to %s", state.tp, offset, policy.kind)
+        state.lose(policy)
         if self._history is not None:
             self._history.moved(*state.tp, None, "reset")
 
@@ -387,9 +398,11 @@ class Fetcher:
 
     def _wake_at(self, when: float) -> None:
         if self._retry_timer is not None:
-            if self._retry_timer.when() <= when:
+            if self._retry_at <= when:
                 return
             self._retry_timer.cancel()
+        # Not asked of the timer: what is due within a millisecond has no time with uvloop.
+        self._retry_at = when
         self._retry_timer = self._loop.call_at(when, self._guarded, self._retry_due)
 
     def _retry_due(self) -> None:
@@ -415,43 +428,8 @@ class Fetcher:
         if self._polls:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
 
-    # ------------------------------------------------------------------------------ positions
-
-    def _find_positions(self) -> None:
-        for state in self._subscription.without_position():
-            if state.reset is None and state.error is None:
-                state.error = NoOffsetError(
-                    f"{state.tp} has no position, and auto_offset_reset is 'error': seek first"
-                )
-                self.notify()
-        if not self._finding and any(s.reset for s in self._subscription.without_position()):
-            self._finding = True
-            self._tasks.spawn("positions", self._find_positions_now())
-
-    async def _find_positions_now(self) -> None:
-        lost = [s for s in self._subscription.without_position() if s.reset is not None]
-        versions = [state.version for state in lost]
-        deadline = self._loop.time() + self._router.options.max_block_ms / 1000
-        wanted = {s.tp: s.reset.timestamp for s in lost if s.reset is not None}
-        isolation = int(self._options.isolation_code)
-        error: BaseException | None = None
-        try:
-            found = await list_offsets(self._router, wanted, isolation, deadline)
-        except (OncelogError, OSError, TimeoutError) as caught:
-            error = caught
-            found = {}
-        finally:
-            self._finding = False
-        for state, version in zip(lost, versions, strict=True):
-            if state.version != version:
-                continue
-            if error is not None:
-                state.error = error
-            else:
-                state.seek(found[state.tp].offset)
-                if self._history is not None:
-                    self._history.moved(*state.tp, found[state.tp].offset, "found")
-                self.expedite(state)
+    def _have_looked(self) -> None:
+        """Positions were found, or errors instead."""
         self.notify()
         self.wake()
 

@@ -8,6 +8,8 @@ Rules
 * ``version`` grows with every seek and every loss of position: what was asked under an older
   version is thrown away when it arrives.
 * A partition without a position has a ``reset`` that says how to find one.
+* A partition that is *withheld* is not fetched and nothing of it is handed out: it is about to be
+  given up, or the application has not yet heard that it has it.
 """
 
 from __future__ import annotations
@@ -15,22 +17,43 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import ClassVar, Literal
 
+from oncelog.config import ResetOption, parse_reset
 from oncelog.errors import ClientError
 from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, TopicPartition
 
 
-class Reset(Enum):
+@dataclass(frozen=True, slots=True)
+class Reset:
     """How to find a position."""
 
-    EARLIEST = "earliest"
-    LATEST = "latest"
+    kind: Literal["earliest", "latest", "committed", "by_duration"]
+    duration_ms: int = 0
 
-    @property
-    def timestamp(self) -> int:
+    EARLIEST: ClassVar[Reset]
+    LATEST: ClassVar[Reset]
+    COMMITTED: ClassVar[Reset]
+    """What the group has committed; where that is nothing, as the policy says."""
+
+    def timestamp(self, now_ms: int) -> int:
         """What to ask ListOffsets for."""
-        return EARLIEST_TIMESTAMP if self is Reset.EARLIEST else LATEST_TIMESTAMP
+        if self.kind == "by_duration":
+            return max(now_ms - self.duration_ms, 0)
+        return EARLIEST_TIMESTAMP if self.kind == "earliest" else LATEST_TIMESTAMP
+
+
+Reset.EARLIEST = Reset("earliest")
+Reset.LATEST = Reset("latest")
+Reset.COMMITTED = Reset("committed")
+
+
+def reset_of(policy: ResetOption) -> Reset | None:
+    """The policy as a way to find a position; None when it forbids that."""
+    kind, duration_ms = parse_reset(policy)
+    if kind == "by_duration":
+        return Reset("by_duration", duration_ms)
+    return {"earliest": Reset.EARLIEST, "latest": Reset.LATEST}.get(kind)
 
 
 @dataclass(slots=True)
@@ -62,6 +85,7 @@ class PartitionState:
     fetch_epoch: int = NO_EPOCH
     version: int = 0
     paused: bool = False
+    withheld: bool = False
     chunks: deque[Chunk] = field(default_factory=deque)
     buffered: int = 0
     high_watermark: int = -1
@@ -105,7 +129,9 @@ class PartitionState:
     @property
     def has_data(self) -> bool:
         """Whether something can be handed out now: records, or an error."""
-        return not self.paused and (bool(self.chunks) or self.error is not None)
+        if self.paused or self.withheld:
+            return False
+        return bool(self.chunks) or self.error is not None
 
 
 class Subscription:
@@ -133,6 +159,11 @@ class Subscription:
         """One partition more."""
         state = self.states[tp] = PartitionState(tp, reset)
         self._turns.append(state)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Some partitions less; the others keep their positions and their turns."""
+        gone = dict.fromkeys(partitions)
+        self.assign([tp for tp in self.states if tp not in gone], None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
         """The state of an assigned partition.

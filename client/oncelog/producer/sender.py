@@ -121,6 +121,7 @@ class Sender:
         self._woken = False
         self._linger_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry_at = 0.0
         self._watch_timer: asyncio.TimerHandle | None = None
         router.on_metadata.append(self.wake)
 
@@ -177,9 +178,11 @@ class Sender:
 
     def _wake_at(self, when: float) -> None:
         if self._retry_timer is not None:
-            if self._retry_timer.when() <= when:
+            if self._retry_at <= when:
                 return
             self._retry_timer.cancel()
+        # Not asked of the timer: what is due within a millisecond has no time with uvloop.
+        self._retry_at = when
         self._retry_timer = self._loop.call_at(when, self._guarded, self._retry_due)
 
     # ------------------------------------------------------------------------------ sending

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from oncelog import Consumer, TopicPartition
 from oncelog.errors import (
@@ -287,3 +288,21 @@ async def test_a_failure_inside_is_heard_by_the_caller() -> None:
             with pytest.raises(ClosedError) as caught:
                 await waiting
             assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_what_is_due_at_once_is_no_timer_with_uvloop() -> None:
+    """Nor does it know when it is due: a leader that is found and lost at one time asks."""
+
+    async def story() -> None:
+        async with FakeCluster() as cluster:
+            cluster.create_topic("t")
+            fill(cluster, 1)
+            async with reading(cluster) as consumer:
+                fetcher = consumer._fetcher
+                assert fetcher is not None
+                now = asyncio.get_running_loop().time()
+                for when in (now, now + 1, now - 1):
+                    fetcher._wake_at(when)
+                assert await read(consumer, 1) == numbered(0, 1)
+
+    uvloop.run(story())

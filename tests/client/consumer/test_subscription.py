@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.consumer.subscription import PartitionState, Reset, Subscription, reset_of
 from oncelog.errors import ClientError
 from oncelog_protocol.types import TopicPartition
 
@@ -85,4 +88,38 @@ def test_an_error_counts_as_something_to_hand_out() -> None:
 
 
 def test_reset_timestamps_are_kafkas() -> None:
-    assert (Reset.EARLIEST.timestamp, Reset.LATEST.timestamp) == (-2, -1)
+    assert (Reset.EARLIEST.timestamp(9), Reset.LATEST.timestamp(9)) == (-2, -1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reset"),
+    [
+        ("earliest", Reset.EARLIEST),
+        ("latest", Reset.LATEST),
+        ("none", None),
+        ("error", None),
+        ("by_duration:PT1H", Reset("by_duration", 3_600_000)),
+        ("by_duration:P1DT2M0.5S", Reset("by_duration", 86_520_500)),
+        (timedelta(seconds=3), Reset("by_duration", 3000)),
+    ],
+)
+def test_policies(policy: Any, reset: Reset | None) -> None:
+    assert reset_of(policy) == reset
+
+
+def test_a_duration_counts_from_now() -> None:
+    assert Reset("by_duration", 3000).timestamp(10_000) == 7000
+    assert Reset("by_duration", 3000).timestamp(10) == 0
+
+
+def test_what_is_withheld_is_not_handed_out() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B], None)
+    for tp in (A, B):
+        subscription.state(tp).seek(0)
+        fill(subscription.state(tp))
+    subscription.state(A).withheld = True
+    assert subscription.next_with_data() is subscription.state(B)
+    subscription.remove([A])
+    assert list(subscription.states) == [B]
+    assert subscription.state(B).chunks, "those that stay keep what was fetched"

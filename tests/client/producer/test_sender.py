@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+import uvloop
 
 from oncelog import Producer
 from oncelog.errors import (
@@ -430,3 +431,17 @@ async def test_the_history_holds_what_was_asked_and_what_is_known() -> None:
             ("invoke", 2, "send", "t", 0, [b"c"]),
             ("ok", 2, [2], []),
         ]
+
+
+def test_what_is_due_at_once_is_no_timer_with_uvloop() -> None:
+    async def story() -> None:
+        async with FakeCluster() as cluster:
+            cluster.create_topic("t")
+            async with make(cluster) as producer:
+                assert producer._sender is not None
+                now = asyncio.get_running_loop().time()
+                for when in (now, now + 1, now - 1):
+                    producer._sender._wake_at(when)
+                assert (await producer.send("t", b"v")).offset == 0
+
+    uvloop.run(story())

@@ -1,0 +1,1 @@
+"""Assignors: who of a group reads which partitions. Pure."""

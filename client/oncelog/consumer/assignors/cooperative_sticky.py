@@ -1,0 +1,64 @@
+"""Cooperative sticky: as sticky, and nobody stops reading what stays with him. Pure. The default.
+
+Rules
+-----
+* Members keep what they own while they join. A partition that one owns and another shall have is
+  given to nobody in this round: its owner sees that it is gone, gives it up and joins again; the
+  next round hands it over (KIP-429). So no partition is ever with two.
+* Whoever says that it owns a partition may be reading it, also with the claim of an older
+  generation or to a topic that it no longer wants: a partition is given out only when nobody claims
+  it, or to the one member whose claim is the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oncelog.consumer.assignors.base import RebalanceProtocol, assignments
+from oncelog.consumer.assignors.sticky import Claims, share_out
+from oncelog_protocol.consumer_protocol import ConsumerAssignment, ConsumerSubscription
+from oncelog_protocol.types import TopicPartition
+
+
+class CooperativeStickyAssignor:
+    """See the module."""
+
+    name = "cooperative-sticky"
+    protocol: RebalanceProtocol = "cooperative"
+
+    def subscription_user_data(
+        self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
+    ) -> bytes:
+        """Nothing: a subscription says what its member owns."""
+        return b""
+
+    def assign(
+        self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
+    ) -> dict[str, ConsumerAssignment]:
+        """See the module."""
+        claims = {
+            member: (subscription.generation, subscription.owned)
+            for member, subscription in members.items()
+        }
+        sole = _sole_owners(claims)
+        shares = share_out(partitions, members, claims)
+        return assignments(
+            {
+                member: [tp for tp in share if sole.get(tp, member) == member]
+                for member, share in shares.items()
+            }
+        )
+
+
+def _sole_owners(claims: Claims) -> dict[TopicPartition, str | None]:
+    """Each claimed partition with the member whose claim is the newest; None if there are two."""
+    newest: dict[TopicPartition, tuple[int, str | None]] = {}
+    for member in sorted(claims):
+        generation, claimed = claims[member]
+        for tp in dict.fromkeys(claimed):
+            held = newest.get(tp)
+            if held is None or held[0] < generation:
+                newest[tp] = (generation, member)
+            elif held[0] == generation:
+                newest[tp] = (generation, None)
+    return {tp: member for tp, (_, member) in newest.items()}

@@ -1,0 +1,41 @@
+"""Range: of each topic, a run of neighbouring partitions to each member. Pure.
+
+Topics with equal counts and subscribers are cut at the same places, so that partition n of one and
+partition n of another are with one member: what joins of streams need. The price is that the first
+members get more when the counts do not divide (Kafka's RangeAssignor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oncelog.consumer.assignors.base import RebalanceProtocol, assignments, subscribers
+from oncelog_protocol.consumer_protocol import ConsumerAssignment, ConsumerSubscription
+from oncelog_protocol.types import TopicPartition
+
+
+class RangeAssignor:
+    """See the module."""
+
+    name = "range"
+    protocol: RebalanceProtocol = "eager"
+
+    def subscription_user_data(
+        self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
+    ) -> bytes:
+        """Nothing: shares depend on the subscriptions alone."""
+        return b""
+
+    def assign(
+        self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
+    ) -> dict[str, ConsumerAssignment]:
+        """The first ``count % members`` members of a topic get one partition more."""
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+        for topic, wanting in subscribers(partitions, members).items():
+            each, more = divmod(partitions[topic], len(wanting))
+            start = 0
+            for index, member in enumerate(wanting):
+                end = start + each + (index < more)
+                shares[member].extend(TopicPartition(topic, n) for n in range(start, end))
+                start = end
+        return assignments(shares)

@@ -1,0 +1,42 @@
+"""Round robin: all partitions of all topics in order, one to each member in turn. Pure.
+
+Even over all topics together, where range is even per topic. Members that do not want a topic are
+passed over; with unequal subscriptions the shares may then be uneven (Kafka's RoundRobinAssignor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oncelog.consumer.assignors.base import RebalanceProtocol, assignments, subscribers
+from oncelog_protocol.consumer_protocol import ConsumerAssignment, ConsumerSubscription
+from oncelog_protocol.types import TopicPartition
+
+
+class RoundRobinAssignor:
+    """See the module."""
+
+    name = "roundrobin"
+    protocol: RebalanceProtocol = "eager"
+
+    def subscription_user_data(
+        self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
+    ) -> bytes:
+        """Nothing: shares depend on the subscriptions alone."""
+        return b""
+
+    def assign(
+        self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
+    ) -> dict[str, ConsumerAssignment]:
+        """The turn goes on from topic to topic."""
+        names = sorted(members)
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in names}
+        turn = 0
+        for topic, wanting in subscribers(partitions, members).items():
+            wants = frozenset(wanting)
+            for number in range(partitions[topic]):
+                while names[turn % len(names)] not in wants:
+                    turn += 1
+                shares[names[turn % len(names)]].append(TopicPartition(topic, number))
+                turn += 1
+        return assignments(shares)

@@ -1,0 +1,1 @@
+"""Taking part in a consumer group: coordinator, membership, commits, handing over."""

@@ -1,0 +1,315 @@
+"""Committed offsets: sent, asked for, and remembered.
+
+Rules
+-----
+* One commit after the other: an older one that is tried again never overtakes a newer one.
+* A commit says who the member is, at every attempt anew: a member whose generation has just changed
+  tries again in the new one, as long as it still owns what it commits. One that is no member any
+  more fails with CommitFailedError, and the membership hears of it.
+* Errors that may pass are tried again until the deadline; a commit may be repeated without harm.
+* Each attempt is an operation of its own in the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from oncelog.consumer.group.coordinator import COMMITS, Coordinator
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.errors import (
+    ApiError,
+    CommitFailedError,
+    DeadlineExceededError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    is_definite,
+    is_retriable,
+)
+from oncelog.history import GroupOperation, History, note_failure
+from oncelog.router import Failure, Router
+from oncelog_protocol.errors import error_for
+from oncelog_protocol.messages.groups import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from oncelog_protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+SPREAD_S = 5.0
+"""How long a topic may be unknown to the coordinator: a new one needs a moment to spread."""
+
+FENCED = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Committed = dict[TopicPartition, OffsetAndMetadata | None]
+
+
+class Identity:
+    """Who commits: here a consumer that assigns its partitions itself, from outside the group."""
+
+    def __init__(self, group_id: str, group_instance_id: str | None = None) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+
+    def now(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
+        """As whom to commit these partitions.
+
+        :raises CommitFailedError: there is no right to.
+        """
+        return GroupMetadata(self.group_id)
+
+    def asking(self) -> GroupMetadata:
+        """As whom to ask for what is committed."""
+        return GroupMetadata(self.group_id)
+
+    def fenced(self, who: GroupMetadata, code: int) -> bool:
+        """The coordinator does not take ``who`` for a member. Whether that was only too late or
+        too early, and another attempt makes sense."""
+        return False
+
+
+class Commits:
+    """Commits of one consumer's group."""
+
+    def __init__(
+        self,
+        router: Router,
+        coordinator: Coordinator,
+        identity: Identity,
+        *,
+        history: History | None = None,
+    ) -> None:
+        self.identity = identity
+        self.known: Committed = {}
+        """What was last acknowledged, or answered, for partitions that are still read."""
+        self._router = router
+        self._coordinator = coordinator
+        self._history = history
+        self._order = asyncio.Lock()
+
+    # ------------------------------------------------------------------------------ commit
+
+    async def commit(self, offsets: Offsets | Callable[[], Offsets], deadline: float) -> None:
+        """Commit, in the order of the calls. ``deadline`` is in the loop's time.
+
+        :param offsets: a function is called when the commits before are through: what there is to
+            commit may depend on them.
+        :raises CommitFailedError: this consumer may not: it is not the member that it was.
+        :raises DeadlineExceededError: not acknowledged in time, and why.
+        :raises ApiError: the commit itself is at fault: metadata too large, not authorised.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._order.acquire()
+        except TimeoutError:
+            raise DeadlineExceededError("an earlier commit is still under way") from None
+        try:
+            left = dict(offsets() if callable(offsets) else offsets)
+            if left:
+                await self._until(deadline, "commit", lambda: self._commit_once(left))
+        finally:
+            self._order.release()
+
+    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        who = self.identity.now(list(left))
+        number = self._invoke("commit", who, {tp: item.offset for tp, item in left.items()})
+        try:
+            response = await self._call(_commit_request(who, left))
+            _raise_for(response)
+            failed = _failed(response, left)
+        except BaseException as error:
+            self._end(number, error)
+            if isinstance(error, FENCED):
+                self._fenced(who, error)
+            raise
+        self._end(number, failed)
+        for tp in list(left):
+            if failed is None or tp not in failed.partitions:
+                self.known[tp] = left.pop(tp)
+        if failed is not None:
+            raise failed.error
+
+    def _fenced(self, who: GroupMetadata, error: ApiError) -> None:
+        if self.identity.fenced(who, error.code):
+            raise RebalanceInProgressError("the generation has just changed") from error
+        raise CommitFailedError(
+            f"group {who.group_id!r}: {error.name}: the group went on without this member, which"
+            f" was {who.member_id!r} in generation {who.generation_id}"
+        ) from error
+
+    # ------------------------------------------------------------------------------ fetch
+
+    async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
+        """What the group has committed; None where nothing.
+
+        :raises RebalanceInProgressError: the generation changed; ask again.
+        :raises CommitFailedError: this consumer is no member any more.
+        :raises DeadlineExceededError: no answer in time, and why.
+        """
+        found: Committed = {}
+        if partitions:
+            wanted = list(dict.fromkeys(partitions))
+            await self._until(deadline, "committed", lambda: self._fetch_once(wanted, found))
+        return found
+
+    async def _fetch_once(self, wanted: list[TopicPartition], found: Committed) -> None:
+        who = self.identity.asking()
+        topics: dict[str, OffsetFetchTopic] = {}
+        for topic, partition in wanted:
+            topics.setdefault(topic, OffsetFetchTopic(topic, [])).partitions.append(partition)
+        request = OffsetFetchRequest(
+            who.group_id, list(topics.values()), True, who.member_id, who.generation_id
+        )
+        number = self._invoke("committed", who, dict.fromkeys(wanted))
+        try:
+            response: OffsetFetchResponse = await self._call(request)
+            _raise_for(response)
+            answers = _answers(response)
+        except BaseException as error:
+            self._end(number, error)
+            if isinstance(error, FENCED):
+                self._fenced(who, error)
+            raise
+        for tp in wanted:
+            found[tp] = answers.get(tp)
+        if self._history is not None:
+            told = [None if (item := found[tp]) is None else item.offset for tp in wanted]
+            self._history.ok(number, told)
+
+    # ------------------------------------------------------------------------------ attempts
+
+    async def _call(self, request: Any) -> Any:
+        timeout_s = self._router.options.request_timeout_ms / 1000
+        return await self._coordinator.call(request, COMMITS, timeout_s)
+
+    async def _until(
+        self, deadline: float, what: str, attempt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Try again what may heal, with growing pauses, until the deadline."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        pace = self._router.new_backoff(what)
+        definite = True
+        while True:
+            try:
+                async with asyncio.timeout_at(max(deadline, loop.time() + 0.001)):
+                    await attempt()
+                    return
+            except Failure as error:
+                if not is_retriable(error):
+                    raise
+                late_s = loop.time() - begun
+                if isinstance(error, UnknownTopicOrPartitionError) and late_s >= SPREAD_S:
+                    raise
+                definite = definite and is_definite(error)
+                pause_s = pace.next_s()
+                if loop.time() + pause_s >= deadline:
+                    reason = str(error) or "the coordinator did not answer"
+                    raise DeadlineExceededError(
+                        f"{what} did not succeed in time: {reason:.500}",
+                        definite=definite,
+                    ) from error
+            await asyncio.sleep(pause_s)
+
+    def _invoke(
+        self,
+        operation: GroupOperation,
+        who: GroupMetadata,
+        offsets: Mapping[TopicPartition, int | None],
+    ) -> int:
+        if self._history is None:
+            return 0
+        return self._history.invoke_group(
+            operation, who.group_id, who.member_id, who.generation_id, offsets
+        )
+
+    def _end(self, number: int, outcome: BaseException | _Failed | None) -> None:
+        if self._history is None:
+            return
+        if outcome is None:
+            self._history.ok(number, ())
+        elif isinstance(outcome, _Failed):
+            self._history.info(number, outcome.error)  # of some partitions only
+        else:
+            note_failure(self._history, number, outcome)
+
+
+class _Failed:
+    """The partitions of a commit that were refused."""
+
+    def __init__(self, partitions: dict[TopicPartition, int]) -> None:
+        self.partitions = partitions
+        tp, code = next(iter(partitions.items()))
+        for each, its_code in partitions.items():
+            if not error_for(its_code).retriable:
+                tp, code = each, its_code
+                break
+        error = error_for(code)
+        self.error = type(error)(f"{tp}: {error}")
+
+
+def _commit_request(who: GroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
+    topics: dict[str, OffsetCommitTopic] = {}
+    for tp, item in offsets.items():
+        entry = topics.setdefault(tp.topic, OffsetCommitTopic(tp.topic, []))
+        entry.partitions.append(
+            OffsetCommitPartition(tp.partition, item.offset, item.leader_epoch, item.metadata)
+        )
+    return OffsetCommitRequest(
+        who.group_id,
+        who.generation_id,
+        who.member_id,
+        who.group_instance_id,
+        list(topics.values()),
+    )
+
+
+def _raise_for(response: Any) -> None:
+    if response.error_code:
+        error = error_for(response.error_code)
+        raise type(error)(response.error_message) if response.error_message else error
+
+
+def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
+    """What was refused; a partition that the answer leaves out was not heard of."""
+    codes = {
+        TopicPartition(topic.topic, item.partition): item.error_code
+        for topic in response.topics
+        for item in topic.partitions
+    }
+    missing = UnknownTopicOrPartitionError.code
+    refused = {tp: code for tp in asked if (code := codes.get(tp, missing))}
+    for code in refused.values():
+        error = error_for(code)
+        if isinstance(error, FENCED):
+            raise error
+    return _Failed(refused) if refused else None
+
+
+def _answers(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The committed offsets of an answer.
+
+    :raises ApiError: of the first partition that has an error.
+    """
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in response.topics:
+        for item in topic.partitions:
+            tp = TopicPartition(topic.topic, item.partition)
+            if item.error_code:
+                error = error_for(item.error_code)
+                raise type(error)(f"{tp}: {error}")
+            if item.offset >= 0:
+                found[tp] = OffsetAndMetadata(item.offset, item.metadata or "", item.leader_epoch)
+    return found

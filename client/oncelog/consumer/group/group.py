@@ -1,0 +1,221 @@
+"""Everything of a consumer that has to do with its group: made when there is a ``group_id``.
+
+Rules
+-----
+* Subscribed, the consumer is a member and the group assigns; without a subscription it may assign
+  itself partitions and still commit, which the coordinator takes only while the group is empty.
+* Auto commit takes what the application came back from, every ``auto_commit_interval_ms``, before
+  partitions are given up, and at the end; a commit that fails is told and made up for by the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from oncelog.config import GroupOptions
+from oncelog.consumer.assignors.base import Assignor
+from oncelog.consumer.fetcher import Fetcher
+from oncelog.consumer.group.commits import Commits, Committed, Identity
+from oncelog.consumer.group.coordinator import Coordinator
+from oncelog.consumer.group.handover import Boundary, HandingOver
+from oncelog.consumer.group.listener import RebalanceListener
+from oncelog.consumer.group.member import Member
+from oncelog.consumer.group.topics import GroupTopics
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.reading import Reader
+from oncelog.consumer.subscription import Subscription
+from oncelog.errors import CommitFailedError, OncelogError
+from oncelog.history import History
+from oncelog.router import Router
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+CLOSE_S = 10.0
+"""How long ending a subscription may take: the last commit, the listener, leaving."""
+
+
+class Group:
+    """The group of one consumer that is running.
+
+    :param fail: told when a background task dies: the application's next poll raises.
+    """
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        assignors: Sequence[Assignor],
+        router: Router,
+        subscription: Subscription,
+        reader: Reader,
+        fetcher: Fetcher,
+        boundary: Boundary,
+        *,
+        fail: Callable[[str, BaseException], None],
+        history: History | None = None,
+    ) -> None:
+        assert options.group_id is not None
+        self._options = options
+        self._assignors = assignors
+        self._router = router
+        self._reader = reader
+        self._fetcher = fetcher
+        self._fail = fail
+        self._tasks = Tasks(f"{router.options.client_id}/group", fail)
+        self._outside = Identity(options.group_id, options.group_instance_id)
+        self._coordinator = Coordinator(router, options.group_id, self._tasks)
+        self._commits = Commits(router, self._coordinator, self._outside, history=history)
+        self._handing_over = HandingOver(
+            subscription,
+            reader,
+            self._commits,
+            boundary,
+            auto_commit=options.enable_auto_commit,
+            commit_within_s=options.max_poll_interval_ms / 2000,
+            wake=self._look,
+            history=history,
+        )
+        self._member: Member | None = None
+        fetcher.positions.committed = self._positions
+        if options.enable_auto_commit:
+            self._tasks.spawn("auto commit", self._auto_commit())
+
+    def _look(self) -> None:
+        self._fetcher.notify()
+        self._fetcher.wake()
+
+    # ------------------------------------------------------------------------------ membership
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the group assigns."""
+        return self._member is not None
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        pattern: str | re.Pattern[str] | None,
+        listener: RebalanceListener | None,
+    ) -> None:
+        """Become a member that reads these; or read these as the member that it is."""
+        wanted = GroupTopics(self._router, topics, pattern)
+        self._handing_over.listener = listener
+        if self._member is not None:
+            self._member.subscribe(wanted)
+            return
+        self._member = member = Member(
+            self._router,
+            self._options,
+            self._assignors,
+            wanted,
+            self._coordinator,
+            self._reader,
+            self._handing_over,
+            Tasks(f"{self._router.options.client_id}/member", self._fail),
+            wake=self._look,
+        )
+        self._commits.identity = member
+        self._reader.at_poll = member.at_poll
+        member.start()
+
+    async def unsubscribe(self) -> None:
+        """End the membership: commit, tell the listener, leave."""
+        member, self._member = self._member, None
+        if member is None:
+            return
+        self._reader.at_poll = None
+        await member.close(asyncio.get_running_loop().time() + CLOSE_S)
+        self._commits.identity = self._outside
+        self._router.all_topics = False
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Let the group assign anew."""
+        if self._member is not None:
+            self._member.want(reason)
+
+    def metadata(self) -> GroupMetadata:
+        """The member as of now."""
+        return self._commits.identity.asking()
+
+    # ------------------------------------------------------------------------------ commits
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+    ) -> None:
+        """Commit these offsets; without any, where each partition stands."""
+        await self._commits.commit(self._given(offsets), deadline)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+    ) -> asyncio.Future[None]:
+        """The same beside the application; what became of it is in the future."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks.spawn("commit", self._commit_for(future, self._given(offsets), deadline))
+        return future
+
+    def _given(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return self._handing_over.reached() if offsets is None else offsets
+
+    async def _commit_for(
+        self,
+        future: asyncio.Future[None],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+    ) -> None:
+        try:
+            await self._commits.commit(offsets, deadline)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        except Exception as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(None)
+
+    async def committed(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
+        """What the group has committed."""
+        return await self._commits.fetch(partitions, deadline)
+
+    async def _positions(self, partitions: Sequence[TopicPartition]) -> Committed:
+        """Where to begin with partitions that are new to this member."""
+        timeout_s = self._router.options.max_block_ms / 1000
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        found = await self._commits.fetch(partitions, deadline)
+        self._commits.known |= found
+        return found
+
+    async def _auto_commit(self) -> None:
+        interval_s = self._options.auto_commit_interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(interval_s)
+            deadline = loop.time() + max(interval_s, 1.0)
+            try:
+                await self._handing_over.commit_finished(deadline)
+            except CommitFailedError as error:
+                logger.info("auto commit: %s", error)
+            except (OncelogError, OSError, TimeoutError) as error:
+                logger.warning("auto commit failed, the next one makes up for it: %s", error)
+
+    # ------------------------------------------------------------------------------ end
+
+    async def close(self) -> None:
+        """End everything; at most CLOSE_S and what leaving takes."""
+        loop = asyncio.get_running_loop()
+        try:
+            if self._member is not None:
+                await self.unsubscribe()
+            elif self._options.enable_auto_commit:
+                await self._handing_over.commit_finished(loop.time() + CLOSE_S)
+        except (OncelogError, OSError, TimeoutError) as error:
+            logger.warning("the last commit failed: %s", error)
+        finally:
+            await self._tasks.close()

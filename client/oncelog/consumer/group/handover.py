@@ -1,0 +1,213 @@
+"""What the application goes through inside of a poll when a rebalance changes what it owns.
+
+Rules
+-----
+* First what goes: nothing of it is handed out any more; what the application came back from is
+  committed (auto commit); the listener is awaited; only then is it given up, and the coordinator
+  hears of that by the next join. Then what comes: the listener is awaited before the first record.
+* What was *lost* is not committed and not asked about: others may own it. It is withheld from the
+  moment at which that was known.
+* Commits and callbacks may fail; the handover goes through all the same, or the group would wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from oncelog.consumer.group.commits import Commits
+from oncelog.consumer.group.listener import RebalanceListener, tell
+from oncelog.consumer.group.membership import Handover
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.reading import Reader
+from oncelog.consumer.subscription import Reset, Subscription
+from oncelog.errors import OncelogError
+from oncelog.history import History, OwnerChange
+from oncelog_protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+REVOKE_COMMIT_S = 10.0
+"""How long the commit before giving up may take: the group waits for it, and so do the partitions
+that stay. Without it, what was read since the last commit is read again by the next owner."""
+
+
+class Boundary(Protocol):
+    """What ``run`` adds at the boundary between the application and its group."""
+
+    _on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None
+    """Awaited before the commit on revoke: work on records of these partitions is to end."""
+    _commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None
+    """Replaces the positions that auto commit uses."""
+
+
+class HandingOver:
+    """Does it for one consumer."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        reader: Reader,
+        commits: Commits,
+        boundary: Boundary,
+        *,
+        auto_commit: bool,
+        commit_within_s: float,
+        wake: Callable[[], None],
+        history: History | None = None,
+    ) -> None:
+        self.listener: RebalanceListener | None = None
+        self._subscription = subscription
+        self._reader = reader
+        self._commits = commits
+        self._boundary = boundary
+        self._auto_commit = auto_commit
+        self._commit_within_s = min(commit_within_s, REVOKE_COMMIT_S)
+        self._wake = wake
+        self._history = history
+        self._lost: dict[TopicPartition, None] = {}
+
+    # ------------------------------------------------------------------------------ commits
+
+    def reached(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the application has come; while ``run`` works, how far that is done."""
+        source = self._boundary._commit_source
+        return self._reader.positions(safe=False) if source is None else dict(source())
+
+    def finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the application is done, as far as that is not committed yet. What it committed
+        itself, with a record still in hand, is not taken back; but a seek to before it is."""
+        source = self._boundary._commit_source
+        done = self._reader.positions(safe=True) if source is None else dict(source())
+        positions = self._reader.positions(safe=False)
+        states = self._subscription.states
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, item in done.items():
+            if tp not in states or tp in self._lost:
+                continue
+            known = self._commits.known.get(tp)
+            position = positions[tp].offset if tp in positions else -1
+            if known is None or not item.offset <= known.offset <= max(position, item.offset):
+                found[tp] = item
+        return found
+
+    async def commit_finished(self, deadline: float) -> None:
+        """Auto commit; nothing to do is done at once."""
+        await self._commits.commit(self.finished, deadline)
+
+    # ------------------------------------------------------------------------------ going through
+
+    def withhold(self, partitions: Sequence[TopicPartition]) -> None:
+        """Hand out nothing of these any more."""
+        for tp in partitions:
+            state = self._subscription.states.get(tp)
+            if state is not None:
+                state.withheld = True
+                self._reader.let_go(state)
+
+    def lost(self, partitions: Sequence[TopicPartition], who: GroupMetadata) -> None:
+        """These may be others': stop at once, whatever the application is doing."""
+        states = self._subscription.states
+        fresh = [tp for tp in partitions if tp in states and tp not in self._lost]
+        self._lost |= dict.fromkeys(fresh)
+        self.withhold(fresh)
+        if fresh:
+            self._note("lost", who, fresh)
+
+    async def go_through(
+        self, handover: Handover, who: Callable[[], GroupMetadata]
+    ) -> Exception | None:
+        """Everything that a handover means; what a callback raised, if one did."""
+        error: Exception | None = None
+        states = self._subscription.states
+        gone = [tp for tp in handover.revoked if tp in states]
+        if handover.lost:
+            if self.listener is not None and gone:
+                error = await self._tell(self.listener.on_lost, gone)
+            self._drop(gone)
+        elif gone:
+            error = await self.give_up(gone, who)
+        if handover.added and who().generation_id >= 0:  # else: the group went on without it
+            error = await self._take_on(handover.added, who()) or error
+        return error
+
+    async def give_up(
+        self, partitions: Sequence[TopicPartition], who: Callable[[], GroupMetadata]
+    ) -> Exception | None:
+        """Commit, tell, let go."""
+        loop = asyncio.get_running_loop()
+        self.withhold(partitions)
+        finish = self._boundary._on_taking_away
+        if finish is not None:
+            await finish(list(partitions))
+        if self._auto_commit:
+            try:
+                await self.commit_finished(loop.time() + self._commit_within_s)
+            except (OncelogError, OSError, TimeoutError) as failure:
+                logger.warning(
+                    "group %s: what was read of %s since the last commit will be read again: %s",
+                    who().group_id,
+                    _listed(partitions),
+                    failure,
+                )
+        error = None
+        if self.listener is not None:
+            error = await self._tell(self.listener.on_revoked, partitions)
+        kept = [tp for tp in partitions if tp not in self._lost]  # others were lost meanwhile
+        self._note("revoked", who(), kept)
+        self._drop(partitions)
+        return error
+
+    async def _take_on(
+        self, partitions: Sequence[TopicPartition], who: GroupMetadata
+    ) -> Exception | None:
+        error = None
+        for tp in partitions:
+            self._lost.pop(tp, None)
+            self._subscription.add(tp, Reset.COMMITTED)
+            self._subscription.states[tp].withheld = True
+            if self._history is not None:
+                self._history.moved(*tp, None, "subscribe")
+        self._note("assigned", who, partitions)
+        self._wake()
+        if self.listener is not None:
+            error = await self._tell(self.listener.on_assigned, partitions)
+        for tp in partitions:
+            state = self._subscription.states.get(tp)
+            if state is not None and tp not in self._lost:
+                state.withheld = False
+        self._wake()
+        return error
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        for tp in partitions:
+            self._commits.known.pop(tp, None)
+            self._lost.pop(tp, None)
+        self._reader.forget(partitions)
+        self._subscription.remove(partitions)
+        self._wake()
+
+    async def _tell(
+        self,
+        callback: Callable[[Sequence[TopicPartition]], object],
+        partitions: Sequence[TopicPartition],
+    ) -> Exception | None:
+        try:
+            await tell(callback, partitions)
+        except Exception as error:
+            logger.warning("a rebalance listener failed: %r", error)
+            return error
+        return None
+
+    def _note(
+        self, how: OwnerChange, who: GroupMetadata, partitions: Sequence[TopicPartition]
+    ) -> None:
+        if self._history is not None and partitions:
+            self._history.owned(how, who.group_id, who.member_id, who.generation_id, partitions)
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    shown = ", ".join(str(tp) for tp in partitions[:5])
+    return shown + (f" and {len(partitions) - 5} more" if len(partitions) > 5 else "")

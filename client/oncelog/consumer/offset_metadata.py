@@ -1,0 +1,44 @@
+"""What a group remembers of a partition, and what identifies a member to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from oncelog_protocol.types import NO_EPOCH, TopicPartition
+
+
+class OffsetAndMetadata(NamedTuple):
+    """``offset`` is that of the record to be read next; ``leader_epoch`` that of the last record
+    read (KIP-320), -1 when not known; ``metadata`` is a note of the application's."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+class GroupMetadata(NamedTuple):
+    """A member as of now: what fences its commits. Generation -1 and no member id: not a member."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+def checked_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What an application wants to commit, with types.
+
+    :raises ValueError: an offset is not an integer from 0 on.
+    """
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, given in offsets.items():
+        item = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        if type(item.offset) is not int or item.offset < 0:
+            raise ValueError(f"{TopicPartition(*tp)}: offset={item.offset!r}: must be from 0 on")
+        if not isinstance(item.metadata, str):
+            raise ValueError(f"{TopicPartition(*tp)}: metadata={item.metadata!r:.80}: must be text")
+        checked[TopicPartition(*tp)] = item
+    return checked

@@ -1,0 +1,340 @@
+"""Handing out: batches are decoded here, and what is in the application's hands is known.
+
+Rules
+-----
+* Decoding happens when the application asks, batch by batch; between two batches the loop runs, so
+  that a busy reader does not starve what supplies it.
+* A poll is one call for the next record, batch or list; while one waits, the application is inside.
+  Asking again says that what was handed out before is done with: what is *safe* to commit ends
+  before what is still in hand.
+* Whoever must act while the application holds nothing (a rebalance) hooks in at ``at_poll``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from oncelog.config import ConsumerOptions
+from oncelog.consumer.columns import ColumnBatch, make_batch
+from oncelog.consumer.cursor import Cursor
+from oncelog.consumer.fetcher import Fetcher
+from oncelog.consumer.offset_metadata import OffsetAndMetadata
+from oncelog.consumer.record import Record, make_records
+from oncelog.consumer.subscription import PartitionState, Subscription
+from oncelog.errors import ClientError, CorruptRecordError
+from oncelog.history import History
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
+from oncelog_protocol.records.decode import RecordColumns, decode_batch
+from oncelog_protocol.types import TopicPartition
+
+
+class Reader:
+    """What one consumer hands out.
+
+    :param running: the fetcher, or the error that says why there is none.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        options: ConsumerOptions,
+        running: Callable[[], Fetcher],
+        *,
+        history: History | None = None,
+    ) -> None:
+        self.closed = False
+        self.at_poll: Callable[[], Awaitable[None] | None] | None = None
+        """Called in every poll that does not simply go on with a batch; what it returns is
+        awaited before anything is handed out."""
+        self._subscription = subscription
+        self._options = options
+        self._running = running
+        self._history = history
+        self._cursor: Cursor | None = None
+        self._deferred: BaseException | None = None
+        """An error that came up behind records which a getmany had in hand: raised next."""
+        self._polling = 0
+        self._polls = 0
+        self._in_hand: dict[TopicPartition, tuple[int, int]] = {}
+        """Where partitions stood before what was handed out last, apart from the cursor."""
+        self._sampled = (0, 0)
+        self._polled_at = 0.0
+
+    # ------------------------------------------------------------------------------ polls
+
+    def _begin_poll(self) -> None:
+        self._polling += 1
+        self._polls += 1
+        if self._in_hand:
+            self._in_hand.clear()
+        if self._cursor is not None:
+            self._cursor.came_back()
+
+    def came_back(self) -> None:
+        """The application says otherwise than by a poll that it holds nothing."""
+        self._begin_poll()
+        self._polling -= 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the application is inside of a poll."""
+        return self._polling > 0
+
+    def last_poll_at(self, now: float) -> float:
+        """When the application last came for a record, as seen by whoever asks every now and then;
+        ``now`` while it is inside of a poll."""
+        sample = (self._polls, self._cursor.handed_out if self._cursor is not None else 0)
+        if self._polling or sample != self._sampled:
+            self._sampled = sample
+            self._polled_at = now
+        return self._polled_at
+
+    async def next_cursor(self) -> Cursor | None:
+        """A cursor with at least one record; None when the consumer is closed."""
+        self._begin_poll()
+        try:
+            cursor = self._cursor
+            if cursor is not None and cursor.left:
+                return cursor
+            await asyncio.sleep(0)
+            while await self._open():
+                cursor = self.decode_next_batch()
+                if cursor is not None:
+                    return cursor
+                await self._running().wait_for_data()
+            return None
+        finally:
+            self._polling -= 1
+
+    async def next_batch(self) -> ColumnBatch | None:
+        """The next batch as columns; None when the consumer is closed."""
+        self._begin_poll()
+        try:
+            await asyncio.sleep(0)
+            self.drop_cursor()
+            while await self._open():
+                batch = self._take_batch()
+                if batch is not None:
+                    return batch
+                await self._running().wait_for_data()
+            return None
+        finally:
+            self._polling -= 1
+
+    async def next_lists(self, wanted: int, timeout_s: float) -> dict[TopicPartition, list[Record]]:
+        """Up to ``wanted`` records that are there; waits ``timeout_s`` for the first one."""
+        self._begin_poll()
+        try:
+            return await self._next_lists(wanted, timeout_s)
+        finally:
+            self._polling -= 1
+
+    async def _next_lists(
+        self, wanted: int, timeout_s: float
+    ) -> dict[TopicPartition, list[Record]]:
+        result: dict[TopicPartition, list[Record]] = {}
+        try:
+            async with asyncio.timeout(timeout_s) as patience:
+                cursor = await self.next_cursor()
+        except TimeoutError as error:
+            if isinstance(error, ClientError) or not patience.expired():
+                raise  # not our time is up: nothing could be fetched for max_block_ms
+            cursor = None if self.closed else self.decode_next_batch()
+        while cursor is not None:
+            state = cursor.state
+            self._in_hand.setdefault(state.tp, cursor.safe())
+            records = cursor.take(wanted)
+            result.setdefault(state.tp, []).extend(records)
+            wanted -= len(records)
+            self.settle()
+            if wanted <= 0:
+                break
+            try:
+                cursor = self.decode_next_batch()
+            except Exception as error:
+                self._deferred = error  # what is in hand is handed out first
+                break
+        return result
+
+    async def _open(self) -> bool:
+        """Whether there is anything to hope for, after what has to be done at a poll."""
+        if self.closed:
+            return False
+        self._running()
+        if self.at_poll is not None:
+            work = self.at_poll()
+            if work is not None:
+                await work
+        return not self.closed
+
+    # ------------------------------------------------------------------------------ decoding
+
+    def decode_next_batch(self) -> Cursor | None:
+        """The cursor over what is there, without waiting; None when nothing is."""
+        if self._cursor is not None and self._cursor.left:
+            return self._cursor
+        self.settle()
+        self._cursor = None
+        while (taken := self._take_columns()) is not None:
+            state, header, columns, data, first = taken
+            records = make_records(*state.tp, columns)
+            if first:
+                del records[:first]
+            if records:
+                note = None if self._history is None else self._note_records
+                cursor = Cursor(state, records, header.next_offset, header.leader_epoch, data, note)
+                self._cursor = cursor
+                return cursor
+            state.advance(header.next_offset, header.leader_epoch)
+        return None
+
+    def _take_batch(self) -> ColumnBatch | None:
+        while (taken := self._take_columns()) is not None:
+            state, header, columns, _, first = taken
+            assert state.offset is not None
+            before = (state.offset, state.epoch)
+            state.advance(header.next_offset, header.leader_epoch)
+            if first < len(columns):
+                self._in_hand[state.tp] = before
+                self._note_columns(state.tp, columns, first)
+                return _cut(make_batch(*state.tp, columns), first)
+        return None
+
+    def _take_columns(
+        self,
+    ) -> tuple[PartitionState, BatchHeader, RecordColumns, memoryview, int] | None:
+        """Decode the next batch of the partition whose turn it is; (.., position of the first
+        record that was not handed out before). None when nothing is there."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            raise deferred
+        while (state := self._subscription.next_with_data()) is not None:
+            assert state.offset is not None or state.error is not None
+            if state.error is not None and not state.chunks:
+                _raise(state)
+            chunk = state.chunks[0]
+            try:
+                header = parse_header(chunk.data, chunk.start)
+                data = chunk.data[chunk.start : chunk.start + header.size_bytes]
+                columns = decode_batch(data, verify=self._options.check_crcs)
+            except CorruptBatchError as error:
+                assert state.offset is not None
+                state.seek(state.offset, state.epoch)
+                raise CorruptRecordError(*state.tp, state.offset, str(error)) from error
+            self._consume(state, header.size_bytes)
+            assert state.offset is not None
+            if header.is_control:
+                state.advance(header.next_offset, header.leader_epoch)
+                continue
+            first = bisect_left(columns.offsets(), state.offset)
+            return state, header, columns, data, first
+        return None
+
+    def _consume(self, state: PartitionState, size: int) -> None:
+        """A batch leaves the buffer; the fetcher hears when that lets it go on."""
+        chunk = state.chunks[0]
+        chunk.start += size
+        if not chunk.left:
+            state.chunks.popleft()
+        limit = self._options.max_partition_fetch_bytes
+        was_full = state.buffered >= limit
+        state.buffered -= size
+        fetcher = self._running()
+        if fetcher.held_back or (was_full and state.buffered < limit):
+            fetcher.wake()
+
+    # ------------------------------------------------------------------------------ positions
+
+    def settle(self) -> None:
+        """Move the position to what has been handed out by now."""
+        if self._cursor is not None:
+            self._cursor.settle()
+
+    def drop_cursor(self) -> None:
+        """End the batch that is being handed out; its rest goes back."""
+        cursor = self._cursor
+        if cursor is not None:
+            if not self._polling and cursor.state.version == cursor.version:
+                self._in_hand.setdefault(cursor.state.tp, cursor.safe())
+            cursor.stop()
+            self._cursor = None
+
+    def let_go(self, state: PartitionState) -> None:
+        """The position of ``state`` moves: nothing of it is handed out any more."""
+        if self._cursor is not None and self._cursor.state is state:
+            self.drop_cursor()
+
+    def moved(self, state: PartitionState) -> None:
+        """The application moves the position itself: what it holds of it counts no more."""
+        self.let_go(state)
+        self._in_hand.pop(state.tp, None)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are read no more."""
+        for tp in partitions:
+            self._in_hand.pop(tp, None)
+
+    def positions(self, *, safe: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where each partition stands that has a position: behind what was handed out, or
+        (``safe``) behind what the application came back from."""
+        self.settle()
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, state in self._subscription.states.items():
+            if state.offset is not None:
+                offset, epoch = state.offset, state.epoch
+                if safe:
+                    # The position may have gone back meanwhile, when the log was truncated.
+                    offset, epoch = min((offset, epoch), self._safe(state))
+                found[tp] = OffsetAndMetadata(offset, "", epoch)
+        return found
+
+    def _safe(self, state: PartitionState) -> tuple[int, int]:
+        assert state.offset is not None
+        cursor = self._cursor
+        if state.tp in self._in_hand:
+            return self._in_hand[state.tp]
+        if cursor is not None and cursor.state is state and cursor.version == state.version:
+            return cursor.safe()
+        return state.offset, state.epoch
+
+    # ------------------------------------------------------------------------------ history
+
+    def _note_records(self, records: Sequence[Record]) -> None:
+        if self._history is not None and records:
+            number = self._history.invoke("poll", records[0].topic, records[0].partition, ())
+            offsets = [record.offset for record in records]
+            self._history.ok(number, offsets, [record.value for record in records])
+
+    def _note_columns(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
+        if self._history is not None:
+            number = self._history.invoke("poll", *tp, ())
+            self._history.ok(number, columns.offsets()[first:], columns.values[first:])
+
+
+def _raise(state: PartitionState) -> None:
+    """Tell the application what is wrong; going on afterwards tries again from the position."""
+    error = state.error
+    assert error is not None
+    if state.offset is not None:
+        state.seek(state.offset, state.epoch)
+    else:
+        state.error = None
+        state.retry_at = 0.0
+    raise error
+
+
+def _cut(batch: ColumnBatch, first: int) -> ColumnBatch:
+    """The batch without its first records."""
+    if first == 0:
+        return batch
+    return ColumnBatch(
+        batch.topic,
+        batch.partition,
+        batch.offsets[first:],
+        batch.timestamps[first:],
+        None if batch.keys is None else batch.keys[first:],
+        batch.values[first:],
+        None if batch.headers is None else batch.headers[first:],
+    )

@@ -1,0 +1,469 @@
+"""What ``consumer.run`` does: polling, handing out to workers, and knowing what is done.
+
+Rules
+-----
+* One task polls, ``concurrency`` workers handle. Polling never stops while handlers work: it is
+  what keeps the membership, and where partitions come and go. Partitions of which enough is under
+  way are paused, each by its own share, so that a slow one does not hold up the others.
+* What is committed is ours to say (``_commit_source``): of each partition all below the first
+  record that is not done. A record is done when its handler has returned or its dead letter is
+  acknowledged, and in no other case.
+* A record that waits for its next attempt takes no worker; what must not overtake it waits with it.
+* Before partitions are taken away, what of them has not begun is forgotten, and what has is waited
+  for, up to a bound; then it is cancelled. It counts for the commit that follows.
+* At the end, whatever it is, the positions are those of the first records that are not done, so
+  that whoever goes on, here or elsewhere, goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.consumer.dead_letter import DeadLetters
+from oncelog.consumer.lanes import UNDECODED, Job, Lane, Lanes, PartitionWork
+from oncelog.consumer.offset_metadata import OffsetAndMetadata
+from oncelog.consumer.record import Record
+from oncelog.consumer.share import Limits, Share
+from oncelog.errors import ClientError, ConfigurationError, DeadlineExceededError
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
+from oncelog_runtime.threads import Threads
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.run import RunOptions
+
+logger = logging.getLogger(__name__)
+
+POLL_MS = 200
+"""How long one poll waits for records: so long may it take to notice that the run is over."""
+
+BREATH_S = 0.01
+"""Workers whose handlers never wait let the loop go round so often."""
+
+CANCEL_S = 1.0
+"""How long a handler that was cancelled may take to end before it is left behind."""
+
+RECORD_OVERHEAD_BYTES = 200
+"""What a record takes here beside its key and value, about."""
+
+
+class Runner:
+    """One run."""
+
+    def __init__(self, consumer: Consumer, options: RunOptions) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._handler = options.handler
+        self._is_async = options.is_async
+        self._retry = options.attempts
+        self._entropy = consumer._entropy.fork("run")
+        self._tasks = Tasks("consumer-run", on_failure=self._task_failed)
+        self._lanes = Lanes(options.order)
+        self._works: dict[TopicPartition, PartitionWork] = {}
+        self._share = Share(
+            consumer,
+            Limits(options.records_in_flight, options.max_bytes_in_flight),
+            consumer._options.max_poll_records,
+        )
+        self._in_hand: dict[asyncio.Task[None], Job] = {}
+        """What each worker is busy with, in the order in which they began."""
+        self._worker_count = 0
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._stirred: list[asyncio.Future[None]] = []
+        """Who waits for handlers to end."""
+        self._over = False
+        self._ended: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
+        self._breath = 0.0
+        self._threads: Threads | None = None
+        self._letters: DeadLetters | None = None
+        if options.dead_letter is not None:
+            self._letters = DeadLetters(
+                options.dead_letter,
+                consumer._router.options,
+                group_id=consumer._group_options.group_id,
+                clock=consumer._clock,
+                entropy=self._entropy.fork("dead_letter"),
+            )
+
+    async def run(self) -> None:
+        """Until the consumer is closed, something fails, or the caller is cancelled."""
+        consumer = self._consumer
+        consumer._running()
+        if consumer._commit_source is not None:
+            raise ClientError("run() is under way already: a consumer has one at a time")
+        consumer._commit_source = self._done_offsets
+        consumer._on_taking_away = self._taking_away
+        try:
+            if self._letters is not None:
+                await self._letters.start()
+            await self._until_over()
+        finally:
+            if not consumer._reader.closed:  # a close() may be about to ask what to commit
+                consumer._commit_source = None
+                consumer._on_taking_away = None
+            if self._letters is not None:
+                await self._letters.close()
+
+    async def _until_over(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._is_async:
+            self._threads = Threads(self._options.concurrency, "oncelog-run")
+        self._ended = loop.create_future()
+        poller = self._tasks.spawn("poll", self._poll())
+        drain = False
+        try:
+            await self._ended
+            drain = True
+        finally:
+            await self._stop(poller, drain=drain)
+        if self._failure is not None:
+            await self._commit_what_is_done()
+            raise self._failure
+
+    # ------------------------------------------------------------------------------ the end
+
+    def _end(self, error: BaseException | None) -> None:
+        """No more records begin; the first error is the one that is raised."""
+        if self._over:
+            if error is not None:
+                logger.error("run: also failed while ending: %r", error)
+            return
+        self._over = True
+        self._failure = error
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._end(error)
+
+    async def _stop(self, poller: asyncio.Task[None], *, drain: bool) -> None:
+        """Handlers under way end by themselves (``drain``), or are cancelled at once."""
+        self._over = True
+        self._share.freeze()
+        try:
+            self._forget(self._lanes.drop())
+            if drain:
+                await self._drain(None)
+                # A poll may be in the middle of a rebalance: it ends by itself, soon.
+                async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
+                    await asyncio.shield(poller)
+        except TimeoutError:
+            pass
+        finally:
+            await self._tasks.close()
+            self._forget(self._lanes.drop())
+            if self._threads is not None:
+                self._threads.close()
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        """The consumer as one would expect it: nothing paused, positions at what is not done."""
+        consumer = self._consumer
+        if consumer._reader.closed:
+            return  # what is committed last is asked of us
+        try:
+            consumer._reader.came_back()
+            self._share.release_all()
+            for tp, work in self._works.items():
+                if self._current(tp) is work and work.offsets.span:
+                    consumer.seek(tp, work.offsets.position)
+        except ClientError as error:
+            logger.warning("run: positions were not set back: %s", error)
+
+    async def _commit_what_is_done(self) -> None:
+        """After an error; the error is what matters, this is tried."""
+        group = self._consumer._group_options
+        if self._consumer._reader.closed or group.group_id is None or not group.enable_auto_commit:
+            return
+        try:
+            await self._consumer.commit(self._done_offsets())
+        except Exception as error:
+            logger.warning("run: what is done was not committed: %s", error)
+
+    # ------------------------------------------------------------------------------ polling
+
+    async def _poll(self) -> None:
+        consumer, share = self._consumer, self._share
+        try:
+            while not self._over and not consumer._reader.closed:
+                self._forget_lost()
+                share.apportion(self._works)
+                taken = await consumer.getmany(max_records=share.chunk, timeout_ms=POLL_MS)
+                for tp, records in taken.items():
+                    self._take(tp, records)
+                self._feed()
+            self._end(None)
+        except Exception as error:
+            # That of a consumer which was closed under us is no failure.
+            self._end(None if consumer._reader.closed else error)
+
+    def _take(self, tp: TopicPartition, records: Sequence[Record]) -> None:
+        """Records that were handed out are ours now."""
+        states = self._consumer._subscription.states
+        work = self._works.get(tp)
+        if work is None or self._current(tp) is not work or work.given_up:
+            if work is not None:
+                self._abandon(work)
+                if work.given_up and states.get(tp) is work.state and work.offsets.span:
+                    # It was to go, and stays: what was forgotten of it is read again.
+                    self._works[tp] = PartitionWork(work.state)
+                    self._consumer.seek(tp, work.offsets.position)
+                    return
+            work = None
+        elif not work.offsets.follows(records[0].offset):
+            self._abandon(work)  # the application has sought back
+            work = None
+        if work is None:
+            work = self._works[tp] = PartitionWork(states[tp])
+        for record in records:
+            size = RECORD_OVERHEAD_BYTES + len(record.value or b"") + len(record.key or b"")
+            work.offsets.begin(record.offset)
+            work.undone += 1
+            work.bytes += size
+            self._share.add(size)
+            self._lanes.add(Job(record, work, size))
+        if self._letters is not None and tp.topic == self._letters.topic:
+            raise ConfigurationError(
+                f"dead_letter={tp.topic!r}: is a topic that this consumer reads; its dead letters"
+                " would come back for ever"
+            )
+
+    def _current(self, tp: TopicPartition) -> PartitionWork | None:
+        """The work on a partition, if it is of the assignment that holds now."""
+        work = self._works.get(tp)
+        state = self._consumer._subscription.states.get(tp)
+        return work if work is not None and work.state is state else None
+
+    def _forget_lost(self) -> None:
+        """Partitions that are no longer ours: what of them has not begun does not begin."""
+        for tp, work in list(self._works.items()):
+            if self._current(tp) is None:
+                self._abandon(work)
+                del self._works[tp]
+
+    def _abandon(self, work: PartitionWork) -> None:
+        work.given_up = True
+        self._forget(self._lanes.drop([work]))
+
+    def _forget(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self._put_down(job)
+
+    def _put_down(self, job: Job) -> None:
+        job.work.undone -= 1
+        job.work.bytes -= job.size
+        self._share.remove(job.size, self._works.get(job.work.tp))
+
+    # ------------------------------------------------------------------------------ what is done
+
+    def _done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What may be committed now, of every partition that has a position."""
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, state in self._consumer._subscription.states.items():
+            work = self._current(tp)
+            if work is not None and work.offsets.span:
+                offsets[tp] = OffsetAndMetadata(work.offsets.position)
+            elif state.offset is not None:
+                # Nothing of it is under way: the position, which may be behind a marker too.
+                offsets[tp] = OffsetAndMetadata(state.offset, "", state.epoch)
+        return offsets
+
+    async def _taking_away(self, partitions: Sequence[TopicPartition]) -> None:
+        works = [self._works[tp] for tp in partitions if tp in self._works]
+        for work in works:
+            self._abandon(work)
+        await self._drain(works)
+
+    async def _drain(self, works: Sequence[PartitionWork] | None) -> None:
+        """Wait until nothing of these (None: of any) is in a handler; cancel what takes long."""
+        caller = self._in_hand.get(asyncio.current_task())  # type: ignore[arg-type]
+        wanted = None if works is None else frozenset(works)
+
+        def left() -> list[tuple[asyncio.Task[None], Job]]:
+            return [
+                (task, job)
+                for task, job in self._in_hand.items()
+                # A handler that closes the consumer is not waited for: it waits for us.
+                if job is not caller and (wanted is None or job.work in wanted)
+            ]
+
+        timeout_ms = self._options.drain_timeout_ms
+        if await self._until(lambda: not left(), timeout_ms / 1000):
+            return
+        logger.warning("run: cancels %d handlers: not done in %d ms", len(left()), timeout_ms)
+        for task, job in left():
+            job.abandoned = True
+            task.cancel()
+        if not await self._until(lambda: not left(), CANCEL_S):
+            logger.error("run: %d cancelled handlers go on all the same", len(left()))
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether the condition came to hold in time, looking whenever a handler ends."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    stirred = asyncio.get_running_loop().create_future()
+                    self._stirred.append(stirred)
+                    await stirred
+        except TimeoutError:
+            return condition()
+        return True
+
+    # ------------------------------------------------------------------------------ workers
+
+    def _feed(self) -> None:
+        """Lanes are ready: let workers come."""
+        count = 0 if self._over else self._lanes.ready_count
+        while count and self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+        while count and self._worker_count < self._options.concurrency:
+            self._tasks.spawn(f"worker-{self._worker_count}", self._work())
+            self._worker_count += 1
+            count -= 1
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        while not self._over:
+            lane = self._lanes.take()
+            if lane is None:
+                waiter = loop.create_future()
+                self._idle.append(waiter)
+                await waiter
+                continue
+            job = lane.jobs[0]
+            if job.work.given_up or job.work.state.withheld:
+                # Lost a moment ago: it may be another's by now, so it does not begin here.
+                job.work.given_up = True
+                self._put_down(job)
+                self._lanes.over(lane)
+                continue
+            self._in_hand[task] = job
+            try:
+                pause_s = await self._attempt(job)
+            except asyncio.CancelledError:
+                if not job.abandoned:
+                    raise
+                self._put_down(job)  # not done: whoever has the partition reads it again
+                self._lanes.over(lane)
+            except Exception as error:
+                self._end(error)
+                return
+            else:
+                self._attempted(lane, job, pause_s)
+            finally:
+                del self._in_hand[task]
+                self._stir()
+            if job.abandoned:
+                task.uncancel()
+            if loop.time() - self._breath > BREATH_S:
+                await asyncio.sleep(0)
+                self._breath = loop.time()
+
+    def _attempted(self, lane: Lane, job: Job, pause_s: float | None) -> None:
+        if pause_s is None:
+            job.work.offsets.finish(job.record.offset)
+        elif not (job.work.given_up or self._over):
+            self._lanes.park(lane)
+            asyncio.get_running_loop().call_later(pause_s, self._unpark, lane)
+            return
+        self._put_down(job)
+        self._lanes.over(lane)
+
+    def _unpark(self, lane: Lane) -> None:
+        if not self._over:
+            self._lanes.unpark(lane)
+            self._feed()
+
+    def _stir(self) -> None:
+        waiting, self._stirred = self._stirred, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------------------------ one record
+
+    async def _attempt(self, job: Job) -> float | None:
+        """None: the record is done. A number: another attempt, after so many seconds.
+
+        :raises Exception: it failed for good, and there is nowhere to put it.
+        """
+        if job.payload is UNDECODED:
+            decode = self._options.decode
+            try:
+                job.payload = job.record if decode is None else decode(job.record)
+            except Exception as error:
+                await self._bury(job, error)
+                return None
+        job.attempts += 1
+        try:
+            await self._call(job.payload)
+            return None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            failure: BaseException = error  # the handler's own: something in it was cancelled
+        except Exception as error:
+            failure = error
+        if not self._retry.again(job.attempts, failure):
+            await self._bury(job, failure)
+            return None
+        pause_s = self._retry.pause_s(job.attempts, self._entropy)
+        logger.warning(
+            "%s offset %d: attempt %d of %d failed, again in %.3f s: %r",
+            job.work.tp,
+            job.record.offset,
+            job.attempts,
+            self._retry.attempts,
+            pause_s,
+            failure,
+        )
+        return pause_s
+
+    async def _call(self, payload: object) -> None:
+        if self._threads is not None:
+            result = await self._threads.call(self._handler, payload)
+            if inspect.isawaitable(result):  # a plain function that returns a coroutine
+                await result
+            return
+        timeout_ms = self._options.handler_timeout_ms
+        if timeout_ms is None:
+            await self._handler(payload)  # type: ignore[misc]
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as patience:
+                await self._handler(payload)  # type: ignore[misc]
+        except TimeoutError as error:
+            if not patience.expired():
+                raise
+            raise DeadlineExceededError(
+                f"the handler took more than {timeout_ms} ms", definite=False
+            ) from error
+
+    async def _bury(self, job: Job, error: BaseException) -> None:
+        """The record goes to the dead letters; without any, its error ends the run."""
+        where = f"{job.work.tp} offset {job.record.offset}"
+        tried = f"after {job.attempts} attempts" if job.attempts else "as it cannot be decoded"
+        if self._letters is None:
+            error.add_note(f"{where} failed {tried}")
+            if isinstance(error, Exception):
+                raise error
+            raise ClientError(f"{where} failed {tried}: cancelled from within") from error
+        logger.error("%s goes to %r %s: %r", where, self._letters.topic, tried, error)
+        try:
+            await self._letters.send(job.record, error, job.attempts)
+        except Exception as failure:
+            failure.add_note(f"{where} failed {tried}, and its dead letter was not written")
+            raise failure from error

@@ -1,0 +1,142 @@
+"""How much a run takes in advance: back-pressure by pausing partitions.
+
+Rules
+-----
+* Records that are taken and not done are bounded, all together and each partition by its share of
+  that; their bytes likewise, and the records between a partition's position and its last one.
+* A partition above its share is paused alone. When all together reach the bound, all are.
+* Paused partitions go on at half of what stopped them, so that they do not flutter.
+* What the application has paused itself stays paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog.consumer.lanes import PartitionWork
+from oncelog.consumer.subscription import PartitionState
+from oncelog_protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+
+SPAN_FACTOR = 10
+"""A partition may be so many times ``records`` ahead of its first record that is not done: one that
+is tried for long stops its partition in the end, for all behind it is read again after a crash."""
+
+SHARE_RECORDS_MIN = 32
+"""With thousands of partitions a fair share would be none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of all partitions together."""
+
+    records: int
+    bytes: int
+
+
+class Share:
+    """Counts what is under way, pauses and resumes."""
+
+    def __init__(self, consumer: Consumer, limits: Limits, poll_records_max: int) -> None:
+        self._consumer = consumer
+        self._limits = limits
+        self._poll_records_max = poll_records_max
+        self._records = 0
+        self._bytes = 0
+        self._all = False
+        """Everything is paused."""
+        self._held: dict[TopicPartition, PartitionState] = {}
+        """What we have paused."""
+        self._frozen = False
+        self._works: Mapping[TopicPartition, PartitionWork] = {}
+        self._partition_records = limits.records
+        self._partition_bytes = limits.bytes
+        self.chunk = 1
+        """Records to take with one poll."""
+
+    def add(self, size: int) -> None:
+        """A record is under way."""
+        self._records += 1
+        self._bytes += size
+
+    def remove(self, size: int, work: PartitionWork | None) -> None:
+        """A record is not under way any more; ``work`` is what is left of its partition."""
+        self._records -= 1
+        self._bytes -= size
+        if self._frozen or not self._held:
+            return
+        if self._all:
+            limits = self._limits
+            if self._records > limits.records // 2 or self._bytes > limits.bytes // 2:
+                return
+            self._all = False
+            for tp in list(self._held):
+                self._release(tp)
+        elif work is not None and work.tp in self._held:
+            self._release(work.tp)
+
+    def apportion(self, works: Mapping[TopicPartition, PartitionWork]) -> None:
+        """Before a poll: what is each partition's share now, and who is above it."""
+        states = self._consumer._subscription.states
+        self._works = works
+        limits, count = self._limits, max(len(states), 1)
+        fair = max(limits.records // count, SHARE_RECORDS_MIN)
+        # Half of it by what is under way, half by what one poll may add.
+        self._partition_records = max(min(fair, limits.records) // 2, 1)
+        self._partition_bytes = max(limits.bytes // count // 2, 1)
+        room = max(limits.records - self._records, 1)
+        self.chunk = min(self._poll_records_max, self._partition_records, room)
+        for tp, state in list(self._held.items()):
+            if states.get(tp) is not state:
+                del self._held[tp]
+        if self._records >= limits.records or self._bytes >= limits.bytes:
+            self._all = True
+            for tp in list(states):
+                self._hold(tp)
+            return
+        self._all = False
+        for tp in list(self._held):
+            self._release(tp)
+        for tp, work in works.items():
+            if states.get(tp) is work.state and self._is_above(work, 1):
+                self._hold(tp)
+
+    def freeze(self) -> None:
+        """The run ends: what is paused stays so until all is released."""
+        self._frozen = True
+
+    def release_all(self) -> None:
+        """Nothing stays paused by us."""
+        states, held = self._consumer._subscription.states, self._held
+        self._held = {}
+        for tp, state in held.items():
+            if states.get(tp) is state and state.paused:
+                self._consumer.resume(tp)
+
+    def _is_above(self, work: PartitionWork, part: int) -> bool:
+        """Whether the partition has its share, or the ``part``-th part of it."""
+        return (
+            work.undone >= max(self._partition_records // part, 1)
+            or work.bytes >= max(self._partition_bytes // part, 1)
+            or work.offsets.span >= SPAN_FACTOR * self._limits.records // part
+        )
+
+    def _hold(self, tp: TopicPartition) -> None:
+        state = self._consumer._subscription.states[tp]
+        if tp not in self._held and not state.paused:
+            self._held[tp] = state
+            self._consumer.pause(tp)
+
+    def _release(self, tp: TopicPartition) -> None:
+        state = self._held[tp]
+        current = self._consumer._subscription.states.get(tp) is state
+        work = self._works.get(tp)
+        if current and work is not None and work.state is state and self._is_above(work, 2):
+            return
+        del self._held[tp]
+        if current and state.paused and not self._consumer._closed:
+            self._consumer.resume(tp)
