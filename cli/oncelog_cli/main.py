@@ -48,6 +48,11 @@ COMMANDS = (
     LazyCommand("produce", "oncelog_cli.commands.produce:produce", "Send lines as records."),
     LazyCommand("consume", "oncelog_cli.commands.consume:consume", "Print records of a topic."),
     LazyCommand(
+        "groups",
+        "oncelog_cli.commands.groups:app",
+        "List, describe, delete consumer groups; reset offsets.",
+    ),
+    LazyCommand(
         "cluster", "oncelog_cli.commands.cluster:cluster", "Show brokers, controller, listeners."
     ),
     LazyCommand("log-dirs", "oncelog_cli.commands.cluster:log_dirs", "Sizes of replicas on disk."),

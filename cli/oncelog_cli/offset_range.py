@@ -98,7 +98,7 @@ def _parse_point(text: str, now_ms: int) -> Point | None:
     if text in ("end", "latest"):
         return Point(Base.END)
     if text.startswith("@"):
-        timestamp = _parse_time(text[1:], now_ms)
+        timestamp = parse_time(text[1:], now_ms)
         return None if timestamp is None else Point(Base.TIME, timestamp)
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if not digits.isascii() or not digits.isdecimal() or int(digits) > OFFSET_MAX:
@@ -109,15 +109,15 @@ def _parse_point(text: str, now_ms: int) -> Point | None:
     return Point(Base.END, -number) if sign else Point(Base.ZERO, number)
 
 
-def _parse_time(text: str, now_ms: int) -> int | None:
+def parse_time(text: str, now_ms: int) -> int | None:
+    """A time, or a duration back from ``now_ms``, in milliseconds since 1970; None: neither."""
     if text.isascii() and text.isdecimal():
         if len(text) <= _SECONDS_DIGITS:
             return int(text) * 1000
         return int(text) if len(text) <= _MILLISECONDS_DIGITS else None
-    duration = _DURATION.fullmatch(text)
-    if duration is not None:
-        parts = zip(duration.groups(), _UNITS_MS, strict=True)
-        return max(now_ms - sum(int(count) * unit for count, unit in parts if count), 0)
+    duration_ms = parse_duration(text)
+    if duration_ms is not None:
+        return max(now_ms - duration_ms, 0)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -125,6 +125,15 @@ def _parse_time(text: str, now_ms: int) -> int | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(int(moment.timestamp() * 1000), 0)
+
+
+def parse_duration(text: str) -> int | None:
+    """``1h30m`` in milliseconds; None: not a duration."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    parts = zip(found.groups(), _UNITS_MS, strict=True)
+    return sum(int(count) * unit for count, unit in parts if count)
 
 
 def resolve_start(point: Point, held: Held, found: int | None) -> int:

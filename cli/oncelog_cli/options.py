@@ -11,12 +11,15 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from oncelog import Admin
 
 COMPLETION_S = 1.5
 """How long a shell waits for names."""
@@ -137,16 +140,35 @@ def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> l
 
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for the shell; none when the cluster does not answer at once."""
+
+    async def names(admin: Admin) -> list[str]:
+        return await admin.list_topics()
+
+    return _complete(ctx, incomplete, names)
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of consumer groups for the shell."""
+
+    async def names(admin: Admin) -> list[str]:
+        return [group.group_id for group in await admin.list_groups()]
+
+    return _complete(ctx, incomplete, names)
+
+
+def _complete(
+    ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitable[list[str]]]
+) -> list[str]:
     import asyncio
 
     from oncelog import Admin, OncelogError
 
-    async def names(servers: str) -> list[str]:
+    async def ask(servers: str) -> list[str]:
         async with asyncio.timeout(COMPLETION_S), Admin(servers) as admin:
-            return await admin.list_topics()
+            return await names(admin)
 
     try:
-        found = asyncio.run(names(bootstrap_servers(ctx.params.get("bootstrap"))))
+        found = asyncio.run(ask(bootstrap_servers(ctx.params.get("bootstrap"))))
     except (UsageError, OncelogError, OSError):
         return []
     return [name for name in found if name.startswith(incomplete)]

@@ -14,6 +14,7 @@ from oncelog_cli.options import (
     UsageError,
     bootstrap_servers,
     chosen_format,
+    complete_groups,
     complete_topics,
     confirm,
     key_values,
@@ -21,6 +22,7 @@ from oncelog_cli.options import (
     typed_values,
 )
 from oncelog_cli.render import Output
+from support.admin_cluster import AdminCluster, KnownGroup
 from support.cluster import Cluster
 from support.shell import COMMAND, environment
 
@@ -111,21 +113,42 @@ async def test_the_shell_completes_topics(tmp_path: Path, typed: str, offered: l
     async with Cluster(tmp_path) as cluster:
         for name in ("orders", "orders-dead", "bills"):
             await cluster.create_topic(name)
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            env=environment(
-                _ONCELOG_COMPLETE="complete_bash",
-                COMP_WORDS=typed,
-                COMP_CWORD=str(len(typed.split()) - 1),
-                ONCELOG_BOOTSTRAP=cluster.bootstrap,
-            ),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await process.communicate()
-        assert out.decode().split() == offered
+        assert await completed(typed, cluster.bootstrap) == offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("oncelog groups describe bil", ["billing", "billing-2"]),
+        ("oncelog groups reset-offsets m", ["mail"]),
+        ("oncelog consume t --group m", ["mail"]),
+    ],
+)
+@pytest.mark.asyncio
+async def test_the_shell_completes_groups(typed: str, offered: list[str]) -> None:
+    async with AdminCluster() as cluster:
+        cluster.known_groups = {name: KnownGroup(1) for name in ("mail", "billing", "billing-2")}
+        assert await completed(typed, cluster.bootstrap) == offered
+
+
+async def completed(typed: str, bootstrap: str) -> list[str]:
+    """What the shell offers for the last word."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        env=environment(
+            _ONCELOG_COMPLETE="complete_bash",
+            COMP_WORDS=typed,
+            COMP_CWORD=str(len(typed.split()) - 1),
+            ONCELOG_BOOTSTRAP=bootstrap,
+        ),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    return out.decode().split()
 
 
 def test_no_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:1")
     command = typer.main.get_command(typer.Typer(callback=lambda: None, name="x"))
     assert complete_topics(typer.Context(command), "or") == []
+    assert complete_groups(typer.Context(command), "or") == []

@@ -7,6 +7,8 @@ Rules
 * A range has an end: the command stops when every partition has reached it. What the end is, is
   decided when the command begins.
 * Offsets without a record (a compacted one, a marker of a transaction) count as reached.
+* With ``--group`` the command is a member: it gets a share of the partitions, begins where the
+  group has committed, and commits what it has printed, every few seconds and at its end.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from oncelog_cli.options import (
     BootstrapOption,
     UsageError,
     bootstrap_servers,
+    complete_groups,
     complete_topics,
 )
 from oncelog_cli.record_text import (
@@ -51,6 +54,29 @@ if TYPE_CHECKING:
 RECORDS_AT_ONCE = 5000
 WAIT_MS = 500
 """How often the ends are looked at while nothing comes."""
+
+
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="RANGE",
+        help="START, START:END or :END; each an offset, start, end, +N, -N, @TIME or"
+        " @-DURATION: '100:200', '-10:end', '@-1h:', '@2026-01-31:+50'. Default: end.",
+    ),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Read as a member of this group and commit what was printed; --offset (start, end"
+        " or a time) is where partitions begin to which it has not committed.",
+        autocompletion=complete_groups,
+    ),
+]
 
 
 class Sink(Protocol):
@@ -74,16 +100,7 @@ def consume(
         list[int] | None,
         typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
     ] = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset",
-            "-o",
-            metavar="RANGE",
-            help="START, START:END or :END; each an offset, start, end, +N, -N, @TIME or"
-            " @-DURATION: '100:200', '-10:end', '@-1h:', '@2026-01-31:+50'. Default: end.",
-        ),
-    ] = None,
+    offset: OffsetOption = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="The same as --offset start.")
     ] = False,
@@ -97,6 +114,7 @@ def consume(
         int | None,
         typer.Option("--number", "-n", min=1, metavar="N", help="Stop after so many records."),
     ] = None,
+    group: GroupOption = None,
     record_format: Annotated[
         str,
         typer.Option(
@@ -111,13 +129,23 @@ def consume(
 ) -> None:
     """Print records: those written from now on, or a range of offsets or of time.
 
+    With --group several commands share the partitions, and the next one goes on where the last has
+    ended.
+
     JSON lines can be written again with 'produce --json-lines'.
     """
     wanted = _chosen_range(offset, from_beginning, until_end)
     write = chosen_record_format("json" if as_json else record_format)
     servers = bootstrap_servers(bootstrap)
     printer = Printer(write, sys.stdout.buffer, left=number)
-    run(_consume(list(dict.fromkeys(topics)), partition or [], wanted, until_end, printer, servers))
+    named = list(dict.fromkeys(topics))
+    if group is not None:
+        if partition:
+            raise UsageError("--partition and --group: a group shares out the partitions itself")
+        start = _first_start(wanted)
+        run(_consume_in_group(named, group, start, until_end, printer, servers))
+    else:
+        run(_consume(named, partition or [], wanted, until_end, printer, servers))
 
 
 def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> OffsetRange:
@@ -130,6 +158,21 @@ def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> Of
         return parse_range(text, int(time.time() * 1000))
     except ValueError as error:
         raise UsageError(f"--offset {error}") from None
+
+
+def _first_start(wanted: OffsetRange) -> Point:
+    """Where a member begins that finds nothing committed.
+
+    :raises UsageError: the range says more than that.
+    """
+    start = wanted.start
+    simple = (Point(Base.START), Point(Base.END))
+    if wanted.end is None and (start in simple or start.base is Base.TIME):
+        return start
+    raise UsageError(
+        "with --group, --offset is where to begin without a committed offset: start, end, @TIME or"
+        " @-DURATION; 'oncelog groups reset-offsets' goes to any other place"
+    )
 
 
 def chosen_record_format(text: str) -> RecordFormat:
@@ -267,6 +310,58 @@ async def _at_time(
         return {}
     found = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
     return {tp: answer.offset for tp, answer in found.items() if answer is not None}
+
+
+async def _consume_in_group(
+    topics: list[str],
+    group: str,
+    start: Point,
+    until_end: bool,
+    printer: Printer,
+    servers: str,
+) -> None:
+    from oncelog import Consumer, RebalanceListener
+
+    class FromTime(RebalanceListener):
+        """Partitions without a committed offset begin at a time."""
+
+        async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            known = await consumer.committed(partitions)
+            fresh = [tp for tp in partitions if known[tp] is None]
+            if fresh:
+                await consumer.seek_to_timestamp(start.number, *fresh)
+
+    async with Consumer(
+        bootstrap_servers=servers,
+        client_id="oncelog-cli",
+        group_id=group,
+        auto_offset_reset="latest" if start.base is Base.END else "earliest",
+        max_poll_records=RECORDS_AT_ONCE,
+    ) as consumer:
+        for topic in topics:
+            await consumer.partitions_for(topic)  # a group waits for topics that do not exist
+        consumer.subscribe(topics, listener=FromTime() if start.base is Base.TIME else None)
+        ends: dict[TopicPartition, int] = {}
+        while not printer.done and not (until_end and await _reached(consumer, ends)):
+            # No more are taken than are printed: what was taken is what is committed.
+            most = RECORDS_AT_ONCE if printer.left is None else min(printer.left, RECORDS_AT_ONCE)
+            answer = await consumer.getmany(max_records=most, timeout_ms=WAIT_MS)
+            for tp, records in answer.items():
+                printer.print(tp, records)
+            printer.sink.flush()
+        await consumer.commit()
+
+
+async def _reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    """Whether every partition that this member has been given so far is read to what was its end
+    when it was given; one without partitions waits for some."""
+    assigned = consumer.assignment()
+    for tp in [tp for tp in ends if tp not in assigned]:
+        del ends[tp]
+    new = [tp for tp in assigned if tp not in ends]
+    if new:
+        ends.update(await consumer.end_offsets(new))
+    return bool(ends) and all([await consumer.position(tp) >= end for tp, end in ends.items()])
 
 
 async def _print_all(consumer: Consumer, printer: Printer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -201,3 +202,76 @@ def test_empty_spans() -> None:
     assert Span(5, 5, 5).is_empty
     assert Span(5, 4, 5).is_empty
     assert not Span(5, None, 5).is_empty
+
+
+# ------------------------------------------------------------------------------ in a group
+
+
+async def committed(cluster: Cluster, group: str) -> dict[int, int]:
+    """Offsets of topic t that the group has committed."""
+    shown = await oncelog("groups", "describe", group, "--json", bootstrap=cluster.bootstrap)
+    assert shown.code == 0, shown.err
+    (described,) = shown.document["groups"]
+    return {row["partition"]: row["offset"] for row in described["offsets"]}
+
+
+@pytest.mark.asyncio
+async def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
+    everything = numbered("a", 0, 10) + numbered("b", 0, 5)
+    first = await values(cluster, "-g", "g", "-e", "-n", "4")
+    assert len(first) == 4, "from the beginning: nothing is committed"
+    assert sum((await committed(cluster, "g")).values()) == 4, "what is printed, no more"
+    rest = await values(cluster, "--group", "g", "--until-end")
+    assert sorted(first + rest) == everything
+    assert await committed(cluster, "g") == {0: 10, 1: 5}
+    assert await values(cluster, "-g", "g", "-e", "--from-beginning") == [], "committed goes first"
+    assert await values(cluster, "-g", "other", "-e") == everything
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("start", numbered("a", 0, 10) + numbered("b", 0, 5)),
+        ("end", []),
+        ("@2026-01-31T15:00:00Z", numbered("a", 3, 10) + numbered("b", 3, 5)),
+    ],
+)
+@pytest.mark.asyncio
+async def test_where_a_group_begins(cluster: Cluster, where: str, wanted: list[str]) -> None:
+    assert await values(cluster, "-g", "g", "-o", where, "-e") == wanted
+    assert await committed(cluster, "g") == {0: 10, 1: 5}
+
+
+@pytest.mark.asyncio
+async def test_ctrl_c_commits_and_leaves(cluster: Cluster) -> None:
+    async with (
+        start("consume", "t", "-g", "g", "-o", "start", bootstrap=cluster.bootstrap) as process,
+        asyncio.timeout(20),
+    ):
+        assert process.stdout is not None
+        lines = [await process.stdout.readline() for _ in range(15)]
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+    assert sorted(line.decode().strip() for line in lines) == sorted(
+        numbered("a", 0, 10) + numbered("b", 0, 5)
+    )
+    shown = await oncelog("groups", "list", "--json", bootstrap=cluster.bootstrap)
+    (row,) = shown.document["groups"]
+    assert (row["state"], row["member_count"]) == ("Empty", 0), "it left, its session is not over"
+    assert await committed(cluster, "g") == {0: 10, 1: 5}
+
+
+@pytest.mark.asyncio
+async def test_a_group_shares_out_the_partitions_itself(cluster: Cluster) -> None:
+    for arguments, word in (
+        (["-p", "0"], "--partition and --group"),
+        (["-o", "5"], "reset-offsets"),
+        (["-o", "start:end"], "reset-offsets"),
+        (["-o", "-3"], "reset-offsets"),
+    ):
+        shown = await oncelog("consume", "t", "-g", "g", *arguments, bootstrap=cluster.bootstrap)
+        assert (shown.code, shown.out) == (2, "")
+        assert word in shown.err
+    shown = await oncelog("consume", "none", "-g", "g", bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.out) == (1, "")
+    assert "'none' does not exist" in shown.err

@@ -1,0 +1,287 @@
+"""``oncelog groups reset-offsets``: where a group goes on, planned first, written on request.
+
+Rules: nothing is changed without ``--execute``. Wishes outside of what a log holds are moved to its
+nearer end, and the row says so. A partition that cannot be reset is a line on stderr and exit code
+1; the others are. With ``--export`` standard output is nothing but CSV.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.group_offsets import (
+    Chosen,
+    csv_line,
+    duration_ms,
+    parse_partitions,
+    read_csv,
+    time_ms,
+)
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    complete_groups,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog import Admin, OffsetReset, TopicPartition
+    from oncelog.group_results import ResetPlan
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("OLD", "old", right=True),
+    Column("NEW", "new", right=True),
+    Column("START", "log_start_offset", right=True),
+    Column("END", "end_offset", right=True),
+    Column("NOTE", "note", show=lambda value: value or ""),
+)
+
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_groups)
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:N,...]", help="These partitions; repeatable."),
+]
+AllTopics = Annotated[
+    bool, typer.Option("--all-topics", help="Every partition the group has committed to.")
+]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first records there are.")]
+ToLatest = Annotated[
+    bool, typer.Option("--to-latest", help="Behind the last records there are now.")
+]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="To where the group is; with --export a backup.")
+]
+ToOffset = Annotated[
+    int | None, typer.Option("--to-offset", min=0, metavar="N", help="To this offset.")
+]
+ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", metavar="N", help="N offsets on; back if negative.")
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        "--to-datetime",
+        metavar="TIME",
+        help="To the first records at or after, as 2026-01-31T09:00:00Z.",
+    ),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option("--by-duration", metavar="DURATION", help="So long ago: PT1H30M, P1D, 1h30m."),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file", metavar="PATH", help="Offsets as CSV, as --export writes; - is stdin."
+    ),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; else only the plan is shown.")]
+Export = Annotated[
+    bool, typer.Option("--export", help="The new offsets as CSV: topic,partition,offset.")
+]
+
+
+def reset_offsets(
+    group: Group,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    export: Export = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Set where a group goes on reading; without --execute only say what would be set.
+
+    The group must have no members: stop its consumers first.
+    """
+    given: dict[str, Any] = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-current": to_current,
+        "--to-offset": to_offset,
+        "--shift-by": shift_by,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+        "--from-file": from_file,
+    }
+    output = Output("groups reset-offsets", chosen_format(output_format, as_json))
+    if export and output.is_json:
+        raise UsageError("--export writes CSV, not JSON: give one of them")
+    option, value = _one_of(given)
+    chosen = _chosen(topic or [], all_topics, option)
+    offsets = _read_file(value, group) if option == "--from-file" else None
+    where = None if offsets is not None else _where(option, value)
+    servers = bootstrap_servers(bootstrap)
+
+    plan, failed = run(_reset(servers, group, chosen, where, offsets, execute))
+    _show(plan, failed, output, execute=execute, export=export)
+
+
+def _one_of(given: Mapping[str, Any]) -> tuple[str, Any]:
+    named = [(o, value) for o, value in given.items() if value is not None and value is not False]
+    if len(named) != 1:
+        listed = " ".join(option for option, _ in named) or "none"
+        raise UsageError(f"say where to, once: one of {', '.join(given)}; given: {listed}")
+    return named[0]
+
+
+def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
+    """None: what the group has committed to, or what the file names."""
+    if topics and all_topics:
+        raise UsageError("--topic and --all-topics exclude each other")
+    if option == "--from-file":
+        if topics or all_topics:
+            raise UsageError("--from-file names the partitions itself, without --topic")
+        return None
+    if not topics and not all_topics:
+        raise UsageError("say which partitions: --topic or --all-topics")
+    if all_topics:
+        return None
+    try:
+        return parse_partitions(topics)
+    except ValueError as error:
+        raise UsageError(f"--topic {error}") from None
+
+
+def _read_file(path: Path, group: str) -> dict[tuple[str, int], int]:
+    try:
+        if str(path) == "-":
+            found = read_csv(sys.stdin, group)
+        else:
+            with path.open(encoding="utf-8", newline="") as lines:
+                found = read_csv(lines, group)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--from-file {path}: {reason}") from None
+    if not found:
+        raise UsageError(f"--from-file {path}: no offsets for {group}")
+    return found
+
+
+def _where(option: str, value: Any) -> OffsetReset:
+    from oncelog import OffsetReset
+
+    try:
+        match option:
+            case "--to-earliest":
+                return OffsetReset.to_earliest()
+            case "--to-latest":
+                return OffsetReset.to_latest()
+            case "--to-current":
+                return OffsetReset.to_current()
+            case "--to-offset":
+                return OffsetReset.to_offset(value)
+            case "--shift-by":
+                return OffsetReset.shift_by(value)
+            case "--to-datetime":
+                return OffsetReset.to_timestamp(time_ms(value))
+            case _:
+                now_ms = int(time.time() * 1000)
+                return OffsetReset.to_timestamp(max(now_ms - duration_ms(value), 0))
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+async def _reset(
+    servers: str,
+    group: str,
+    chosen: Chosen | None,
+    where: OffsetReset | None,
+    offsets: Mapping[tuple[str, int], int] | None,
+    execute: bool,
+) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
+    """The plan, and with ``execute`` what has failed of it."""
+    from oncelog import Admin
+
+    async with Admin(servers) as admin:
+        plan = await _plan(admin, group, chosen, where, offsets)
+        failed: dict[TopicPartition, Exception] = {}
+        if execute:
+            for outcome in await admin.reset_group_offsets(plan):
+                if outcome.error is not None:
+                    failed[outcome.partition] = outcome.error
+        return plan, failed
+
+
+async def _plan(
+    admin: Admin,
+    group: str,
+    chosen: Chosen | None,
+    where: OffsetReset | None,
+    offsets: Mapping[tuple[str, int], int] | None,
+) -> ResetPlan:
+    from oncelog import TopicPartition
+
+    if offsets is not None:
+        wanted = {TopicPartition(*name): offset for name, offset in offsets.items()}
+        return await admin.plan_offset_reset(group, wanted)
+    assert where is not None
+    if chosen is None:
+        return await admin.plan_offset_reset(group, where)
+    named = [TopicPartition(*name) for name in chosen.partitions]
+    return await admin.plan_offset_reset(group, where, topics=chosen.topics, partitions=named)
+
+
+def _show(
+    plan: ResetPlan,
+    failed: Mapping[TopicPartition, Exception],
+    output: Output,
+    *,
+    execute: bool,
+    export: bool,
+) -> None:
+    rows = []
+    for row in plan.rows:
+        tp = row.partition
+        if row.new is None:
+            output.fail(str(tp), row.note)
+        elif tp in failed:
+            output.fail(str(tp), failed[tp])
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "old": row.current,
+                "new": row.new,
+                "log_start_offset": row.log_start_offset,
+                "end_offset": row.end_offset,
+                "note": row.note,
+                "reset": execute and row.new is not None and tp not in failed,
+            }
+        )
+    if export:
+        for tp, offset in plan.offsets.items():
+            output.line(csv_line(tp.topic, tp.partition, offset))
+    else:
+        output.table(COLUMNS, rows)
+    if not rows:
+        output.note(f"{plan.group_id} has committed nothing: name partitions with -t")
+    elif not execute:
+        output.note("nothing was changed: add --execute to do it")
+    output.finish({"group": plan.group_id, "executed": execute, "offsets": rows})

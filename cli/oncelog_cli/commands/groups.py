@@ -1,0 +1,453 @@
+"""``oncelog groups``: list, describe, delete; ``reset-offsets`` is in ``group_reset``.
+
+Rules: a group that fails does not stop the others; each failure is a line on stderr, and the exit
+code is then 1. A broker that could not say which groups it has is such a failure too: a list that
+may lack some never looks complete. What destroys asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.commands.group_reset import reset_offsets
+from oncelog_cli.group_offsets import parse_partitions
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    RegexOption,
+    UsageError,
+    YesOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_groups,
+    confirm,
+    matching,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Admin, TopicPartition
+    from oncelog.group_results import GroupDescription, GroupListings, MemberDescription
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="List, describe and delete consumer groups, and reset their offsets.",
+)
+
+Groups = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP...", show_default=False, autocompletion=complete_groups),
+]
+
+
+def _as_time(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None or timestamp_ms < 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+LIST_COLUMNS = (
+    Column("GROUP", "group"),
+    Column("STATE", "state"),
+    Column("MEMBERS", "member_count", right=True),
+    Column("COORDINATOR", "coordinator", right=True),
+    Column("TYPE", "protocol_type", wide=True),
+)
+STATE_COLUMNS = (
+    Column("GROUP", "group"),
+    Column("STATE", "state"),
+    Column("MEMBERS", "member_count", right=True),
+    Column("LAG", "lag", right=True),
+    Column("ASSIGNOR", "assignor", show=lambda value: value or "-"),
+    Column("GENERATION", "generation_id", right=True),
+    Column("COORDINATOR", "coordinator", right=True),
+    Column("LEADER", "leader", wide=True, show=lambda value: value or "-"),
+)
+OFFSET_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("OFFSET", "offset", right=True),
+    Column("END", "end_offset", right=True),
+    Column("LAG", "lag", right=True),
+    Column("MEMBER", "member"),
+    Column("CLIENT", "client_id"),
+    Column("HOST", "client_host"),
+    Column("START", "log_start_offset", right=True, wide=True),
+    Column("COMMITTED", "commit_timestamp", wide=True, show=_as_time),
+    Column("METADATA", "metadata", wide=True, show=lambda value: value or "-"),
+)
+MEMBER_COLUMNS = (
+    Column("MEMBER", "member_id"),
+    Column("INSTANCE", "group_instance_id"),
+    Column("CLIENT", "client_id"),
+    Column("HOST", "client_host"),
+    Column("PARTITIONS", "partitions", right=True, show=lambda value: str(len(value))),
+    Column("SUBSCRIBED", "topics", wide=True),
+    Column("ASSIGNMENT", "assignment", wide=True),
+)
+
+
+# ------------------------------------------------------------------------------ list
+
+
+@app.command("list")
+def list_groups(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[GROUP...]", show_default=False, autocompletion=complete_groups),
+    ] = None,
+    regex: RegexOption = False,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only groups in this state; repeatable."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """List groups, with their states.
+
+    States are Empty, PreparingRebalance, CompletingRebalance, Stable and Dead.
+    """
+    output = Output("groups list", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> GroupListings:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            return await admin.list_groups(states=state or ())
+
+    listed = run(work())
+    _report_unanswered(listed, output)
+    wanted = (
+        matching((g.group_id for g in listed), patterns, regex=regex)
+        if patterns
+        else [g.group_id for g in listed]
+    )
+    rows = [
+        {
+            "group": group.group_id,
+            "state": group.state,
+            "member_count": group.member_count,
+            "coordinator": group.coordinator,
+            "protocol_type": group.protocol_type,
+        }
+        for group in listed
+        if group.group_id in wanted
+    ]
+    output.table(LIST_COLUMNS, rows)
+    output.finish({"groups": rows})
+
+
+def _report_unanswered(listed: GroupListings, output: Output) -> None:
+    for broker_id, error in listed.unanswered.items():
+        output.fail(f"broker {broker_id}", error)
+
+
+async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
+    """The groups that are meant.
+
+    :raises CommandError: none is.
+    """
+    known: list[str] = []
+    if regex:
+        listed = await admin.list_groups()
+        _report_unanswered(listed, output)
+        known = [group.group_id for group in listed]
+    found = matching(known, patterns, regex=regex)
+    if not found:
+        raise CommandError(f"no group matches {' or '.join(patterns)}")
+    return found
+
+
+# ------------------------------------------------------------------------------ describe
+
+
+@app.command()
+def describe(
+    groups: Groups,
+    regex: RegexOption = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Partitions: offset, end, lag, member. The default.")
+    ] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Members and what they have; wide: partition by one.")
+    ] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="One line a group, with the sum of its lag.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far groups have come: offsets and lag, members, state.
+
+    Lag is counted by the brokers, from the committed offset to the end of the partition. A dash is
+    what is not known: nothing committed, or a leader that did not answer. JSON holds all views.
+    """
+    output = Output("groups describe", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[dict[str, Any]]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, groups, regex, output)
+            described = await admin.describe_groups(names)
+        for group in described:
+            if group.error is not None:
+                output.fail(group.group_id, group.error)
+        return [_described(group) for group in described if group.error is None]
+
+    documents = run(work())
+    if state:
+        output.table(STATE_COLUMNS, documents)
+    if offsets or members or not state:
+        for number, document in enumerate(documents):
+            if number or state:
+                output.line()
+            _show(document, output, offsets=offsets or not members, members=members)
+    output.finish({"groups": documents})
+
+
+def _described(group: GroupDescription) -> dict[str, Any]:
+    owners: dict[TopicPartition, MemberDescription] = {
+        tp: member for member in group.members for tp in member.partitions
+    }
+    rows: dict[TopicPartition, dict[str, Any]] = {}
+    for item in group.offsets:
+        rows[item.partition] = {
+            "offset": item.committed.offset,
+            "end_offset": item.end_offset,
+            "log_start_offset": item.log_start_offset,
+            "lag": item.lag,
+            "leader_epoch": item.committed.leader_epoch,
+            "metadata": item.committed.metadata,
+            "commit_timestamp": item.committed.commit_timestamp,
+        }
+    for tp in owners:
+        rows.setdefault(tp, {})  # assigned, and nothing committed yet
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "generation_id": group.generation_id,
+        "protocol_type": group.protocol_type,
+        "assignor": group.protocol_name,
+        "leader": group.leader,
+        "coordinator": group.coordinator,
+        "lag": group.lag,
+        "member_count": len(group.members),
+        "members": [_member(member) for member in group.members],
+        "offsets": [_partition(tp, rows[tp], owners.get(tp)) for tp in sorted(rows)],
+    }
+
+
+def _partition(
+    tp: TopicPartition, row: Mapping[str, Any], owner: MemberDescription | None
+) -> dict[str, Any]:
+    fields = ("offset", "end_offset", "log_start_offset", "lag", "leader_epoch")
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        **{field: row.get(field) for field in (*fields, "metadata", "commit_timestamp")},
+        "member": None if owner is None else str(owner),
+        "client_id": None if owner is None else owner.client_id,
+        "client_host": None if owner is None else owner.client_host,
+    }
+
+
+def _member(member: MemberDescription) -> dict[str, Any]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(member.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "topics": list(member.topics),
+        "partitions": [
+            {"topic": topic, "partition": number}
+            for topic, numbers in by_topic.items()
+            for number in numbers
+        ],
+        "assignment": " ".join(
+            f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()
+        ),
+    }
+
+
+def _show(document: Mapping[str, Any], output: Output, *, offsets: bool, members: bool) -> None:
+    count = document["member_count"]
+    lag = document["lag"]
+    parts = [document["state"], f"{count} member{'s' * (count != 1)}"]
+    parts += [f"lag {lag}"] if lag is not None else []
+    parts += [document["assignor"]] if document["assignor"] else []
+    parts += [f"generation {document['generation_id']}"] if document["generation_id"] >= 0 else []
+    parts.append(f"coordinator {document['coordinator']}")
+    output.line(f"{document['group']}: {', '.join(parts)}")
+    if members and document["members"]:
+        output.line()
+        output.table(MEMBER_COLUMNS, document["members"])
+    if offsets and document["offsets"]:
+        output.line()
+        output.table(OFFSET_COLUMNS, document["offsets"])
+
+
+app.command("reset-offsets")(reset_offsets)
+
+
+# ------------------------------------------------------------------------------ delete
+
+
+@app.command()
+def delete(
+    groups: Groups,
+    regex: RegexOption = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A group that does not exist is no failure.")
+    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget groups that have no members, and their offsets."""
+    output = Output("groups delete", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def find() -> list[GroupDescription]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, groups, regex, output)
+            return list(await admin.describe_groups(names, include_offsets=False))
+
+    names = []
+    for group in run(find()):
+        error = group.error
+        if error is None and group.members:
+            output.fail(group.group_id, _has_members(group))
+        elif error is None:
+            names.append(group.group_id)
+        elif if_exists and error.name == "GROUP_ID_NOT_FOUND":
+            output.line(f"{group.group_id} does not exist")
+        else:
+            output.fail(group.group_id, error)
+    if dry_run:
+        for name in names:
+            output.line(f"would delete {name}")
+        output.finish({"dry_run": True, "groups": [{"group": n, "deleted": False} for n in names]})
+        return
+    if names:
+        confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
+    rows = run(_delete(servers, names, if_exists, output)) if names else []
+    output.finish({"dry_run": False, "groups": rows})
+
+
+def _has_members(group: GroupDescription) -> Exception:
+    from oncelog.group_results import GroupHasMembersError
+
+    return GroupHasMembersError(group.group_id, group.members)
+
+
+async def _delete(
+    servers: str, names: Sequence[str], if_exists: bool, output: Output
+) -> list[dict[str, Any]]:
+    from oncelog import Admin
+
+    rows: list[dict[str, Any]] = []
+    async with Admin(servers) as admin:
+        for outcome in await admin.delete_groups(names):
+            error = outcome.error
+            if error is None:
+                output.line(f"deleted {outcome.group_id}")
+                rows.append({"group": outcome.group_id, "deleted": True})
+            elif if_exists and error.name == "GROUP_ID_NOT_FOUND":
+                rows.append({"group": outcome.group_id, "deleted": False})
+            else:
+                output.fail(outcome.group_id, error)
+                rows.append({"group": outcome.group_id, "deleted": False, "error": error.name})
+    return rows
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Annotated[
+        str, typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_groups)
+    ],
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:N,...]", help="Of these partitions; repeatable."
+        ),
+    ],
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget what a group has committed for topics that none of its members is subscribed to."""
+    output = Output("groups delete-offsets", chosen_format(output_format, as_json))
+    try:
+        chosen = parse_partitions(topic)
+    except ValueError as error:
+        raise UsageError(f"--topic {error}") from None
+    servers = bootstrap_servers(bootstrap)
+
+    async def find() -> list[TopicPartition]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            committed = sorted(await admin.list_group_offsets(group))
+        for name, number in chosen.partitions:
+            if (name, number) not in committed:
+                output.fail(f"{name}-{number}", f"{group} has no offset for {name}-{number}")
+        for name in chosen.topics:
+            if not any(tp.topic == name for tp in committed):
+                output.fail(name, f"{group} has no offsets for {name}")
+        return [tp for tp in committed if tp.topic in chosen.topics or tp in chosen.partitions]
+
+    found = run(find())
+    rows = [{"topic": tp.topic, "partition": tp.partition, "deleted": False} for tp in found]
+    if dry_run:
+        for tp in found:
+            output.line(f"would delete the offset of {tp}")
+    elif found:
+        confirm(f"Delete {len(found)} committed offsets of {group}?", yes)
+        rows = run(_delete_offsets(servers, group, found, output))
+    output.finish({"dry_run": dry_run, "group": group, "offsets": rows})
+
+
+async def _delete_offsets(
+    servers: str, group: str, partitions: Sequence[TopicPartition], output: Output
+) -> list[dict[str, Any]]:
+    from oncelog import Admin
+
+    rows: list[dict[str, Any]] = []
+    async with Admin(servers) as admin:
+        for outcome in await admin.delete_group_offsets(group, partitions):
+            tp, error = outcome.partition, outcome.error
+            row = {"topic": tp.topic, "partition": tp.partition, "deleted": error is None}
+            if error is None:
+                output.line(f"deleted the offset of {tp}")
+            else:
+                output.fail(str(tp), error)
+                row["error"] = error.name
+            rows.append(row)
+    return rows
