@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from scenarios import commands_brokers, commands_clients, commands_faults, commands_views
+from scenarios import (
+    commands_brokers,
+    commands_clients,
+    commands_faults,
+    commands_groups,
+    commands_views,
+)
 from scenarios.grammar import Call, CommandError, parse_call
 from scenarios.transcript import Command, ScenarioError, Step, Transcript
 from scenarios.world import World
@@ -20,7 +26,13 @@ from simulation.loop import SimulationError
 
 __all__ = ["check", "rewrite"]
 
-VOCABULARIES = (commands_brokers, commands_clients, commands_faults, commands_views)
+VOCABULARIES = (
+    commands_brokers,
+    commands_clients,
+    commands_faults,
+    commands_groups,
+    commands_views,
+)
 """Importing them declares their commands."""
 
 Took = Callable[[Step, str], None]

@@ -64,7 +64,7 @@ def test_an_output_that_differs_is_shown_with_its_line_and_commands() -> None:
     ("line", "told"),
     [
         ("explode 1", "unknown command 'explode'; known are cluster, kill, "),
-        ("wait luck", "wait luck: usage: wait leader PARTITION is WORD"),
+        ("wait luck", "wait leader PARTITION is WORD [within=TIME]"),
         ("kill x", "kill x: 'x' is not a broker"),
         ("kill", "BROKERS is missing"),
         ("kill 1 2", "'2' is too much"),

@@ -90,6 +90,11 @@ class World:
         """What goes on beside the scenario's commands, by its name."""
         self.readers: dict[str, Any] = {}
         """Open consumers: see ``clients``."""
+        self.members: dict[str, Any] = {}
+        """Members of groups: see ``commands_groups``."""
+        self.told_events = 0
+        """How many events the command ``story`` has told."""
+        self.killed_coordinator = 0
         self.refusals: dict[int, list[str]] = {}
         """Orders that each broker has refused as stale."""
         self.fenced: dict[int, list[str]] = {}
@@ -304,6 +309,8 @@ class World:
         """
         for name in self.begun:
             raise CommandError(f"{name!r} was begun and not ended")
+        for member in self.members.values():
+            member.process.kill()
         cluster, invariants = self.cluster, self.invariants
         if cluster.settled() and not self.broken_up and not self.lossy:
             await self.until(self._at_rest, "at the end: all replicas in sync", None)
@@ -325,7 +332,9 @@ class World:
             complete=not self.outside,
         )
         replicas = None if self.lossy else invariants.replicas()
-        found = verdict(History.from_events(self.events), rules, replicas=replicas)
+        compacted = None if self.lossy else invariants.compacted()
+        history = History.from_events(self.events)
+        found = verdict(history, rules, replicas=replicas, compacted=compacted)
         return problems + [str(violation) for violation in failures(found)]
 
     @property

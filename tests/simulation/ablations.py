@@ -12,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oncelog_broker.coordinator.safeguards import without as without_coordinators
 from oncelog_broker.replication.safeguards import without
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_runtime.entropy import SeededEntropy
+from simulation import hasty_assignor
 from simulation.campaign import Options, Result, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of
@@ -31,10 +33,19 @@ class Ablation:
     faults: tuple[str, ...]
     knobs: dict[str, Any] = field(default_factory=dict)
     """These instead of what is drawn."""
+    without: dict[str, Any] = field(default_factory=dict)
+    """And these in the run without the rule, where it is one of clients."""
 
 
 CRASHES = ("kill_one", "kill_chasing", "kill_all", "pause", "isolate_from_followers")
 POWER = ("power_one", "power_all", "kill_one", "failed_sync")
+COORDINATORS = ("kill_coordinator", "move_coordinator", "bounce_members", "isolate_from_followers")
+GROUPS = {
+    "groups": 2,
+    "group_members": 2,
+    "group_strategy": "cooperative-sticky",
+    "offsets_retention_ms": 604_800_000,
+}
 ELECTIONS = ("kill_one", "pause", "false_suspicion", "expire_one", "slow_wires", "bridge")
 
 SWITCHES: dict[str, Ablation] = {
@@ -71,14 +82,44 @@ SWITCHES: dict[str, Ablation] = {
     "log.rewrite_unsynced": Ablation(
         0, ("failed_sync", "kill_one", "power_one"), {"flush": "commit"}
     ),
+    "log.swap_in_order": Ablation(
+        0,
+        ("end_in_a_swap", "power_all", "kill_one"),
+        {
+            "flush": "commit",
+            "compacted": 2,
+            "keys": 6,
+            "compacted_segment_bytes": 1024,
+            "log_cleaner_backoff_ms": 100,
+            "min_cleanable_dirty_ratio": 0.01,
+        },
+    ),
+    "coordinator.wait_for_load": Ablation(24, COORDINATORS, GROUPS | {"coordinator_load_s": 2.0}),
+    "coordinator.fence_generation": Ablation(
+        0,
+        ("pause_member", "slow_member", "rebalance_storm", "bounce_members"),
+        {**GROUPS, "session_timeout_ms": 1000},
+    ),
+    "coordinator.replies_wait_for_commit": Ablation(0, COORDINATORS, GROUPS),
+    "client.hand_over_after_revocation": Ablation(
+        27,
+        ("rebalance_storm", "bounce_members"),
+        {**GROUPS, "group_strategy": "cooperative-sticky"},
+        {"group_strategy": hasty_assignor.NAME},
+    ),
     "truncate_on_divergence": Ablation(0, CRASHES),
     "ignore_diverging_fetches": Ablation(0, CRASHES),
 }
-"""By the name of the field that is turned; "controller." for those of the controller."""
+"""By the name of the field that is turned, with the room it belongs to; "client." stands for rules
+of clients, which are turned by knobs."""
 
 
 def arguments(name: str) -> dict[str, Any]:
     """What ``Broker`` is given to go without one rule."""
+    if name.startswith("client."):
+        return {}
+    if name.startswith("coordinator."):
+        return {"coordinator_safeguards": without_coordinators(name.removeprefix("coordinator."))}
     if name.startswith("controller."):
         rule = name.removeprefix("controller.")
         return {"controller_safeguards": ControllerSafeguards(**{rule: False})}
@@ -94,7 +135,7 @@ def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:
         Options(
             safety_s=SAFETY_S,
             faults=ablation.faults,
-            knobs=replace(drawn, **ablation.knobs),
+            knobs=replace(drawn, **(ablation.knobs | (ablation.without if ablate else {}))),
             safeguards=arguments(name) if ablate else {},
         ),
     )

@@ -5,7 +5,8 @@ proves nothing about the product. Rules:
 
 - a *good copy* of a partition is one on durable storage, every checksum of it sound, that reaches
   at least to where the partition is committed, and agrees batch for batch below that with every
-  other copy. If nobody says what is committed, it must reach as far as the longest copy does;
+  other copy (of logs that compact, in every record that both still have). If nobody says what is
+  committed, it must reach as far as the longest copy does;
 - a broker may lose or rot what it holds of a partition only while another broker has a good copy,
   and one that may lead: a copy that nobody may elect saves nothing;
 - a whole disk may go only when that holds for every partition on any disk;
@@ -31,6 +32,7 @@ from oncelog_protocol.records.batch import (
     iter_headers,
     verify_crc,
 )
+from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import TopicPartition
 from support.memory_crashes import Random
 from support.memory_files import MemoryFiles
@@ -89,10 +91,12 @@ class FaultAtlas:
         *,
         committed: Callable[[str], int] | None = None,
         eligible: Callable[[str], Collection[int]] | None = None,
+        compacts: Callable[[str], bool] | None = None,
     ) -> None:
         self._disks = disks
         self._committed = committed
         self._eligible = eligible
+        self._compacts = compacts
         self.rotten: list[Rot] = []
         """Every bit flipped so far."""
 
@@ -115,8 +119,13 @@ class FaultAtlas:
             if broker in eligible
             and copy.sound
             and copy.end >= needed
-            and all(_agree(copy, other, start, needed) for other in copies.values())
+            and all(self._agree(partition, copy, other, start, needed) for other in copies.values())
         ]
+
+    def _agree(self, partition: str, copy: _Copy, other: _Copy, start: int, end: int) -> bool:
+        if self._compacts is not None and self._compacts(partition):
+            return _agree_in_records(copy, other, start, end)
+        return _agree(copy, other, start, end)
 
     def may_corrupt(self, broker: int, path: str) -> bool:
         """Whether any byte of this file of that broker may change."""
@@ -145,7 +154,9 @@ class FaultAtlas:
             start = max([copy.start for copy in copies.values()], default=0)
             for broker, copy in copies.items():
                 end = copy.end
-                agrees = all(_agree(copy, other, start, end) for other in copies.values())
+                agrees = all(
+                    self._agree(name, copy, other, start, end) for other in copies.values()
+                )
                 if not (copy.sound and agrees):
                     found.append((broker, name))
         return found
@@ -220,13 +231,13 @@ class FaultAtlas:
         directories = {
             path.rpartition("/")[0]
             for path in disk.paths()
-            if path.endswith(LOG_SUFFIX) and _partition_of(path) == partition
+            if _is_segment(path) and _partition_of(path) == partition
         }
         return [
             (int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), content)
             for directory in sorted(directories)
             for path, content in disk.durable_contents(directory).items()
-            if path.endswith(LOG_SUFFIX)
+            if _is_segment(path)
         ]
 
 
@@ -235,6 +246,8 @@ def _read_copy(logs: list[tuple[int, bytes]]) -> _Copy:
     start = end = logs[0][0]
     sound = True
     for base, content in logs:
+        if batches and base < end:
+            continue  # a compacted segment has replaced it, and a start will remove it
         if base != end:
             sound = False
             break
@@ -264,9 +277,41 @@ def _agree(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
     )
 
 
+def _agree_in_records(copy: _Copy, other: _Copy, start: int, end: int) -> bool:
+    """The same of logs that compact: a record that both have is one and the same. Batches keep
+    their base offsets, but for holes, which have no records."""
+    for base, batch in other.batches.items():
+        mine = copy.batches.get(base)
+        if base < start or batch.next_offset > end or mine is None or mine == batch:
+            continue
+        try:
+            records, others = _records(mine), _records(batch)
+        except CorruptBatchError:
+            return False
+        if any(records.get(offset, record) != record for offset, record in others.items()):
+            return False
+    return True
+
+
+def _records(batch: _Batch) -> dict[int, tuple[int, bytes | None, bytes | None]]:
+    """By offset: epoch, key and value."""
+    columns = decode_batch(batch.content, verify=False)
+    keys = columns.keys or [None] * len(columns)
+    return {
+        offset: (batch.epoch, key, value)
+        for offset, key, value in zip(columns.offsets(), keys, columns.values, strict=True)
+    }
+
+
+def _is_segment(path: str) -> bool:
+    """Whether a file is one of a log as it is, not one that compaction is still making."""
+    name = path.rpartition("/")[2]
+    return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
+
+
 def _may_rot(path: str, logs_only: bool) -> bool:
     if path.endswith(LOG_SUFFIX):
-        return True
+        return _is_segment(path)
     return not logs_only and path.endswith((*_CACHES, *_OF_THE_DIRECTORY))
 
 

@@ -10,7 +10,6 @@ time. Then every partition is read from its beginning, and all promises are held
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,17 +21,19 @@ from oncelog.history_events import Event
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from simulation import group_faults as _of_groups  # noqa: F401
 from simulation.checkers.verdict import failures, verdict
 from simulation.checkers.violation import Rules
 from simulation.cluster import SimCluster
 from simulation.coverage import Coverage
+from simulation.group_workload import GroupWorkload
 from simulation.history import History
 from simulation.invariants import Invariants, InvariantViolation
 from simulation.knobs import Knobs
 from simulation.loop import SimLoop, SimulationError, until
 from simulation.nemesis import Nemesis
 from simulation.strikes import wipe_a_joiner as _registered  # noqa: F401
-from simulation.workload import TOPIC, Workload
+from simulation.workload import Workload
 
 logger = logging.getLogger("simulation")
 
@@ -48,9 +49,11 @@ ALLOWED_LOG_LINES = (
     r"is full: writes are refused",
     r"cannot follow: .* (is full|failed)",
     r"stopped following: ",
-    r"no log: it may be in a directory that is offline",
+    r"no log: (it may be in a directory that is offline|.*Errno)",
+    r"no poll for \d+ ms, so this member has left the group",
+    r"another member has taken over the instance id",
 )
-"""Alarms that disks which fail explain."""
+"""Alarms that disks which fail explain, and members that dawdle."""
 
 ROT_LOG_LINES = (
     r"is damaged: ",
@@ -153,8 +156,11 @@ class Run:
         )
         self.invariants = Invariants(cluster, self.coverage)
         workload = Workload(cluster, self.entropy.fork("workload"), self._note)
+        groups = GroupWorkload(cluster, self.entropy.fork("groups"), self._note, [*workload.topics])
         await cluster.start()
         await workload.create_topic()
+        if groups.members and self.entropy.fork("early").random() < 0.7:
+            await groups.find_coordinator(timeout_s=CONVERGE_S)
         checking = self.loop.create_task(self._check(), name="invariants")
         self.nemesis = Nemesis(
             cluster,
@@ -162,14 +168,18 @@ class Run:
             self.invariants,
             only=self.options.faults,
             skip=self.options.skip,
+            groups=groups,
         )
         workload.start()
+        groups.start()
         self.nemesis.start()
         await self._while_safe(checking, asyncio.sleep(self.options.safety_s))
         await self.nemesis.stop()
-        await self._while_safe(checking, self._end(workload))
+        if self.nemesis.applied["clock_jump"]:
+            self.invariants.rules.deletions_may_be_missed = True
+        await self._while_safe(checking, self._end(workload, groups))
         checking.cancel()
-        self._judge(workload)
+        self._judge(workload, groups)
 
     async def _while_safe(self, checking: asyncio.Task[None], course: Any) -> None:
         """Go on, unless an invariant breaks."""
@@ -205,7 +215,7 @@ class Run:
 
     # -- the end -----------------------------------------------------------------------------
 
-    async def _end(self, workload: Workload) -> None:
+    async def _end(self, workload: Workload, groups: GroupWorkload) -> None:
         cluster, nemesis = self.cluster, self.nemesis
         assert nemesis is not None
         chance = self.entropy.fork("core")
@@ -225,7 +235,9 @@ class Run:
         await workload.stop(timeout_s=CONVERGE_S)
         await workload.probe(timeout_s=CONVERGE_S)
         await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
-        ends = {p: self._leader_log_end(p) for p in range(self.knobs.partitions)}
+        ends = {name: self._leader_log_end(name) for name in workload.partitions}
+        await groups.catch_up(ends, timeout_s=CONVERGE_S)
+        await groups.stop(timeout_s=CONVERGE_S)
         await workload.final_polls(ends, timeout_s=CONVERGE_S)
         # Leaderships may just have gone back to the preferred replicas.
         await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
@@ -236,26 +248,20 @@ class Run:
         """Whether what any two brokers hold is all that was committed."""
         return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
 
-    def _state(self, partition: int) -> dict[str, Any]:
-        data = self.cluster.partition_state(TOPIC, partition)
-        assert data is not None
-        state: dict[str, Any] = json.loads(data)
-        return state
-
     def _at_rest(self) -> bool:
         """Every partition has a leader, all replicas in sync, nothing uncommitted."""
         if not self.cluster.settled():
             return False
-        for number in range(self.knobs.partitions):
-            state = self._state(number)
-            if len(state["isr"]) < self.knobs.replication_factor or state["leader"] < 0:
+        for name, stored in self.invariants.store.partitions.items():
+            state = stored.state
+            if len(state.isr) < len(stored.replicas) or state.leader < 0:
                 return False
-            leader = self._replica(state["leader"], number)
+            leader = self._replica(state.leader, name)
             if leader is None or not leader.is_leader:
                 return False
             ends = set()
-            for broker_id in self.cluster.ids:
-                replica = self._replica(broker_id, number)
+            for broker_id in stored.replicas:
+                replica = self._replica(broker_id, name)
                 if replica is None:
                     return False
                 ends.add((replica.log.log_end_offset, replica.high_watermark))
@@ -263,20 +269,19 @@ class Run:
                 return False
         return True
 
-    def _replica(self, broker_id: int, number: int) -> Partition | None:
+    def _replica(self, broker_id: int, name: TopicPartition) -> Partition | None:
         """A broker that has just begun may not have heard of its replicas yet."""
-        key = TopicPartition(TOPIC, number)
         replicas = self.cluster.brokers[broker_id].replicas.partitions()
-        return next((replica for replica in replicas if replica.topic_partition == key), None)
+        return next((replica for replica in replicas if replica.topic_partition == name), None)
 
-    def _leader_log_end(self, number: int) -> int:
-        leader = self._replica(self._state(number)["leader"], number)
+    def _leader_log_end(self, name: TopicPartition) -> int:
+        leader = self._replica(self.invariants.store.partitions[name].state.leader, name)
         assert leader is not None
         return leader.high_watermark
 
     # -- judging -----------------------------------------------------------------------------
 
-    def _judge(self, workload: Workload) -> None:
+    def _judge(self, workload: Workload, groups: GroupWorkload) -> None:
         rotten = self.nemesis is not None and bool(self.nemesis.applied["rot"])
         rules = Rules(
             idempotent=False,
@@ -284,6 +289,13 @@ class Run:
             # A leader that does not know that it is deposed sends readers back: its log is short.
             resets_permitted=True,
             allowed_log_lines=ALLOWED_LOG_LINES + (ROT_LOG_LINES if rotten else ()),
+            groups={
+                group: [(name.topic, name.partition) for name in workload.partitions]
+                for group in groups.groups
+            },
+            offsets_expire_after_s=self._offsets_expire_after_s(),
+            superseded=self.invariants.superseded(),
+            deletions_may_be_missed=self.invariants.rules.deletions_may_be_missed,
         )
         history = History.from_events(self.events)
         found = verdict(
@@ -291,13 +303,22 @@ class Run:
             rules,
             replicas=self.invariants.replicas(),
             logs=self.coverage.lines,
+            compacted=self.invariants.compacted(),
         )
         self.problems += [str(violation) for violation in failures(found)]
         self.problems += [f"client raised {error!r}" for error in workload.failures]
+        self.problems += [f"member raised {error!r}" for error in groups.failures]
         self.problems += [
             f"unhandled in the loop: {each.get('message')}: {each.get('exception')!r}"
             for each in self.loop.unhandled
         ]
+
+    def _offsets_expire_after_s(self) -> float | None:
+        """How long a group must be silent until it may lose its offsets; a broker whose clock jumps
+        may believe any time that."""
+        if self.nemesis is not None and self.nemesis.applied["clock_jump"]:
+            return 0.0 if self.knobs.offsets_retention_ms < 604_800_000 else None
+        return self.knobs.offsets_retention_ms / 1000 * (1 - self.knobs.clock_rate_spread)
 
     def result(self) -> Result:
         """What became of it."""

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_controller.znodes import broker_path, state_path
-from oncelog_runtime.entropy import SeededEntropy
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import Entropy, SeededEntropy
 from simulation.knobs import Knobs
 from simulation.loop import Process, ProcessKilledError, SimLoop, until
 from simulation.network import Network
@@ -38,6 +40,7 @@ EPOCH_MS = 1_700_000_000_000
 DATA = "/data"
 RESTART_S = 0.5
 STOP_S = 20.0
+LOAD_PIECES = 8
 
 
 class SimClock:
@@ -96,6 +99,7 @@ class SimCluster:
         self.zookeeper = self.zookeeper_process.run(MemoryZooKeeper)
         self.zookeeper.delay = self._zookeeper_delay
         self._zookeeper_chance = entropy.fork("zookeeper")
+        self._load_chance = entropy.fork("load")
         clocks = entropy.fork("clocks")
         self._rates: dict[int, float] = {}
         for broker_id in self.ids:
@@ -180,6 +184,8 @@ class SimCluster:
             **options,
         )
         self.brokers[broker_id] = broker
+        if self.knobs.coordinator_load_s:
+            slow_loading(broker, self.knobs.coordinator_load_s, self._load_chance)
         return broker
 
     def config(self, broker_id: int) -> BrokerConfig:
@@ -336,6 +342,24 @@ class SimCluster:
         if name not in self.network.hosts:
             self.network.add_host(name)
         return self.network.start(name)
+
+
+def slow_loading(broker: Broker, seconds: float, chance: Entropy) -> None:
+    """Let a coordinator read its partition as slowly as if there were a million records: in pieces,
+    all together about ``seconds``."""
+    gateway = broker.coordination.gateway
+    read = gateway.read
+
+    async def slowly(
+        topic_partition: TopicPartition, leader_epoch: int
+    ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
+        async for records in read(topic_partition, leader_epoch):
+            size = 1 + len(records) // LOAD_PIECES
+            for first in range(0, len(records), size):
+                await asyncio.sleep(2 * seconds / LOAD_PIECES * chance.random())
+                yield records[first : first + size]
+
+    gateway.read = slowly  # type: ignore[method-assign]
 
 
 async def _failure_of(broker: Broker) -> None:

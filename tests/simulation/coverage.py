@@ -66,6 +66,15 @@ _MEMBERSHIP = "oncelog_controller.membership"
 _SENDER = "oncelog.producer.sender"
 _FETCHER = "oncelog.consumer.fetcher"
 
+_CLEANER = "oncelog_broker.log.cleaner"
+_INTERNAL = "oncelog_broker.server.internal_topics"
+_ENGINE = "oncelog_broker.coordinator.engine"
+_SHARD = "oncelog_broker.coordinator.led_shard"
+_ROUNDS = "oncelog_broker.coordinator.group.rounds"
+_MEMBERS = "oncelog_broker.coordinator.group.membership"
+_GROUPS = "oncelog_broker.coordinator.group.shard"
+_MEMBER = "oncelog.consumer.group.member"
+
 _CUT = "%s: cut from %d to %d, the leader's epoch %d ends at %d"
 _ANSWERS = "%s: leader %d answers %s"
 _STOPS = "log directory %s stops: %s"
@@ -74,6 +83,9 @@ _BEGINS = "controller epoch %d loads: %s"
 _ORDER = "broker %d: order failed: %s"
 _RETRIED = "%s: batch will be tried again: %s"
 _FETCH = "fetch: %s"
+_COMPACTED = "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went"
+_LOADED = "%s: loaded %s in epoch %d, %d records in %.3f s"
+_ROUND = "group %s: rebalance of generation %d (%s): %s"
 _CHANGED = "%s: isr %s -> %s, version %d"
 _ISR_ANSWER = "%s: isr change answered %s"
 
@@ -206,6 +218,45 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight("consumer_truncated", _FETCHER, "%s: the log was truncated to %d, below %d"),
     Sight("consumer_out_of_range", _FETCHER, "%s: offset %d is out of range, reset to %s"),
     Sight("consumer_fetch_failed", _FETCHER, _FETCH),
+    # compaction
+    Sight("log_compacted", _CLEANER, _COMPACTED),
+    Sight("records_compacted", _CLEANER, _COMPACTED, lambda args: args[3] > 0),
+    Sight("compaction_disturbed", _CLEANER, "%s: changed while it was compacted"),
+    Sight("swap_finished_at_start", _RECOVERY, "%s: removing segment %d, which was compacted"),
+    # coordinators
+    Sight("internal_topic_made", _INTERNAL, "internal topic %s is there"),
+    Sight("coordinator_loaded", _ENGINE, _LOADED),
+    Sight("coordinator_loaded_records", _ENGINE, _LOADED, lambda args: args[3] > 0),
+    Sight("coordinator_given_up", _ENGINE, "%s: gives up %r"),
+    Sight("coordinator_load_failed", _ENGINE, "%s: loading %s: %s"),
+    Sight("coordinator_append_refused", _SHARD, "%s: an append was refused: %s"),
+    Sight(
+        "coordinator_commit_late",
+        _SHARD,
+        "%s: %d answers have waited for offset %d for too long, it is not committed yet",
+    ),
+    # groups
+    Sight("rebalance_of_stable", _ROUNDS, _ROUND, _says(2, "Stable")),
+    Sight("rebalance_interrupted", _ROUNDS, _ROUND, _says(2, "CompletingRebalance")),
+    Sight("member_died", _ROUNDS, _ROUND, _says(3, "no sign of life")),
+    Sight("member_joined", _ROUNDS, _ROUND, _says(3, " joins")),
+    Sight("member_left", _ROUNDS, _ROUND, _says(3, " left")),
+    Sight("member_missed_round", _ROUNDS, "group %s: %s did not join"),
+    Sight("group_emptied", _ROUNDS, "group %s: empty, generation %d"),
+    Sight("static_member_back", _MEMBERS, "group %s: %s takes over from %s"),
+    Sight("offsets_expired", _GROUPS, "partition %d: %d old facts go"),
+    Sight("partitions_lost", _MEMBER, "group %s: lost %d partitions: %s"),
+    Sight("poll_too_late", _MEMBER, "%s"),
+    Sight(
+        "coordinator_moved",
+        "oncelog.consumer.group.coordinator",
+        "group %s: broker %d does not coordinate it now (%s), looking for who does",
+    ),
+    Sight(
+        "revoked_uncommitted",
+        "oncelog.consumer.group.handover",
+        "group %s: what was read of %s since the last commit will be read again: %s",
+    ),
 )
 
 FROM_STORE = {

@@ -42,6 +42,8 @@ __all__ = [
     "Write",
     "event_of",
     "json_lines",
+    "key_of",
+    "keyed_value_of",
     "line_of",
     "place_of",
     "read_events",
@@ -55,6 +57,17 @@ Key = tuple[str, int]
 def value_of(topic: str, partition: int, process: str, number: int) -> bytes:
     """The value that a workload writes: unique, and naming its partition."""
     return f"{topic}/{partition}/{process}/{number}".encode()
+
+
+def keyed_value_of(topic: str, partition: int, process: str, number: int, key: bytes) -> bytes:
+    """The same for a topic that is compacted: it names the record's key, see :func:`key_of`."""
+    return value_of(topic, partition, process, number) + b"/#" + key + b"/"
+
+
+def key_of(value: bytes) -> bytes | None:
+    """The key that a value names, if it was made by :func:`keyed_value_of`."""
+    _, mark, rest = value.partition(b"#")
+    return rest.partition(b"/")[0] if mark else None
 
 
 def place_of(value: bytes) -> Key | None:
@@ -83,6 +96,8 @@ class Op:
     """The place of its first event in the history."""
     invoke: Event
     end: Event | None = None
+    ended: int | None = None
+    """The place of the event that ended it; None: it was never ended."""
 
     @property
     def f(self) -> str:
@@ -93,6 +108,21 @@ class Op:
     def client(self) -> tuple[str, str]:
         """(process, client)."""
         return self.invoke.process, self.invoke.client
+
+    @property
+    def group(self) -> str:
+        """The group that it names; empty when it names none."""
+        return self.invoke.group
+
+    @property
+    def member(self) -> str:
+        """The member id that it names; empty from outside of the group."""
+        return self.invoke.member
+
+    @property
+    def generation(self) -> int:
+        """The generation that it names, or -1."""
+        return self.invoke.generation
 
     @property
     def outcome(self) -> str:
@@ -186,9 +216,9 @@ class History:
                 op = running[name] = Op(index, event)
                 self.ops.append(op)
             elif (begun := running.pop(name, None)) is not None:
-                begun.end = event
-            else:  # moves, watermarks and crashes are one event
-                self.ops.append(Op(index, event, event))
+                begun.end, begun.ended = event, index
+            else:  # moves, watermarks, owners and crashes are one event
+                self.ops.append(Op(index, event, event, index))
 
     @cached_property
     def sending(self) -> list[Op]:
@@ -199,6 +229,16 @@ class History:
     def reading(self) -> list[Op]:
         """Operations that may have read, or that say where reading goes on."""
         return [op for op in self.ops if op.f in ("poll", "txn", "assign", "crash")]
+
+    @cached_property
+    def grouping(self) -> list[Op]:
+        """Operations of groups' members, and of others on committed offsets; and crashes."""
+        return [op for op in self.ops if op.group or op.f == "crash"]
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], str]:
+        """The group of each client that is in one."""
+        return {op.client: op.group for op in self.ops if op.group and op.member}
 
     @cached_property
     def writes(self) -> dict[Key, dict[bytes, Write]]:

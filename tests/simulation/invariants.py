@@ -43,9 +43,18 @@ from oncelog_broker.app import Broker
 from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import NO_BROKER, NO_LEADER, TopicPartition
-from simulation.checkers import leader_epochs_agree, replicas_agree, violation
-from simulation.checkers.replicas import Entry, Replicas
+from simulation import at_rest
+from simulation.checkers import (
+    leader_epochs_agree,
+    newest_values_kept,
+    replicas_agree,
+    violation,
+)
+from simulation.checkers.newest_values_kept import Compacted
+from simulation.checkers.replicas import Replicas
+from simulation.compacted_canon import CompactedCanon
 from simulation.coverage import Coverage
+from simulation.group_invariants import GroupInvariants
 from simulation.knobs import Knobs
 from simulation.log_view import LogView
 from simulation.promises import holds, keep_promises
@@ -60,7 +69,7 @@ from simulation.truth import Promise, Replica, Rules, Truth, Watched
 
 __all__ = ["InvariantViolation", "Invariants", "Rules", "StateChange"]
 
-_OF_CONTENT = frozenset({"I2", "I4", "I5", "I6", "I7", "I8", "I9", "I23", "A30", "A32"})
+_OF_CONTENT = frozenset({"I2", "I4", "I5", "I6", "I7", "I8", "I9", "I23", "A30", "A32", "A33"})
 """Breaches that a permitted loss explains."""
 
 
@@ -84,6 +93,7 @@ class Invariants:
         self.losses = 0
         """Permitted losses that were seen."""
         self._truths: dict[TopicPartition, Truth] = {}
+        self._groups = GroupInvariants()
         self._terms: dict[int, int] = {}
         self._crashed_lately: dict[int, Broker] = {}
         self._lossy_until = -1.0
@@ -163,12 +173,14 @@ class Invariants:
         if len(self._truths) > len(self.store.partitions):
             for name in [n for n in self._truths if n not in self.store.partitions]:
                 del self._truths[name]
+        self._groups.check(self._truths)
         self._check_brokers()
 
     def _truth(self, stored: StoredPartition) -> Truth:
         truth = self._truths.get(stored.name)
         if truth is None or truth.topic_id != stored.topic_id:
-            truth = Truth(stored.name, stored.topic_id)
+            compacts = stored.name.topic in self.store.compacting
+            truth = Truth(stored.name, stored.topic_id, compacts)
             self._truths[stored.name] = truth
         for broker_id in stored.replicas:
             if broker_id not in truth.replicas:
@@ -308,6 +320,8 @@ class Invariants:
             if truth.lossy and partition.leader_epoch < stored.state.leader_epoch:
                 continue
             high = partition.high_watermark
+            if truth.compacts:  # what was cleaned away may be superseded by what is new
+                truth.canon.extend(view, high)
             truth.canon.match(view)
             if view.matched < min(high, truth.canon.end):
                 current = replica is truth.leader_of(stored)
@@ -319,8 +333,13 @@ class Invariants:
             truth.canon.extend(view, high)
             truth.high = max(truth.high, high)
         for replica in truth.replicas.values():
-            if replica.view is not None:
-                truth.canon.match(replica.view)
+            if replica.view is None:
+                continue
+            if truth.compacts and not (replica.exempt or replica.hurt or replica.view.fault):
+                # Its watermark is that of a leader which nobody has looked at since, and it may
+                # have cleaned up to there.
+                truth.canon.extend(replica.view, replica.high_watermark)
+            truth.canon.match(replica.view)
 
     def _check_vouched(self, stored: StoredPartition, truth: Truth) -> None:
         """I2, I4, I5, I9: who is in ISR or ELR holds everything committed."""
@@ -469,59 +488,37 @@ class Invariants:
         every replica."""
         self.check(self.now_s)
         if converged:
-            for stored in self.store.partitions.values():
-                self._check_converged(stored, self._truth(stored))
-        replicas, rules = self.replicas(), violation.Rules()
-        for check in (replicas_agree.check, leader_epochs_agree.check):
-            for found in check(replicas, rules):
-                assert found.partition is not None
-                if not self._truths[TopicPartition(*found.partition)].lossy:
-                    raise InvariantViolation(found.anomaly, str(found))
+            for stored, truth in self._pairs():
+                at_rest.check_converged(stored, truth)
+        replicas = self.replicas()
+        rules = violation.Rules(deletions_may_be_missed=self.rules.deletions_may_be_missed)
+        for found in (
+            *replicas_agree.check(replicas, rules),
+            *leader_epochs_agree.check(replicas, rules),
+            *newest_values_kept.check(self.compacted(), rules),
+        ):
+            assert found.partition is not None
+            if not self._truths[TopicPartition(*found.partition)].lossy:
+                raise InvariantViolation(found.anomaly, str(found))
 
     def replicas(self) -> dict[tuple[str, int], Replicas]:
         """The logs of the running members of each ISR, for the checkers; as of the last check."""
-        found: dict[tuple[str, int], Replicas] = {}
-        for stored in self.store.partitions.values():
-            truth = self._truth(stored)
-            logs: dict[int, list[Entry]] = {}
-            epochs: dict[int, list[tuple[int, int]]] = {}
-            known: list[int] = []
-            for broker_id in stored.state.isr:
-                replica = truth.replicas[broker_id]
-                if replica.view is None or replica.partition is None or replica.exempt:
-                    continue
-                known.append(replica.high_watermark)
-                start = replica.view.log.log_start_offset
-                logs[broker_id] = [
-                    Entry(batch.base, batch.next, batch.epoch, replica.view.batch_bytes(index))
-                    for index, batch in enumerate(replica.view.batches)
-                    if batch.next > start
-                ]
-                epochs[broker_id] = replica.view.log.epochs.entries()
-            found[stored.name.topic, stored.name.partition] = Replicas(
-                min(known, default=0), logs, epochs
-            )
-        return found
+        return at_rest.replicas(self._pairs())
 
-    def _check_converged(self, stored: StoredPartition, truth: Truth) -> None:
-        problem = ""
-        if set(stored.state.isr) != set(stored.replicas):
-            problem = f"ISR {stored.state.isr} of replicas {stored.replicas}"
-        elif truth.leader_of(stored) is None:
-            problem = f"broker {stored.state.leader} does not lead"
-        for broker_id, replica in truth.replicas.items():
-            if replica.view is None or replica.partition is None:
-                problem = problem or f"broker {broker_id} has no replica"
-            elif replica.partition.high_watermark != replica.view.log.log_end_offset:
-                problem = problem or (
-                    f"broker {broker_id} has high watermark {replica.partition.high_watermark},"
-                    f" log end {replica.view.log.log_end_offset}"
-                )
-        ends = {r.broker_id: r.view.end for r in truth.replicas.values() if r.view is not None}
-        if not problem and len(set(ends.values())) > 1:
-            problem = f"logs end at {ends}"
-        if problem:
-            raise InvariantViolation("converged", f"{stored.name}: {problem}")
+    def compacted(self) -> dict[tuple[str, int], Compacted]:
+        """Partitions that compact, for the checker of A33; as of the last check."""
+        return at_rest.compacted(self._pairs())
+
+    def superseded(self) -> dict[tuple[str, int], set[int]]:
+        """Offsets that compaction may have taken away, by partition."""
+        return {
+            (name.topic, name.partition): truth.canon.superseded()
+            for name, truth in self._truths.items()
+            if isinstance(truth.canon, CompactedCanon)
+        }
+
+    def _pairs(self) -> list[tuple[StoredPartition, Truth]]:
+        return [(stored, self._truth(stored)) for stored in self.store.partitions.values()]
 
 
 def _rules_of(cluster: Watched) -> Rules:
@@ -533,6 +530,7 @@ def _rules_of(cluster: Watched) -> Rules:
         min_insync_replicas=knobs.min_insync_replicas,
         unclean_election=knobs.unclean_election,
         acks_all=knobs.acks == "all",
+        deletions_may_be_missed=knobs.delete_retention_ms < 60_000,
     )
 
 

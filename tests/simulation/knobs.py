@@ -11,6 +11,15 @@ from typing import Any
 
 from oncelog_runtime.entropy import Entropy
 
+STRATEGIES = (
+    "cooperative-sticky",
+    "cooperative-sticky",
+    "cooperative-sticky,range",
+    "sticky",
+    "range",
+    "roundrobin",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
@@ -52,6 +61,34 @@ class Knobs:
     delivery_timeout_ms: int = 10_000
     max_in_flight: int = 5
     compression: str = "none"
+    groups: int = 0
+    """Consumer groups, with members of their own; see ``group_workload``."""
+    group_members: int = 2
+    group_strategy: str = "cooperative-sticky"
+    """Of all groups; several that members offer, with commas."""
+    group_static: bool = False
+    group_pattern: bool = False
+    """Members subscribe by a pattern, not by a list."""
+    group_auto_commit: bool = True
+    auto_commit_interval_ms: int = 1000
+    session_timeout_ms: int = 2000
+    heartbeat_interval_ms: int = 400
+    max_poll_interval_ms: int = 5000
+    group_initial_rebalance_delay_ms: int = 200
+    offsets_topic_num_partitions: int = 2
+    offsets_retention_ms: int = 604_800_000
+    offset_commit_timeout_ms: int = 2000
+    coordinator_load_s: float = 0.0
+    """How long a coordinator reads its partition, about."""
+    compacted: int = 0
+    """Partitions of a second topic, which compacts."""
+    keys: int = 6
+    """Of that topic's records, in each partition."""
+    compacted_segment_bytes: int = 4096
+    """Of that topic and of the internal one."""
+    log_cleaner_backoff_ms: int = 500
+    min_cleanable_dirty_ratio: float = 0.3
+    delete_retention_ms: int = 86_400_000
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Knobs:
@@ -89,6 +126,27 @@ class Knobs:
             clients=pick([2, 3]),
             compression=pick(["none", "none", "gzip"]),
             log_scrub_interval_ms=pick([1000, 3000, 10_000]),
+            groups=pick([0, 1, 1, 2]),
+            group_members=pick([1, 2, 3]),
+            group_strategy=pick(STRATEGIES),
+            group_static=rare() < 0.3,
+            group_pattern=rare() < 0.2,
+            group_auto_commit=rare() < 0.5,
+            auto_commit_interval_ms=pick([100, 1000, 5000]),
+            session_timeout_ms=pick([1000, 2000, 6000]),
+            heartbeat_interval_ms=pick([200, 450]),
+            max_poll_interval_ms=pick([1000, 3000, 10_000]),
+            group_initial_rebalance_delay_ms=pick([0, 200, 1000]),
+            offsets_topic_num_partitions=pick([1, 2, 3]),
+            offsets_retention_ms=pick([604_800_000, 604_800_000, 4000]),
+            offset_commit_timeout_ms=pick([500, 2000]),
+            coordinator_load_s=pick([0.0, 0.0, 0.3, 2.0]),
+            compacted=pick([0, 1, 2]),
+            keys=pick([1, 6, 40]),
+            compacted_segment_bytes=pick([1024, 4096, 1024 * 1024]),
+            log_cleaner_backoff_ms=pick([100, 500, 3000]),
+            min_cleanable_dirty_ratio=pick([0.01, 0.3, 0.7]),
+            delete_retention_ms=pick([1000, 86_400_000]),
         )
 
     def describe(self) -> str:
@@ -117,8 +175,18 @@ class Knobs:
             "flush_inline_bytes_max": self.flush_inline_bytes_max,
             "min_insync_replicas": self.min_insync_replicas,
             "unclean_leader_election_enable": self.unclean_election,
+            "group_initial_rebalance_delay_ms": self.group_initial_rebalance_delay_ms,
+            "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
+            "offsets_topic_segment_bytes": self.compacted_segment_bytes,
+            "offsets_retention_ms": self.offsets_retention_ms,
+            "offsets_retention_check_interval_ms": min(self.offsets_retention_ms, 60_000) // 4,
+            "offset_commit_timeout_ms": self.offset_commit_timeout_ms,
+            "log_cleaner_backoff_ms": self.log_cleaner_backoff_ms,
+            "log_cleaner_cpu_percent": 100,
             "topic_defaults": {
                 "segment_bytes": str(self.segment_bytes),
                 "index_interval_bytes": str(self.index_interval_bytes),
+                "min_cleanable_dirty_ratio": str(self.min_cleanable_dirty_ratio),
+                "delete_retention_ms": str(self.delete_retention_ms),
             },
         }

@@ -191,16 +191,18 @@ class RunningLog(LogView):
         super().__init__(files, rots)
         self.log = log
         self._generation = -1
+        self._swaps = log.swaps
         self._checked_epochs = 0
         self.resets = 0
-        """How often the log was cut or begun anew since it is watched."""
+        """How often the log was cut, compacted or begun anew since it is watched."""
 
     def update(self) -> None:
-        """Walk what is new; everything, when the log was cut meanwhile."""
+        """Walk what is new; everything, when the log was cut or compacted meanwhile."""
         log = self.log
         generation = log._unsynced._generation
-        if generation != self._generation or log.log_end_offset < self.end:
-            self._generation = generation
+        changed = (generation, log.swaps) != (self._generation, self._swaps)
+        if changed or log.log_end_offset < self.end:
+            self._generation, self._swaps = generation, log.swaps
             self.forget(log.segments[0].base_offset)
             self._checked_epochs = 0
             self.resets += 1
@@ -243,9 +245,15 @@ class DiskLog(LogView):
     """What lies in a directory, of a broker that does not run."""
 
     def load(self, directory: str) -> None:
-        """Walk what is there, up to the first damage."""
+        """Walk what is there, up to the first damage. Segments that a compacted one in front of
+        them reaches over were replaced by it; a start removes them."""
         for name in _names(self.files, directory):
-            if name.endswith(LOG_SUFFIX) and not self._walk(f"{directory}/{name}", None):
+            base = name.removesuffix(LOG_SUFFIX)
+            if not (name.endswith(LOG_SUFFIX) and base.isdecimal()):
+                continue
+            if self.batches and int(base) < self.end:
+                continue
+            if not self._walk(f"{directory}/{name}", None):
                 break
         self.fault = ""
 
@@ -315,14 +323,19 @@ def _node(files: MemoryFiles, path: str) -> Inode | Directory | None:
 
 def _durable_bytes(files: MemoryFiles, path: str) -> int | None:
     """How many bytes of a file, from its start, would survive a power cut; 0 if its name would
-    not, None if there is no such file."""
+    not, None if there is no such file.
+
+    A file that was renamed over another, which would come back: compaction does that, and both say
+    the same.
+    """
     node: Inode | Directory = files._disk.root
     named = True
     for name in names_in(path):
         child = node.names.get(name) if isinstance(node, Directory) else None
         if child is None:
             return None
-        named = named and isinstance(node, Directory) and node.durable.get(name) is child
+        before = node.durable.get(name) if isinstance(node, Directory) else None
+        named = named and (before is child or isinstance(before, Inode))
         node = child
     if not isinstance(node, Inode) or not named:
         return 0

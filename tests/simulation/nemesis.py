@@ -29,6 +29,7 @@ from typing import TypeVar
 from oncelog_controller.store import Op, SetData
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import DATA, SimCluster
+from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.rot import Rots
 from support.memory_crashes import draw_power_cut
@@ -40,7 +41,6 @@ F = TypeVar("F", bound=Fault)
 FAULTS: dict[str, Fault] = {}
 """By name, in the order of this file."""
 
-TOPIC = "t"
 CHANGES: tuple[Operation, ...] = (
     "append",
     "truncate",
@@ -76,6 +76,7 @@ class Nemesis:
     :param invariants: know what is committed, and are told what rots.
     :param only: these faults instead of drawn ones.
     :param skip: ids of faults that are left out.
+    :param groups: consumers in groups, for faults that strike them.
     """
 
     def __init__(
@@ -86,8 +87,11 @@ class Nemesis:
         *,
         only: Sequence[str] | None = None,
         skip: Collection[str] = (),
+        groups: GroupWorkload | None = None,
     ) -> None:
         self.cluster = cluster
+        self.groups = groups
+        self.invariants = invariants
         self.network = cluster.network
         self.rots = Rots(cluster, invariants)
         self.chance = entropy
@@ -181,9 +185,10 @@ class Nemesis:
         return self.chance.choice(self.cluster.ids)
 
     def _leader(self) -> int | None:
-        partition = self.chance.randint(0, self.cluster.knobs.partitions - 1)
-        data = self.cluster.partition_state(TOPIC, partition)
-        leader = -1 if data is None else json.loads(data)["leader"]
+        partitions = self.invariants.store.partitions
+        if not partitions:
+            return None
+        leader = partitions[self.chance.choice(list(partitions))].state.leader
         return leader if leader in self.cluster.ids else None
 
     def _controller(self) -> int | None:
@@ -210,8 +215,8 @@ class Nemesis:
         settled_s = 2 * cluster.knobs.flush_interval_ms / 1000 + self._session_s()
         if self._destroyed_at_s and cluster.loop.now_s - self._destroyed_at_s[-1] < settled_s:
             return False
-        for partition in range(cluster.knobs.partitions):
-            data = cluster.partition_state(TOPIC, partition)
+        for name in self.invariants.store.partitions:
+            data = cluster.partition_state(*name)
             if data is None or len(json.loads(data)["isr"]) < cluster.knobs.replication_factor:
                 return False
         if not self.rots.atlas.may_wipe(broker_id):

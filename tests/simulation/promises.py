@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from simulation.compacted_canon import kept_in
+from simulation.history import key_of
 from simulation.log_view import LogView
 from simulation.store_view import InvariantViolation, StoredPartition
 from simulation.truth import Promise, Rules, Truth
@@ -62,11 +64,27 @@ def _believe(truth: Truth, promise: Promise, views: list[LogView]) -> None:
             truth.canon.extend(view, batch.next)
             truth.high = max(truth.high, batch.next)
             return
+    if truth.compacts and any(_superseded(view, promise) for view in views):
+        return
     ends = [(view.matched, view.end) for view in views]
     raise InvariantViolation(
         promise.id,
         f"{truth.name}: {promise} is on no replica; they equal the canon up to, and end at, {ends}",
     )
+
+
+def _superseded(view: LogView, promise: Promise) -> bool:
+    """Whether a log has a newer record of the same key than what was promised."""
+    key = None if promise.value is None else key_of(promise.value)
+    batches = (index for index, batch in enumerate(view.batches) if batch.next > promise.offset)
+    try:
+        return any(
+            record.offset > promise.offset and (key is None or record.key == key)
+            for index in batches
+            for record in kept_in(view, index)
+        )
+    except LookupError:
+        return False
 
 
 def _keep(truth: Truth, promise: Promise, views: list[LogView]) -> None:

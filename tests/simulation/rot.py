@@ -27,7 +27,12 @@ class Rots:
     def __init__(self, cluster: SimCluster, invariants: Invariants) -> None:
         self._cluster = cluster
         self._invariants = invariants
-        self.atlas = FaultAtlas(cluster.disks, committed=self._committed, eligible=self._eligible)
+        self.atlas = FaultAtlas(
+            cluster.disks,
+            committed=self._committed,
+            eligible=self._eligible,
+            compacts=lambda name: _topic_partition(name).topic in invariants.store.compacting,
+        )
 
     def strike(self, chance: Entropy, broker_id: int, *, tails_too: bool) -> Rot | None:
         """Let one bit of a broker's disk flip, somewhere where that may be; None if it may not.

@@ -36,6 +36,7 @@ __all__ = [
 
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
+_CONFIG = re.compile(r"/config/topics/([^/]+)")
 _BROKER = re.compile(r"/brokers/ids/(\d+)")
 
 
@@ -61,6 +62,8 @@ class Rules:
     """Whether a leader from outside of ISR and ELR may be elected; its partition may lose."""
     acks_all: bool = True
     """Whether producers wait for all in-sync replicas."""
+    deletions_may_be_missed: bool = False
+    """Whether a replica may be away for longer than tombstones are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ class StoreView:
         self.on_change: list[Callable[[StateChange], None]] = []
         self.on_controller: list[Callable[[int, int], None]] = []
         """Called with (controller epoch, session id) for each election."""
+        self.compacting: dict[str, None] = {}
+        """Topics whose settings have ever said so."""
         self._topics: dict[str, tuple[str, list[tuple[int, ...]]]] = {}
         self._sessions: dict[int, int] = {}
         """Session that won a controller epoch."""
@@ -172,6 +177,10 @@ class StoreView:
             for name, stored in self.partitions.items():
                 if name.topic == match[1]:
                     stored.replicas = tuple(assignment[name.partition])
+        elif match := _CONFIG.fullmatch(path):
+            policy = znodes.decode_config(match[1], op.data).get("cleanup_policy", "")
+            if "compact" in policy:
+                self.compacting[match[1]] = None
         elif (match := _BROKER.fullmatch(path)) and isinstance(op, Create):
             self.registered[int(match[1])] = self._taken
 

@@ -9,7 +9,9 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from simulation.nemesis import TOPIC, Nemesis, fault
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_protocol.types import TopicPartition
+from simulation.nemesis import Nemesis, fault
 
 STEP_S = 8.0
 """What a step of a story waits for at most; without it the story ends."""
@@ -54,13 +56,42 @@ async def wipe_a_joiner(self: Nemesis) -> None:
         del self._busy[victim]
 
 
+@fault
+async def end_in_a_swap(self: Nemesis) -> None:
+    """F49: a broker ends while a compacted segment takes the place of those it was made of."""
+    cluster = self.cluster
+    power = cluster.knobs.flush == "commit" and self.chance.random() < 0.6
+    before: dict[tuple[int, TopicPartition], int] = {}
+    for _ in range(int(STEP_S / 0.001)):
+        for broker_id, name, log in _compacting(self):
+            swaps = before.setdefault((broker_id, name), log.swaps)
+            if (log.replaced or log.swaps > swaps) and broker_id not in self._busy:
+                cluster.loop.trace(f"swap in {name} of broker-{broker_id}")
+                await self._down(broker_id, power=power)
+                return
+            before[broker_id, name] = log.swaps
+        await asyncio.sleep(0.001)
+
+
+def _compacting(nemesis: Nemesis) -> list[tuple[int, TopicPartition, PartitionLog]]:
+    """The logs of running brokers that compact."""
+    topics = nemesis.invariants.store.compacting
+    names = [name for name in nemesis.invariants.store.partitions if name.topic in topics]
+    return [
+        (broker_id, name, log)
+        for broker_id, broker in nemesis.cluster.brokers.items()
+        for name in names
+        if (log := broker.logs.get(name)) is not None
+    ]
+
+
 def _needed(nemesis: Nemesis, broker_id: int, *, full_counts: bool = False) -> bool:
     """Whether some partition counts on a broker, and not on all others as well.
 
     :param full_counts: being one of a full ISR counts too.
     """
-    for partition in range(nemesis.cluster.knobs.partitions):
-        data = nemesis.cluster.partition_state(TOPIC, partition)
+    for name in nemesis.invariants.store.partitions:
+        data = nemesis.cluster.partition_state(*name)
         if data is None:
             return True
         state = json.loads(data)

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from simulation.campaign import CHECK_EVERY_S, CONVERGE_S
 from simulation.cluster import SimCluster
 from simulation.coverage import Coverage
+from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.knobs import Knobs
 from simulation.loop import Process, SimLoop, until
@@ -42,6 +44,15 @@ KNOBS = Knobs(
     delivery_timeout_ms=4000,
     segment_bytes=8192,
 )
+
+
+MORE: dict[str, Any] = {
+    "groups": 1,
+    "compacted": 1,
+    "compacted_segment_bytes": 1024,
+    "log_cleaner_backoff_ms": 100,
+}
+"""Where a fault needs groups or compaction."""
 
 
 class Seen:
@@ -165,14 +176,14 @@ class Seen:
             if line.startswith(f"{word} broker-")
         )
 
-    def within_a_fault(self, word: str) -> int:
+    def within_a_fault(self, word: str, whom: str = "broker-") -> int:
         """How many different brokers the trace says a word of during one fault."""
         most = 0
         names: set[str] = set()
         for line in self.lines:
             if line.startswith("fault "):
                 names = set()
-            elif line.startswith(f"{word} broker-"):
+            elif line.startswith(f"{word} {whom}"):
                 names.add(line.split()[1])
                 most = max(most, len(names))
         return most
@@ -300,17 +311,52 @@ PROOFS: dict[str, Proof] = {
     "wipe_a_joiner": lambda seen: seen.came_back("wipe") and seen.isr_min < 3,
 }
 
+GROUP_PROOFS: dict[str, Proof] = {
+    "kill_coordinator": lambda seen: (
+        seen.coverage["coordinator_loaded_records"] > 0
+        and seen.coverage["coordinator_moved"] > 0
+        and seen.most_down > 0
+    ),
+    "move_coordinator": lambda seen: (
+        seen.coverage["coordinator_given_up"] > 0 and seen.elections > 0 and seen.nobody_died
+    ),
+    "bounce_members": lambda seen: (
+        seen.within_a_fault("crash", "client-g") == 2
+        and seen.coverage["member_died"] + seen.coverage["member_missed_round"] > 0
+    ),
+    "pause_member": lambda seen: (
+        seen.within_a_fault("pause", "client-g") == 1 and seen.coverage["member_died"] > 0
+    ),
+    "slow_member": lambda seen: seen.coverage["poll_too_late"] > 0,
+    "rebalance_storm": lambda seen: seen.coverage["member_joined"] > 3,
+    "end_in_a_swap": lambda seen: (
+        any(line.startswith("swap in ") for line in seen.lines) and seen.most_down > 0
+    ),
+    "empty_group": lambda seen: seen.coverage["group_emptied"] > 0,
+}
+"""With a group in the run, and a topic that compacts."""
+
 
 class Stage:
     """A cluster at work, a nemesis that has not begun, and an observer."""
 
     def __init__(self, loop: SimLoop, coverage: Coverage, faults: list[str]) -> None:
         entropy = SeededEntropy("nemesis")
-        self.cluster = SimCluster(loop, KNOBS, entropy)
+        grouped = bool(GROUP_PROOFS.keys() & faults)
+        knobs = replace(KNOBS, **MORE) if grouped else KNOBS
+        self.cluster = SimCluster(loop, knobs, entropy)
         self.seen = Seen(self.cluster, coverage)
         self.invariants = Invariants(self.cluster, coverage)
         self.workload = Workload(self.cluster, entropy.fork("workload"), self._note)
-        self.nemesis = Nemesis(self.cluster, entropy.fork("nemesis"), self.invariants, only=faults)
+        self.groups = GroupWorkload(self.cluster, entropy.fork("groups"), self._note, [TOPIC])
+        self.groups.calm = True
+        self.nemesis = Nemesis(
+            self.cluster,
+            entropy.fork("nemesis"),
+            self.invariants,
+            only=faults,
+            groups=self.groups,
+        )
         self.loop = loop
         loop.keep_trace = True
         loop.trace_sink = self.seen.line
@@ -324,6 +370,7 @@ class Stage:
         await self.cluster.start()
         await self.workload.create_topic()
         self.workload.start()
+        self.groups.start()
         self.loop.create_task(self._look(), name="look")
         self.loop.create_task(self._read(), name="read")
 
@@ -383,13 +430,14 @@ def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]], faults: list[s
 
 
 def test_every_fault_has_a_proof() -> None:
-    assert sorted(PROOFS) == sorted(FAULTS)
+    assert sorted({**PROOFS, **GROUP_PROOFS}) == sorted(FAULTS)
 
 
 def test_nothing_is_proven_where_nothing_breaks() -> None:
     async def scene(stage: Stage) -> None:
         await asyncio.sleep(15)
-        assert [name for name, holds in PROOFS.items() if holds(stage.seen)] == []
+        proofs = {**PROOFS, **GROUP_PROOFS}
+        assert [name for name, holds in proofs.items() if holds(stage.seen)] == []
         assert stage.seen.trouble == 0
         stage.assert_all_is_taken_back()
 
@@ -401,12 +449,14 @@ def test_a_fault_has_its_effect_and_is_taken_back(name: str) -> None:
     async def scene(stage: Stage) -> None:
         seen = stage.seen
         stage.nemesis.start()
-        await until(lambda: PROOFS[name](seen), timeout_s=PROOF_S, what=f"proof of {name}")
+        proof = {**PROOFS, **GROUP_PROOFS}[name]
+        await until(lambda: proof(seen), timeout_s=PROOF_S, what=f"proof of {name}")
         assert list(stage.nemesis.applied) == [name]
         await stage.nemesis.stop()
         await stage.cluster.converged(timeout_s=CONVERGE_S)
         stage.assert_all_is_taken_back()
         await stage.workload.stop(timeout_s=CONVERGE_S)
+        await stage.groups.stop(timeout_s=CONVERGE_S)
 
         def whole() -> bool:
             states = [stage.cluster.partition_state(TOPIC, n) for n in range(KNOBS.partitions)]

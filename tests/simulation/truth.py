@@ -21,6 +21,7 @@ from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
+from simulation.compacted_canon import CompactedCanon
 from simulation.log_view import Batch, Canon, DiskLog, LogView, Rots, RunningLog
 from simulation.store_view import Rules, StoredPartition, StoreState
 from support.memory_files import MemoryFiles
@@ -116,7 +117,7 @@ class Replica:
         self.partition = partition
         seen: tuple[object, ...] = (self.running, partition, log)
         if log is not None:
-            seen += (log.log_end_offset, log.log_start_offset, log.synced_offset)
+            seen += (log.log_end_offset, log.log_start_offset, log.synced_offset, log.swaps)
             seen += (log._unsynced._generation,)
         if partition is not None:
             role = partition.leader
@@ -180,6 +181,8 @@ class Truth:
 
     name: TopicPartition
     topic_id: str
+    compacts: bool = False
+    """Its topic's old records may be taken away; see ``compacted_canon``."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     canon: Canon = field(default_factory=Canon)
     high: int = 0
@@ -192,6 +195,12 @@ class Truth:
     """Records were lost where that is permitted: only the present leader tells the truth."""
     decoded: dict[int, list[bytes | None]] = field(default_factory=dict)
     """Values of batches that were looked into lately, by base offset."""
+
+    def __post_init__(self) -> None:
+        self.canon = self._new_canon()
+
+    def _new_canon(self) -> Canon:
+        return CompactedCanon() if self.compacts else Canon()
 
     def leaders(self) -> list[Replica]:
         """Who believes to lead, the oldest leader epoch first."""
@@ -235,7 +244,7 @@ class Truth:
     def rebase(self) -> None:
         """Begin a new canon: what was committed is no more, and that is permitted."""
         self.lossy = True
-        self.canon = Canon()
+        self.canon = self._new_canon()
         self.high = 0
         self.promises.clear()
         self.decoded.clear()
@@ -246,6 +255,8 @@ class Truth:
 
     def value_at(self, batch: Batch, offset: int, view: LogView) -> bytes | None:
         """The value at ``offset``, inside ``batch``. :raises LookupError: see ``LogView``."""
+        if isinstance(self.canon, CompactedCanon):
+            return self.canon.records[offset].value
         values = self.decoded.get(batch.base)
         if values is None or len(values) != batch.next - batch.base:
             values = [None] * (batch.next - batch.base)

@@ -19,11 +19,16 @@ from oncelog.history_events import Event, HistoryRecorder
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import SimCluster
+from simulation.history import keyed_value_of, value_of
 from simulation.loop import Process, ProcessKilledError
 
 logger = logging.getLogger("simulation")
 
 TOPIC = "t"
+COMPACTED = "k"
+"""Its records have keys, and some are tombstones."""
+
+TOMBSTONES = 0.1
 CRASH_EVERY_S = 15.0
 EXPECTED = (OncelogError, OSError, TimeoutError)
 """What a client may raise while the world breaks. Anything else is a bug."""
@@ -41,15 +46,29 @@ class Workload:
             Client(self, f"client-{number}", entropy.fork(f"client-{number}"))
             for number in range(1, cluster.knobs.clients + 1)
         ]
+        knobs = cluster.knobs
+        counts = {TOPIC: knobs.partitions, COMPACTED: knobs.compacted}
+        self.topics = {topic: count for topic, count in counts.items() if count}
+        """How many partitions each has."""
         self.stopping = False
         self.failures: list[BaseException] = []
         """What a client raised that it must not."""
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All that is written to."""
+        return [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
+
     async def create_topic(self) -> None:
-        """The topic of the run."""
+        """The topics of the run."""
         process = self.cluster.client_process("admin")
         knobs = self.cluster.knobs
+        compacts = {
+            "cleanup_policy": "compact",
+            "segment_bytes": str(knobs.compacted_segment_bytes),
+        }
+        configs: dict[str, dict[str, str]] = {TOPIC: {}, COMPACTED: compacts}
 
         async def create() -> None:
             async with Admin(
@@ -58,10 +77,12 @@ class Workload:
                 await admin.create_topics(
                     [
                         NewTopic(
-                            TOPIC,
-                            partitions=knobs.partitions,
+                            topic,
+                            partitions=count,
                             replication_factor=knobs.replication_factor,
+                            configs=configs[topic],
                         )
+                        for topic, count in self.topics.items()
                     ]
                 )
 
@@ -109,9 +130,10 @@ class Workload:
                 delivery_timeout_ms=int(timeout_s * 1000),
                 request_timeout_ms=knobs.request_timeout_ms,
             ) as producer:
-                for partition in range(knobs.partitions):
-                    value = f"{TOPIC}/{partition}/probe/{self.cluster.loop.steps}".encode()
-                    await producer.send(TOPIC, value=value, partition=partition)
+                for topic, partition in self.partitions:
+                    key = b"probe" if topic == COMPACTED else None
+                    value = _value(topic, partition, "probe", self.cluster.loop.steps, key)
+                    await producer.send(topic, value=value, key=key, partition=partition)
 
         try:
             async with asyncio.timeout(timeout_s):
@@ -121,7 +143,7 @@ class Workload:
         finally:
             process.kill()
 
-    async def final_polls(self, ends: dict[int, int], *, timeout_s: float) -> None:
+    async def final_polls(self, ends: dict[TopicPartition, int], *, timeout_s: float) -> None:
         """Read every partition from its beginning to its end, as a new consumer.
 
         :param ends: the high watermark of each partition.
@@ -139,10 +161,10 @@ class Workload:
                 history=recorder,
                 request_timeout_ms=3000,
             ) as consumer:
-                partitions = [TopicPartition(TOPIC, p) for p in sorted(ends)]
+                partitions = sorted(ends)
                 consumer.assign(partitions)
                 for partition in partitions:
-                    while await consumer.position(partition) < ends[partition.partition]:
+                    while await consumer.position(partition) < ends[partition]:
                         await consumer.getmany(timeout_ms=200, max_records=1000)
 
         try:
@@ -248,28 +270,45 @@ class Client:
             connect_timeout_ms=1000,
         )
 
-    def _value(self, partition: int) -> bytes:
+    def _record(
+        self, topic: str, partition: int, entropy: SeededEntropy
+    ) -> tuple[bytes | None, bytes | None]:
+        """(key, value) of the next record for a partition."""
+        knobs = self.workload.cluster.knobs
         self._sent += 1
-        text = f"{TOPIC}/{partition}/{self.name}/{self._sent}/"
-        return text.encode().ljust(self.workload.cluster.knobs.value_bytes, b".")
+        key = None
+        if topic == COMPACTED:
+            key = f"key-{entropy.randint(1, knobs.keys)}".encode()
+            if entropy.random() < TOMBSTONES:
+                return key, None
+        value = _value(topic, partition, self.name, self._sent, key) + b"/"
+        return key, value.ljust(knobs.value_bytes, b".")
 
     async def _send(self, producer: Producer, entropy: SeededEntropy) -> None:
-        partition = entropy.randint(0, self.workload.cluster.knobs.partitions - 1)
+        topic, partition = entropy.choice(self.workload.partitions)
         draw = entropy.random()
         try:
             if draw < 0.4:
-                await producer.send(TOPIC, value=self._value(partition), partition=partition)
+                key, value = self._record(topic, partition, entropy)
+                await producer.send(topic, value=value, key=key, partition=partition)
             elif draw < 0.7:
-                count = entropy.randint(1, 8)
-                deliveries = [
-                    await producer.enqueue(TOPIC, value=self._value(partition), partition=partition)
-                    for _ in range(count)
-                ]
+                deliveries = []
+                for _ in range(entropy.randint(1, 8)):
+                    key, value = self._record(topic, partition, entropy)
+                    deliveries.append(
+                        await producer.enqueue(topic, value=value, key=key, partition=partition)
+                    )
                 for delivery in deliveries:
                     await delivery
             else:
-                values = [self._value(partition) for _ in range(entropy.randint(1, 20))]
-                await producer.send_many(TOPIC, values, partition=partition)
+                count = entropy.randint(1, 20)
+                records = [self._record(topic, partition, entropy) for _ in range(count)]
+                await producer.send_many(
+                    topic,
+                    [value for _, value in records],
+                    keys=[key for key, _ in records] if topic == COMPACTED else None,
+                    partition=partition,
+                )
         except EXPECTED:
             pass
 
@@ -284,6 +323,7 @@ class Client:
                 auto_offset_reset="earliest",
                 entropy=entropy.fork(f"consumer-{part}"),
                 history=self._recorder("consumer", life, part),
+                fetch_min_bytes=entropy.choice([1, 3000]),
                 fetch_max_wait_ms=200,
                 request_timeout_ms=self.workload.cluster.knobs.request_timeout_ms,
                 max_block_ms=5000,
@@ -299,8 +339,8 @@ class Client:
                 await asyncio.sleep(0.2)
 
     async def _poll(self, consumer: Consumer, entropy: SeededEntropy) -> None:
-        count = self.workload.cluster.knobs.partitions
-        everything = [TopicPartition(TOPIC, p) for p in range(count)]
+        everything = self.workload.partitions
+        count = len(everything)
         self._assign(consumer, everything, entropy)
         while not self.workload.stopping:
             draw = entropy.random()
@@ -325,3 +365,9 @@ class Client:
             position = self._positions.get(partition)
             if partition not in before and position is not None and entropy.random() < 0.9:
                 consumer.seek(partition, position)
+
+
+def _value(topic: str, partition: int, process: str, number: int, key: bytes | None) -> bytes:
+    if key is None:
+        return value_of(topic, partition, process, number)
+    return keyed_value_of(topic, partition, process, number, key)

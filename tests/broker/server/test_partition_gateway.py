@@ -121,6 +121,18 @@ async def test_what_one_coordinator_wrote_the_next_one_knows() -> None:
         assert coordinators.engines[3].refusal("a") == NOT_HERE
 
 
+async def test_rot_that_loading_finds_is_the_replicas_trouble() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        partition = cluster[1].replicas.partition(TP)
+        cluster[1].files.corrupt(partition.log.segments.active.path, partition.log.size_bytes - 1)
+        with pytest.raises(StorageError):
+            await read_all(coordinators.gateways[1], partition.leader_epoch)
+        assert cluster[1].broken == 1, "another one shall lead"
+        cluster[1].broken = 0
+
+
 async def test_other_topics_are_no_coordinators_business() -> None:
     async with Cluster() as cluster, Coordinators(cluster) as coordinators:
         cluster.lead(TopicPartition("t", 0), 1)

@@ -23,6 +23,8 @@ def check(history: History, rules: Rules) -> list[Violation]:
                 continue
             if write.offset > end and not rules.final_polls:
                 continue
+            if rules.may_be_gone(key, write.offset):
+                continue
             at = sorted(places)
             text = f"{write.op} was told {write.offset} for {shown(value)}, which is at {some(at)}"
             ops = indexes(write.op, *places.values())

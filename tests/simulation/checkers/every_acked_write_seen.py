@@ -13,7 +13,7 @@ def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Vi
     found: list[Violation] = []
     for key, writes in history.writes.items():
         seen = history.seen.get(key, {})
-        behind = max(history.ends.get(key, -1) + 1, rules.log_starts.get(key, 0))
+        behind = history.ends.get(key, -1) + 1
         known = () if holes is None else holes.get(key, ())
         unseen = sorted(
             (write.offset, value, write.op.index)
@@ -22,6 +22,7 @@ def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Vi
             and write.offset >= behind
             and value not in seen
             and write.offset not in known
+            and not rules.may_be_gone(key, write.offset)
         )
         if unseen:
             listed = some([f"{shown(value)} at {offset}" for offset, value, _ in unseen])

@@ -9,9 +9,12 @@ from simulation.history import History, Key, MicroOp, Op
 
 
 def landing(history: History, rules: Rules, mop: MicroOp) -> int | None:
-    """The first offset at which a value that was sent is known to be."""
+    """The first offset at which a value that was sent is known to be. Of a tombstone, and where
+    compaction goes on, nobody knows whether it was stored once before."""
     key = mop.topic, mop.partition
-    places = history.seen.get(key, {}).get(mop.value or b"", ())
+    if mop.value is None or (rules.superseded.get(key) and not rules.idempotent):
+        return None
+    places = history.seen.get(key, {}).get(mop.value, ())
     if rules.acks_count and mop.offset is not None:
         return min(mop.offset, *places) if places else mop.offset
     return min(places) if places else None

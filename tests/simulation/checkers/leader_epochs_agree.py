@@ -22,8 +22,9 @@ def check(replicas: AllReplicas, rules: Rules) -> list[Violation]:
     for key, partition in sorted(replicas.items()):
         for broker, log in sorted(partition.logs.items()):
             found += _order(key, broker, log)
-        found += _beginnings(key, partition)
-        found += _memories(key, partition)
+        if not partition.compacts:  # the first record of an epoch may be gone
+            found += _beginnings(key, partition)
+            found += _memories(key, partition)
     return found
 
 

@@ -22,7 +22,6 @@ def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Vi
     for key, writes in history.writes.items():
         seen = history.seen.get(key, {})
         bound = history.ends.get(key, -1)
-        start = rules.log_starts.get(key, 0)
         known = () if holes is None else holes.get(key, ())
         lost: list[tuple[int, bytes, Write]] = []
         for value, write in writes.items():
@@ -31,7 +30,9 @@ def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Vi
             offset = write.offset
             if offset is None:
                 offset = _inferred(write, key, seen)
-            if offset is not None and start <= offset <= bound and offset not in known:
+            if offset is None or offset > bound or offset in known:
+                continue
+            if not rules.may_be_gone(key, offset):
                 lost.append((offset, value, write))
         if lost:
             lost.sort(key=lambda item: item[0])

@@ -14,6 +14,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
         if not step.within or step.after <= step.before:
             continue
         skipped = history.order(step.key, acks=rules.acks_count).between(step.before, step.after)
+        skipped = [offset for offset in skipped if not rules.may_be_gone(step.key, offset)]
         if skipped:
             text = f"{step.op} went from {step.before} to {step.after}, past {some(skipped)}"
             ops = indexes(step.op, step.previous)

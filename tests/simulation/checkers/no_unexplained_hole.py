@@ -31,11 +31,12 @@ def _gaps(history: History, rules: Rules, holes: Holes) -> list[Violation]:
             continue
         values = history.order(step.key, acks=rules.acks_count).values
         known = holes.get(step.key, ())
-        start = max(step.before + 1, rules.log_starts.get(step.key, 0))
         unexplained = (
             offset
-            for offset in range(start, step.after)
-            if offset not in known and offset not in values
+            for offset in range(step.before + 1, step.after)
+            if offset not in known
+            and offset not in values
+            and not rules.may_be_gone(step.key, offset)
         )
         gap = tuple(islice(unexplained, GAP_MAX))
         if gap:

@@ -29,6 +29,8 @@ class Replicas:
     """By broker, in the order of the log; not necessarily from 0 on."""
     epoch_starts: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """What brokers remember of epochs: (leader epoch, its first offset); empty: not asked."""
+    compacts: bool = False
+    """Each broker may have taken old records away; ``newest_values_kept`` looks at the rest."""
 
     def committed(self) -> dict[int, list[Entry]]:
         """The batches below the high watermark, by broker, in the order of broker ids."""

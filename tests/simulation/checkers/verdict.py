@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from simulation.checkers import (
     acked_offsets_are_true,
+    committed_offsets_kept,
     delivered_where_written,
     every_acked_write_seen,
+    groups_come_to_the_end,
     leader_epochs_agree,
+    newest_values_kept,
     no_acked_write_lost,
     no_alarm_in_the_logs,
     no_duplicates,
@@ -17,20 +20,25 @@ from simulation.checkers import (
     no_own_uncommitted_read,
     no_repeat_within_a_poll,
     no_skip_between_polls,
+    no_skip_within_a_group,
     no_skip_within_a_poll,
+    no_step_back_behind_a_commit,
     no_step_back_between_polls,
     no_unexplained_hole,
+    one_owner_at_a_time,
     one_value_at_an_offset,
+    repeats_within_a_group,
     replicas_agree,
     sends_of_a_producer_in_order,
     sends_of_an_operation_adjoin,
     sends_of_an_operation_in_order,
     watermarks_never_go_back,
 )
+from simulation.checkers.newest_values_kept import Compacted
 from simulation.checkers.no_alarm_in_the_logs import LogLine
 from simulation.checkers.replicas import AllReplicas
 from simulation.checkers.violation import Holes, Rules, Violation
-from simulation.history import History, Watermark
+from simulation.history import History, Key, Watermark
 
 OF_HISTORY: tuple[Callable[[History, Rules], list[Violation]], ...] = (
     one_value_at_an_offset.check,
@@ -45,6 +53,12 @@ OF_HISTORY: tuple[Callable[[History, Rules], list[Violation]], ...] = (
     no_skip_between_polls.check,
     no_step_back_between_polls.check,
     acked_offsets_are_true.check,
+    no_skip_within_a_group.check,
+    no_step_back_behind_a_commit.check,
+    repeats_within_a_group.check,
+    committed_offsets_kept.check,
+    one_owner_at_a_time.check,
+    groups_come_to_the_end.check,
 )
 """Those that need nothing else."""
 
@@ -57,12 +71,14 @@ def verdict(
     logs: Iterable[LogLine] = (),
     watermarks: Iterable[Watermark] = (),
     holes: Holes | None = None,
+    compacted: Mapping[Key, Compacted] | None = None,
 ) -> list[Violation]:
     """Every violation, by the number of its anomaly; those to be reported only are among them.
 
     :param watermarks: of observers besides the history's own clients.
     :param holes: offsets that hold nothing for readers. None: there are none, except where the
         history has transactions, whose markers nobody listed; holes are then not judged.
+    :param compacted: partitions whose logs compact, as they were committed and as they are.
     """
     found = [violation for check in OF_HISTORY for violation in check(history, rules)]
     found += delivered_where_written.check(history, rules, holes)
@@ -75,6 +91,8 @@ def verdict(
     if replicas is not None:
         found += replicas_agree.check(replicas, rules)
         found += leader_epochs_agree.check(replicas, rules)
+    if compacted is not None:
+        found += newest_values_kept.check(compacted, rules)
     return sorted(found, key=_number)
 
 

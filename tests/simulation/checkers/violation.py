@@ -38,10 +38,22 @@ class Rules:
     """The run ended with polls up to the end of every partition."""
     complete: bool = True
     """Every writer is in the history: a value that nobody sent came from nowhere."""
+    groups: Mapping[str, Collection[Key]] = field(default_factory=dict)
+    """What each group must have read to its end by the end of the run."""
+    offsets_expire_after_s: float | None = None
+    """A group without a sign of life for so long may lose its committed offsets; None: never."""
+    superseded: Mapping[Key, Collection[int]] = field(default_factory=dict)
+    """Offsets that compaction may have taken away: a newer record of the same key is committed."""
+    deletions_may_be_missed: bool = False
+    """Tombstones are kept for less than a replica may be away: it goes on with what was deleted."""
     log_starts: Mapping[Key, int] = field(default_factory=dict)
     """Where retention has left the logs: what lay below need not be seen."""
     allowed_log_lines: tuple[str, ...] = ()
     """Regular expressions of alarms in logs that this run's faults explain."""
+
+    def may_be_gone(self, key: Key, offset: int) -> bool:
+        """Whether retention or compaction explains that nobody reads an offset."""
+        return offset < self.log_starts.get(key, 0) or offset in self.superseded.get(key, ())
 
     @property
     def acks_count(self) -> bool:
@@ -65,7 +77,8 @@ class Violation:
 
     @property
     def report_only(self) -> bool:
-        """Whether this is normal in a log without write isolation, and only worth a mention."""
+        """Whether this is normal, in a log without write isolation or in a group that reads at
+        least once, and only worth a mention."""
         return self.anomaly in REPORT_ONLY
 
     def __str__(self) -> str:
@@ -74,7 +87,7 @@ class Violation:
         return f"{self.anomaly} {self.promise}{place}: {self.text}{ops}"
 
 
-REPORT_ONLY = frozenset({"A10"})
+REPORT_ONLY = frozenset({"A10", "A17"})
 
 
 def name_of(key: Key) -> str:

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from oncelog_broker.coordinator.group.records import SavedMember
-from oncelog_protocol.consumer_protocol import ConsumerSubscription, decode_subscription
+from oncelog_protocol.consumer_protocol import (
+    ConsumerSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
@@ -129,6 +133,18 @@ def subscription_of(metadata: bytes) -> ConsumerSubscription | None:
         return decode_subscription(metadata)
     except InvalidRequestError:
         return None
+
+
+def owes_partitions(metadata: bytes, assignment: bytes) -> bool:
+    """Whether a member of the consumer protocol said that it owns what its assignment has not: in
+    a cooperative group that is given to nobody before the member has joined once more (KIP-429)."""
+    wanted = subscription_of(metadata)
+    if wanted is None:
+        return False
+    try:
+        return not set(wanted.owned) <= set(decode_assignment(assignment).partitions)
+    except InvalidRequestError:
+        return False
 
 
 def wants_the_same(old: bytes, new: bytes) -> bool:

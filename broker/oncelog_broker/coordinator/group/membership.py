@@ -22,7 +22,13 @@ from oncelog_broker.coordinator.group.join_checks import (
     make_member_id,
     offer_of,
 )
-from oncelog_broker.coordinator.group.members import Caller, Member, Offer, wants_the_same
+from oncelog_broker.coordinator.group.members import (
+    Caller,
+    Member,
+    Offer,
+    owes_partitions,
+    wants_the_same,
+)
 from oncelog_broker.coordinator.group.records import SavedGroup, group_record
 from oncelog_broker.coordinator.group.rounds import Rounds
 from oncelog_broker.coordinator.group.states import RULES, GroupState, Rejoin
@@ -203,8 +209,10 @@ class Membership:
             saved is None
             or group.choose_protocol() != chosen
             or not wants_the_same(earlier.metadata(chosen), member.offer.metadata(chosen))
+            # Its earlier life was to give something up and to join again: nobody has it now.
+            or owes_partitions(earlier.metadata(chosen), member.assignment)
         ):
-            reason = f"{new_id} takes over and wants something else"
+            reason = f"{new_id} takes over, and the generation does not fit it"
             return _parked(self._rounds.rebalance(group, reason))
         generation = group.generation
         record = group.to_save({m.member_id: m.assignment for m in group.members.values()})

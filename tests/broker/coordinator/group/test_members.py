@@ -8,11 +8,17 @@ from oncelog_broker.coordinator.group.members import (
     Caller,
     Member,
     Offer,
+    owes_partitions,
     restored,
     subscription_of,
     wants_the_same,
 )
-from oncelog_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
+from oncelog_protocol.consumer_protocol import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    encode_assignment,
+    encode_subscription,
+)
 from oncelog_protocol.types import TopicPartition
 from support.group_world import subscribed
 
@@ -68,6 +74,21 @@ def full(*topics: str, owned: int = 0, rack: str | None = None, data: bytes = b"
 )
 def test_wants_the_same(old: bytes, new: bytes, same: bool) -> None:
     assert wants_the_same(old, new) is same
+
+
+@pytest.mark.parametrize(
+    ("owned", "assigned", "owes"),
+    [("", "", False), ("0", "0", False), ("0", "0 1", False), ("0 1", "0", True), ("0", "", True)],
+)
+def test_owes_what_it_was_not_given_again(owned: str, assigned: str, owes: bool) -> None:
+    def partitions(text: str) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition("t", int(number)) for number in text.split())
+
+    wanted = encode_subscription(ConsumerSubscription(("t",), partitions(owned), 3))
+    given = encode_assignment(ConsumerAssignment(partitions(assigned)))
+    assert owes_partitions(wanted, given) is owes
+    assert not owes_partitions(b"\xc1", given)
+    assert not owes_partitions(wanted, b"\xc1")
 
 
 def test_subscriptions_are_looked_into() -> None:

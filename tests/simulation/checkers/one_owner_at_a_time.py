@@ -1,0 +1,125 @@
+"""A25: two live members of a group never own a partition at once.
+
+Rules: a member owns a partition from the generation in which it was assigned to it up to the last
+one in which it is known to have been a member while it had not given it up: by an assignment, a
+commit that was taken, or by giving partitions up. Two members whose generations overlap have owned
+it both. A static member that comes back (a client whose name begins with "static") takes over what
+its former life had, in the same generation; only a sign of that life behind it counts then. A
+member that was thrown out and does not know yet is in no later generation, so it may
+still read; a crash ends everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulation.checkers.violation import Rules, Violation, indexes
+from simulation.history import History, Key, Op
+
+
+@dataclass(slots=True)
+class _Holding:
+    """One partition in the hands of one member."""
+
+    member: str
+    first: Op
+    """The assignment that brought it."""
+    last: Op
+    """The last sign that its member was one."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.first.client[1].startswith("static")
+
+    def overlaps(self, other: _Holding) -> bool:
+        if (
+            self.first.generation > other.last.generation
+            or other.first.generation > self.last.generation
+        ):
+            return False
+        if not (self.is_static and other.is_static):
+            return True
+        older, newer = sorted((self, other), key=lambda each: each.first.index)
+        return older.last.index > newer.first.index
+
+
+def check(history: History, rules: Rules) -> list[Violation]:
+    """Pairs of members that have held one partition in the same generation."""
+    found: list[Violation] = []
+    groups: dict[str, _Group] = {}
+    for op in history.grouping:
+        if op.f == "crash":
+            for group in groups.values():
+                group.crash(op)
+        elif op.member:
+            if op.group not in groups:
+                groups[op.group] = _Group(op.group, found)
+            groups[op.group].take(op)
+    return found
+
+
+class _Group:
+    """Who holds what in one group."""
+
+    def __init__(self, name: str, found: list[Violation]) -> None:
+        self._name = name
+        self._found = found
+        self._held: dict[Key, dict[str, _Holding]] = {}
+        self._told: dict[tuple[Key, str, str], None] = {}
+
+    def take(self, op: Op) -> None:
+        keys = [(mop.topic, mop.partition) for mop in op.mops if mop.kind == "own"]
+        if op.f in ("revoked", "lost"):
+            if op.f == "revoked":
+                self._alive(op)
+            for key in keys:
+                self._held.get(key, {}).pop(op.member, None)
+            return
+        if op.f == "assigned":
+            self._alive(op)
+            self._forget_others_of(op)
+            for key in keys:
+                holders = self._held.setdefault(key, {})
+                if op.member not in holders:
+                    holders[op.member] = _Holding(op.member, op, op)
+                    self._judge(key, holders[op.member])
+        elif op.f == "commit" and op.outcome == "ok":
+            self._alive(op)
+
+    def crash(self, op: Op) -> None:
+        """The members of a process are gone."""
+        process = op.client[0]
+        for holders in self._held.values():
+            for member in [m for m, h in holders.items() if h.first.client[0] == process]:
+                del holders[member]
+
+    def _alive(self, op: Op) -> None:
+        for key, holders in self._held.items():
+            holding = holders.get(op.member)
+            if holding is not None and op.generation >= holding.last.generation:
+                holding.last = op
+                self._judge(key, holding)
+
+    def _forget_others_of(self, op: Op) -> None:
+        """A client that has joined anew holds nothing under its former member id."""
+        for holders in self._held.values():
+            for member, holding in list(holders.items()):
+                if member != op.member and holding.first.client == op.client:
+                    del holders[member]
+
+    def _judge(self, key: Key, holding: _Holding) -> None:
+        for other in self._held[key].values():
+            name = key, min(holding.member, other.member), max(holding.member, other.member)
+            if other is holding or not holding.overlaps(other) or name in self._told:
+                continue
+            self._told[name] = None
+            text = (
+                f"{_said(other)} and {_said(holding)} of group {self._name} have owned it at once"
+            )
+            ops = indexes(holding.first, holding.last, other.first, other.last)
+            self._found.append(Violation("A25", "one_owner_at_a_time", text, key, (), ops))
+
+
+def _said(holding: _Holding) -> str:
+    first, last = holding.first.generation, holding.last.generation
+    return f"{holding.member} (generation {first}{f' to {last}' if last > first else ''})"

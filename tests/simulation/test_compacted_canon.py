@@ -1,0 +1,95 @@
+"""The canon of a log that compacts: what may be away, and what must be the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.log.compaction import hole, without
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.decode import decode_batch
+from simulation.checkers.newest_values_kept import Kept
+from simulation.compacted_canon import CompactedCanon
+from simulation.log_view import LogView
+from support.memory_files import MemoryFiles
+
+PATH = "/data/0/k-0/00000000000000000000.log"
+
+
+def batch(base: int, *records: str, epoch: int = 0) -> bytes:
+    """Records such as "a=1", and "a" for a tombstone; "-" is one that compaction took away."""
+    if set(records) == {"-"}:
+        return bytes(hole(base, base + len(records), epoch, 0))
+    whole = encode_batch(
+        [text.partition("=")[2].encode() if "=" in text else None for text in records],
+        keys=[text.partition("=")[0].encode() for text in records],
+        timestamps=1,
+        base_offset=base,
+        leader_epoch=epoch,
+    )
+    if "-" not in records:
+        return bytes(whole)
+    made = without(decode_batch(whole), [text != "-" for text in records])
+    assert made is not None
+    return bytes(made)
+
+
+def view(*batches: bytes) -> LogView:
+    files = MemoryFiles("/data", "/data/0")
+    files.make_dirs("/data/0/k-0")
+    files.open(PATH, create=True).append([b"".join(batches)])
+    found = LogView(files)
+    assert found._walk(PATH, None), found.fault
+    return found
+
+
+ORIGINAL = (batch(0, "a=1", "b=1"), batch(2, "a=2"), batch(3, "c=1", "b"), batch(5, "c=2"))
+
+
+def matched(*batches: bytes, canon_upto: int = 6) -> int:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL), canon_upto)
+    other = view(*batches)
+    canon.match(other)
+    return other.matched
+
+
+SAME = {
+    "untouched": ORIGINAL,
+    "a record is gone": (batch(0, "-", "b=1"), *ORIGINAL[1:]),
+    "a batch is a hole": (batch(0, "-", "-"), *ORIGINAL[1:]),
+    "the tombstone is gone": (batch(0, "-", "-"), ORIGINAL[1], batch(3, "-", "-"), ORIGINAL[3]),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_compaction_may_do_is_the_same(name: str) -> None:
+    assert matched(*SAME[name]) == 6
+
+
+OTHER = {
+    "the newest value is gone": ((*ORIGINAL[:1], batch(2, "-"), *ORIGINAL[2:]), 2),
+    "another value": ((*ORIGINAL[:1], batch(2, "a=9"), *ORIGINAL[2:]), 2),
+    "another epoch": ((batch(0, "a=1", "b=1"), batch(2, "a=2", epoch=3)), 2),
+    "a shorter log": (ORIGINAL[:2], 3),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_what_it_may_not_do_is_found(name: str) -> None:
+    batches, upto = OTHER[name]
+    assert matched(*batches) == upto
+
+
+def test_what_is_superseded() -> None:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL), 6)
+    assert canon.superseded() == {0, 1, 3, 4}
+
+
+def test_what_the_checker_is_given() -> None:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL), 6)
+    cleaned = view(batch(0, "-", "b=1"), *ORIGINAL[1:])
+    found = canon.compacted({2: (cleaned, 3)}, 0)
+    assert len(found.committed) == 6
+    assert found.logs == {2: [Kept(1, b"b", b"1"), Kept(2, b"a", b"2")]}
