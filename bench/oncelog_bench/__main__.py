@@ -8,12 +8,23 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 
 from oncelog.history_events import json_lines
 from oncelog_bench import suite
 from oncelog_bench.report import Report
 
-GROUPS = ("produce", "consume", "latency", "failover", "idle")
+GROUPS = (
+    "produce",
+    "consume",
+    "latency",
+    "failover",
+    "idle",
+    "offsets",
+    "rebalance",
+    "load",
+    "compaction",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,14 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
-        scale = suite.Scale(
-            options.repeats,
-            scale.bytes_total,
-            scale.latency_seconds,
-            scale.failovers,
-            scale.idle_seconds,
-            scale.partitions,
-        )
+        groups = replace(scale.groups, repeats=options.repeats)
+        scale = replace(scale, repeats=options.repeats, groups=groups)
     report = Report(sys.stderr if options.json else sys.stdout)
     if options.peers:
         from oncelog_bench.peers import suite as peers

@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from oncelog import Admin, NewTopic
-from oncelog_bench import baseline, failover, idle, latency, throughput
+from oncelog_bench import baseline, failover, group_suite, idle, latency, throughput
 from oncelog_bench.cluster import LocalCluster
 from oncelog_bench.report import Report, quantile
 
@@ -40,10 +40,11 @@ class Scale:
     failovers: int
     idle_seconds: float
     partitions: tuple[int, ...]
+    groups: group_suite.GroupScale
 
 
-FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000))
-QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,))
+FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000), group_suite.FULL)
+QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,), group_suite.QUICK)
 
 
 def run(
@@ -79,6 +80,7 @@ def run(
         if wanted("idle"):
             for count in scale.partitions:
                 _idle(report, scale, home, count)
+        group_suite.run(report, scale.groups, wanted, home)
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from integration.replicas import replicas_on_disk
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog.config import Address
+from oncelog.connection import ask, open_channel
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_protocol.errors import error_for
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from simulation.checkers.replicas import AllReplicas
 
 T = TypeVar("T")
@@ -20,8 +31,11 @@ POLL_S = 0.05
 SETTINGS = {
     "zookeeper_session_timeout_ms": 3000,
     "replica_lag_time_max_ms": 3000,
+    "group_initial_rebalance_delay_ms": 300,
+    "offsets_topic_num_partitions": 5,
+    "log_cleaner_backoff_ms": 200,
 }
-"""Shorter than the defaults, so that the tests of silent hosts do not wait for long."""
+"""Shorter than the defaults, so that tests of silent hosts and of groups do not wait for long."""
 
 
 class Processes:
@@ -91,10 +105,10 @@ class Processes:
 
     # ---- facts
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
+    async def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """Replication factor 3, min.insync.replicas 2, all in sync when it returns."""
         async with Admin(self.bootstrap) as admin:
-            new = NewTopic(topic, partitions, 3, {"min_insync_replicas": "2"})
+            new = NewTopic(topic, partitions, 3, {"min_insync_replicas": "2", **configs})
             (await admin.create_topics([new])).raise_for_errors()
         await self.wait_isr(topic, 3)
 
@@ -154,6 +168,41 @@ class Processes:
         )
         return replicas_on_disk(dirs, topic, marks)
 
+    # ---- groups
+
+    async def coordinator(self, group: str) -> int:
+        """The broker id of the group's coordinator; waits until there is one that answers."""
+
+        async def known(_: Admin) -> int | None:
+            return (await self._ask_coordinator(group))[0]
+
+        return await self._eventually(f"{group} has a coordinator", known)
+
+    async def generation(self, group: str) -> int:
+        """The group's generation, once it is stable."""
+
+        async def stable(_: Admin) -> int | None:
+            described = (await self._ask_coordinator(group))[1]
+            return described.generation_id if described.state == "Stable" else None
+
+        return await self._eventually(f"{group} is stable", stable)
+
+    async def _ask_coordinator(self, group: str) -> tuple[int, DescribedGroup]:
+        """:raises ApiError: there is none now, or it cannot answer now."""
+        alive = [b for b in self.cluster.brokers.values() if b.state == "running"]
+        found: FindCoordinatorResponse = await _ask(
+            "127.0.0.1", alive[0].port, FindCoordinatorRequest(group)
+        )
+        if found.error_code:
+            raise error_for(found.error_code, found.error_message or "")
+        answer: DescribeGroupsResponse = await _ask(
+            found.host, found.port, DescribeGroupsRequest([group], False)
+        )
+        described = answer.groups[0]
+        if described.error_code:
+            raise error_for(described.error_code, described.error_message or "")
+        return found.broker_id, described
+
     async def _eventually(
         self,
         what: str,
@@ -174,6 +223,16 @@ class Processes:
                 last = error
             await asyncio.sleep(POLL_S)
         raise AssertionError(f"not within {DEADLINE_S:g} s: {what} (last error: {last!r})")
+
+
+async def _ask(host: str, port: int, request: Request) -> Any:
+    """The answer to one request over a connection of its own."""
+    channel = await open_channel(Address(host, port), "test", 5.0)
+    try:
+        return await ask(channel, request, 5.0)
+    finally:
+        channel.close()
+        await channel.wait_closed()
 
 
 async def _all_hold(admin: Admin, topic: str, marks: dict[int, int], brokers: int) -> bool | None:

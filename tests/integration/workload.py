@@ -37,6 +37,10 @@ class Workload:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Send no more, and wait until everything is acknowledged. Again, it does nothing."""
         self._stop.set()
         await self._task
 
