@@ -204,14 +204,7 @@ class Membership:
         if group.state is not _STABLE:
             return _parked(self._rounds.rebalance(group, f"{new_id} takes over an instance id"))
         saved = group.saved
-        chosen = group.protocol_name
-        if (
-            saved is None
-            or group.choose_protocol() != chosen
-            or not wants_the_same(earlier.metadata(chosen), member.offer.metadata(chosen))
-            # Its earlier life was to give something up and to join again: nobody has it now.
-            or owes_partitions(earlier.metadata(chosen), member.assignment)
-        ):
+        if saved is None or not _goes_on(group, member, earlier):
             reason = f"{new_id} takes over, and the generation does not fit it"
             return _parked(self._rounds.rebalance(group, reason))
         generation = group.generation
@@ -392,6 +385,18 @@ class Membership:
         logger.info("group %s: %s leaves: %s", group.group_id, member_id, _reason(leaving.reason))
         self._rounds.remove(group, member)
         return [member_id]
+
+
+def _goes_on(group: Group, member: Member, earlier: Offer) -> bool:
+    """Whether the generation fits a static member that is back as it fitted its earlier life."""
+    chosen = group.protocol_name
+    before = earlier.metadata(chosen)
+    return (
+        group.choose_protocol() == chosen
+        and wants_the_same(before, member.offer.metadata(chosen))
+        # Else its earlier life was to give something up and to join again: nobody has it now.
+        and not owes_partitions(before, member.assignment)
+    )
 
 
 def _with_reply(outcome: Result[None], reply: T) -> Result[T]:
