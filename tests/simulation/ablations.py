@@ -101,6 +101,9 @@ SWITCHES: dict[str, Ablation] = {
         {**GROUPS, "session_timeout_ms": 1000},
     ),
     "coordinator.replies_wait_for_commit": Ablation(0, COORDINATORS, GROUPS),
+    "coordinator.outsiders_wait_for_barrier": Ablation(
+        0, ("isolate_from_followers", "isolate_with_client", "false_suspicion"), GROUPS
+    ),
     "client.hand_over_after_revocation": Ablation(
         27,
         ("rebalance_storm", "bounce_members"),

@@ -23,7 +23,7 @@ from oncelog_broker.coordinator.group.records import (
     SavedMember,
     decode_record,
 )
-from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
 from oncelog_protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerSubscription,
@@ -65,7 +65,7 @@ class GroupInvariants:
                 continue
             for offset in offsets[count:]:
                 record = canon.records[offset]
-                if record.key is not None:
+                if record.key not in (None, BARRIER.key):
                     fact = decode_record(CoordinatorRecord(record.key, record.value))
                     if isinstance(fact, GroupFact):
                         self.take(fact, _partitions(truths))

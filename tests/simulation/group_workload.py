@@ -325,7 +325,7 @@ class Member:
             await consumer.committed(consumer.assignment())
         elif draw < 0.05:
             await consumer.commit()
-        await asyncio.sleep(entropy.random() * 0.3)
+        await asyncio.sleep(entropy.random() * (0.02 if workload.calm else 0.4))
 
     @staticmethod
     async def _commit(consumer: Consumer, entropy: SeededEntropy, draw: float) -> None:

@@ -6,7 +6,7 @@ live where sizes are tiny and time-outs meet. ``Knobs()`` is a calm cluster, for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from oncelog_runtime.entropy import Entropy
@@ -95,7 +95,7 @@ class Knobs:
         """The values of a seed."""
         rare = entropy.random
         pick = entropy.choice
-        return cls(
+        drawn = cls(
             min_insync_replicas=2 if rare() < 0.85 else 1,
             flush="commit" if rare() < 0.75 else "interval",
             flush_interval_ms=pick([50, 500, 2000]),
@@ -148,6 +148,8 @@ class Knobs:
             min_cleanable_dirty_ratio=pick([0.01, 0.3, 0.7]),
             delete_retention_ms=pick([1000, 86_400_000]),
         )
+        # Members of groups send and poll too: no seed should take much longer than the others.
+        return replace(drawn, clients=drawn.clients - 1) if drawn.groups else drawn
 
     def describe(self) -> str:
         """The values that are not the calm ones."""

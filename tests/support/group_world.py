@@ -175,6 +175,8 @@ class GroupWorld:
             return reply(None, error.code)
         reply(value, 0)
 
+    read_confirmed = read
+
     def all_shards(self, operation: Callable[[GroupShard], T]) -> list[T]:
         return [operation(self.shard)]
 

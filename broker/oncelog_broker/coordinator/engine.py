@@ -174,6 +174,15 @@ class CoordinatorEngine(Generic[S]):
         else:
             led.read(operation, reply)
 
+    def read_confirmed(self, key: str, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        """As :meth:`read`, and never from the past: this broker has shown that it coordinated
+        ``key`` after it was asked, by a write that was committed."""
+        led = self._led_for(key)
+        if isinstance(led, int):
+            reply(None, led)
+        else:
+            led.read_confirmed(operation, reply)
+
     def all_shards(self, operation: Callable[[S], T]) -> list[T]:
         """What ``operation`` says of every loaded shard, by partition. Not held until committed."""
         return [operation(led.shard) for led in self.led if led.serves]

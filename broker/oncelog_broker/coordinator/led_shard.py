@@ -9,6 +9,9 @@ Rules
 * A write is acknowledged, and a read told, once the high watermark is past what it rests on. A
   write that has not heard so in time, or not before the leadership ended, *may have happened*
   (REQUEST_TIMED_OUT); a read has not (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR).
+* A coordinator that was deposed may not know it. It cannot commit: so a question that must not be
+  answered from the past waits for a *barrier*, a record that says nothing, to be committed. One
+  barrier serves all questions that came before it was written.
 * An exception that no operation means to raise harms that operation alone. One in ``replay`` means
   that memory and log differ: the shard is given up and read anew (``on_broken``).
 """
@@ -24,7 +27,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator.ports import PartitionWriter, Timers
-from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.coordinator.timers import ShardTimers, TimerOperation
 from oncelog_protocol.errors import (
@@ -145,6 +148,9 @@ class LedShard(Generic[S]):
         self._commit_timeout_s = commit_timeout_s
         self._waits_for_commit = safeguards.replies_wait_for_commit
         self._serves_early = not safeguards.wait_for_load
+        self._uses_barriers = safeguards.outsiders_wait_for_barrier
+        self._behind_barrier: list[tuple[Callable[[S], Any], Reply[Any]]] = []
+        self._barrier_under_way = False
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._events: deque[Callable[[], None]] = deque()
@@ -173,7 +179,8 @@ class LedShard(Generic[S]):
         """Take in records that were read back, in their order."""
         replay = self.shard.replay
         for record in records:
-            replay(record)
+            if record.key != BARRIER.key:
+                replay(record)
 
     def activate(self, end_offset: int) -> None:
         """All below ``end_offset`` was replayed: serve. What ``loaded`` raises is passed on; the
@@ -200,6 +207,13 @@ class LedShard(Generic[S]):
     def read(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
         """See ``CoordinatorEngine.read``."""
         self._submit(partial(self._read, operation, reply))
+
+    def read_confirmed(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        """See ``CoordinatorEngine.read_confirmed``."""
+        if self._uses_barriers:
+            self._submit(partial(self._read_confirmed, operation, reply))
+        else:
+            self.read(operation, reply)
 
     def unload(self, error_code: int) -> None:
         """The leadership has ended. Nothing runs from now on; who waits is told in turn."""
@@ -248,6 +262,32 @@ class LedShard(Generic[S]):
             reply(None if code else value, code)
 
         self._park(False, finish)
+
+    def _read_confirmed(self, operation: Callable[[S], T], reply: Reply[T]) -> None:
+        if not self.serves:
+            return reply(None, NotCoordinatorError.code)
+        self._behind_barrier.append((operation, reply))
+        if not self._barrier_under_way:
+            self._write_barrier()
+
+    def _write_barrier(self) -> None:
+        """For all that wait now; who comes later waits for the next one."""
+        waiting, self._behind_barrier = self._behind_barrier, []
+        self._barrier_under_way = True
+
+        def passed(_: object, error_code: int) -> None:
+            self._barrier_under_way = False
+            if error_code == RequestTimedOutError.code:
+                error_code = CoordinatorNotAvailableError.code  # for a question that is definite
+            for operation, reply in waiting:
+                if error_code:
+                    reply(None, error_code)
+                else:
+                    self.read(operation, reply)
+            if self._behind_barrier:
+                self._submit(self._write_barrier)
+
+        self._write(lambda _: Result((BARRIER,), True), passed)
 
     def _timer_due(self, operation: TimerOperation) -> None:
         self._submit(partial(self._write, lambda _: operation(), _nobody))

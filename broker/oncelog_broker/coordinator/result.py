@@ -21,6 +21,11 @@ class CoordinatorRecord(NamedTuple):
     value: bytes | None
 
 
+BARRIER = CoordinatorRecord(b"\xc0", None)
+"""States nothing. That it was committed shows that whoever wrote it was the coordinator then. Its
+key, msgpack's nil, is no shard's."""
+
+
 @dataclass(slots=True)
 class Result(Generic[T]):
     """Records and reply of one operation.

@@ -26,11 +26,17 @@ class CoordinatorSafeguards:
     """What was written is acknowledged, and what is read is told, once the high watermark has
     passed it. Off: as soon as the leader has appended it."""
 
+    outsiders_wait_for_barrier: bool = True
+    """Who asks without a generation, which a deposed coordinator would refuse, is answered only
+    after a record written since then was committed. Off: a coordinator that was deposed and does
+    not know it tells them what was true once."""
+
 
 SWITCHES: dict[str, int] = {
     "wait_for_load": 24,
     "fence_generation": 0,
     "replies_wait_for_commit": 0,
+    "outsiders_wait_for_barrier": 0,
 }
 """Every switch by its field, with its number in the list of ablations; 0: not in that list."""
 

@@ -142,7 +142,7 @@ def load_log(
     if not keep_damaged:
         recovery_point, clean, same_run = 0, False, False  # as if nothing had ever been synced
     names = _tidy(pool, directory)
-    topic_id = _read_topic_id(pool, directory, names)
+    topic_id = _read_topic_id(pool, directory, names, was_synced=recovery_point > 0)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
     sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
     if not topic_id and not any(sizes):
@@ -487,13 +487,17 @@ def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: b
     pool.files.sync_dir(directory)
 
 
-def _read_topic_id(pool: OpenSegments, directory: str, names: list[str]) -> str:
+def _read_topic_id(
+    pool: OpenSegments, directory: str, names: list[str], *, was_synced: bool
+) -> str:
     if PARTITION_META in names:
         try:
             data = pool.files.read_bytes(f"{directory}/{PARTITION_META}")
             return str(decode_document(PARTITION_META, data)["topic_id"])
         except (CheckpointError, KeyError) as error:
-            logger.error("%s: topic id unknown: %s", directory, error)
+            # A power cut may take what a partition's first sync had not covered yet.
+            level = logging.ERROR if was_synced else logging.WARNING
+            logger.log(level, "%s: topic id unknown: %s", directory, error)
     return ""
 
 

@@ -5,6 +5,8 @@
   waits for and looks once per iteration of the loop at most; one that waits for many bytes looks
   only every 10 ms, so that a trickle of records does not make it read the same bytes over and
   over.
+* An answer holds records of one segment of a partition at most, so a fetch in an older segment is
+  answered at once, whatever ``min_bytes`` says: there is more, and it comes with the next fetch.
 * The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
 * One high watermark per partition and read (KAFKA-9835).
 """
@@ -64,6 +66,8 @@ class ConsumerFetch:
         self._watched: dict[Partition, None] = {}
         self._wake_scheduled = False
         self._done = False
+        self._in_older_segment = False
+        """Whether what was read last ends with its segment, not with what is readable."""
 
     @classmethod
     def start(
@@ -141,6 +145,7 @@ class ConsumerFetch:
     def _try(self, *, last: bool) -> None:
         """Answer if there is enough, or if it is the last chance; else watch."""
         self._unwatch()
+        self._in_older_segment = False
         topics: list[FetchTopicResponse] = []
         payload: list[Buffer] = []
         position = 0
@@ -159,7 +164,7 @@ class ConsumerFetch:
                 failed = failed or answer.error_code != 0 or answer.diverging is not None
                 answers.append(answer)
             topics.append(FetchTopicResponse(topic.topic, answers))
-        if position >= self._min_bytes or failed or last:
+        if position >= self._min_bytes or failed or last or self._in_older_segment:
             self.close()
             self._respond(FetchResponse(0, topics), payload)
             return
@@ -186,6 +191,8 @@ class ConsumerFetch:
             if len(records) > budget and not first:
                 # Only the first batch of an answer may be larger than what was asked for.
                 records = b""
+            if records and asked.fetch_offset < partition.log.segments.active.base_offset:
+                self._in_older_segment = True
         except ApiError as error:
             return FetchPartitionResponse(asked.partition, error.code), b""
         except (OSError, ProtocolError):

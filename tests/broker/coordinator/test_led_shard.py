@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from oncelog_broker.coordinator.led_shard import LedShard, ShardState, append_refusal
-from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.errors import (
     ApiError,
@@ -400,3 +400,54 @@ async def test_time_outs_that_follow_within_a_millisecond() -> None:
 
     await asyncio.to_thread(uvloop.run, story())
     assert told == [TIMED_OUT, TIMED_OUT]
+
+
+# ---------------------------------------------------------------- barriers
+
+
+def ask(bench: Bench, name: str) -> None:
+    bench.led.read_confirmed(lambda shard: shard.values.get(name, "none"), bench.reply)
+
+
+async def test_a_confirmed_read_waits_for_a_write_that_says_nothing() -> None:
+    bench = Bench()
+    ask(bench, "a")
+    assert bench.told() == []
+    assert [record.key for record in bench.log.records] == [BARRIER.key]
+    bench.log.commit()
+    assert bench.told() == [("none", 0)]
+
+
+async def test_questions_share_barriers_that_were_written_after_them() -> None:
+    bench = Bench()
+    for name in "abc":
+        ask(bench, name)
+    assert len(bench.log.records) == 1, "the others came when it was written"
+    bench.put("b", "1")
+    bench.log.commit()
+    assert len(bench.log.records) == 3, "one more for both"
+    assert bench.told() == [("none", 0), ("ok", 0)]
+    bench.log.commit()
+    assert bench.told() == [("1", 0), ("none", 0)]
+
+
+async def test_who_cannot_commit_tells_nothing_from_the_past() -> None:
+    bench = Bench(commit_timeout_s=0.01)
+    ask(bench, "a")
+    ask(bench, "b")
+    await eventually(lambda: len(bench.answers) == 2)
+    assert bench.told() == [(None, NOT_AVAILABLE)] * 2
+
+
+async def test_unloading_answers_who_waits_for_a_barrier() -> None:
+    bench = Bench()
+    ask(bench, "a")
+    ask(bench, "b")
+    bench.led.unload(NOT_HERE)
+    assert bench.told() == [(None, NOT_AVAILABLE), (None, NOT_HERE)]
+
+
+async def test_barriers_are_no_news_to_a_shard_that_loads() -> None:
+    bench = Bench()
+    bench.led.replay([BARRIER])
+    assert bench.shard.values == {}

@@ -153,6 +153,20 @@ async def test_min_bytes_are_waited_for() -> None:
     assert len(consumer.values()) == 2
 
 
+async def test_min_bytes_are_not_waited_for_where_an_older_segment_ends() -> None:
+    group = Replicas()
+    consumer = Consumer(group)
+    group.produce(b"a" * 6000)
+    group.leader.partition.log.roll()
+    group.produce(b"b" * 6000)
+    group.replicate()
+    consumer.fetch(0, min_bytes=10_000)
+    assert consumer.values() == [b"a" * 6000], "there is more, for the next fetch"
+    consumer.answers.clear()
+    consumer.fetch(1, min_bytes=10_000)
+    assert consumer.answers == [], "of the active segment there is not enough yet"
+
+
 async def test_the_deadline_brings_what_there_is() -> None:
     group = Replicas()
     group.produce(b"a")

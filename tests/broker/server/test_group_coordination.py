@@ -89,12 +89,17 @@ async def commit(
 
 
 async def committed(cluster: Cluster, broker_id: int, group: str) -> dict[str, list[int]]:
-    """Offsets by topic."""
-    answered: asyncio.Future[OffsetFetchResponse] = asyncio.get_running_loop().create_future()
-    cluster.brokers[broker_id].coordination.groups.fetch_offsets(
-        OffsetFetchRequest(group, None), answered.set_result
-    )
-    response = await answered
+    """Offsets by topic, asked again while the coordinator cannot commit, as clients do."""
+    async with asyncio.timeout(20):
+        while True:
+            answered = asyncio.get_running_loop().create_future()
+            cluster.brokers[broker_id].coordination.groups.fetch_offsets(
+                OffsetFetchRequest(group, None), answered.set_result
+            )
+            response: OffsetFetchResponse = await answered
+            if response.error_code != CoordinatorNotAvailableError.code:
+                break
+            await asyncio.sleep(0.02)
     if response.error_code:
         raise error_for(response.error_code)
     return {topic.topic: [p.offset for p in topic.partitions] for topic in response.topics}

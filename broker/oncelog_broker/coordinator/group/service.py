@@ -71,6 +71,15 @@ class GroupEngine(Protocol):
         """See ``CoordinatorEngine.read``."""
         ...
 
+    def read_confirmed(
+        self,
+        key: str,
+        operation: Callable[[GroupShard], T],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.read_confirmed``."""
+        ...
+
     def all_shards(self, operation: Callable[[GroupShard], T]) -> list[T]:
         """See ``CoordinatorEngine.all_shards``."""
         ...
@@ -163,8 +172,10 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest, respond: Callable[[OffsetFetchResponse], None]
     ) -> None:
-        """OffsetFetch; told once what it tells is committed."""
-        self._engine.read(
+        """OffsetFetch; told once what it tells is committed. A member's generation fences it from
+        a coordinator that was deposed; who has none needs another proof."""
+        read = self._engine.read if request.member_id else self._engine.read_confirmed
+        read(
             request.group_id,
             lambda shard: shard.fetch_offsets(request),
             _reply(Caller(respond), OffsetFetchResponse),
