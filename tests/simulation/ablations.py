@@ -102,7 +102,9 @@ SWITCHES: dict[str, Ablation] = {
     ),
     "coordinator.replies_wait_for_commit": Ablation(0, COORDINATORS, GROUPS),
     "coordinator.outsiders_wait_for_barrier": Ablation(
-        0, ("isolate_from_followers", "isolate_with_client", "false_suspicion"), GROUPS
+        0,
+        ("move_coordinator", "one_way"),
+        {**GROUPS, "offsets_topic_num_partitions": 1, "zookeeper_session_timeout_ms": 600},
     ),
     "client.hand_over_after_revocation": Ablation(
         27,
