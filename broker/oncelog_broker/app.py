@@ -39,6 +39,7 @@ from oncelog_broker.server.handler_table import install_handlers
 from oncelog_broker.server.internal_topics import group_topic
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
@@ -124,9 +125,8 @@ class Broker:
             on_dir_offline=self._directory_failed,
             safeguards=safeguards.log,
         )
-        self._connector = BrokerConnector(
-            config.broker_id, self.image, config.inter_broker_listener
-        )
+        listener = config.inter_broker_listener
+        self._connector = BrokerConnector(config.broker_id, self.image, listener)
         self.runner = ControllerRunner(
             broker_id=config.broker_id,
             store=metadata_store,
@@ -140,6 +140,7 @@ class Broker:
         self._admin_controller = self._controller_channel()
         self.replicas = self._make_replicas(safeguards)
         self.coordination = self._make_coordination(coordinator_safeguards)
+        self.producer_ids = self._make_producer_ids()
         self.membership: Membership | None = None
         self._stopping = False
 
@@ -181,6 +182,9 @@ class Broker:
             tasks=self.tasks,
             safeguards=safeguards,
         )
+
+    def _make_producer_ids(self) -> ProducerIds:
+        return ProducerIds(self.broker_id, self._admin_controller, self.fence, self.tasks)
 
     def _controller_channel(self) -> ControllerChannel:
         return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
@@ -306,6 +310,7 @@ class Broker:
             controller=self.runner,
             creation=creation,
             coordination=self.coordination,
+            producer_ids=self.producer_ids,
             topic_defaults=self.config.topic_default_texts(),
             broker_settings=_settings(self.config),
             authorizer=self.authorizer,
@@ -482,6 +487,7 @@ def _log_config(config: BrokerConfig) -> LogConfig:
         flush_interval_ms=config.flush_interval_ms,
         flush_inline_bytes_max=config.flush_inline_bytes_max,
         retention_check_interval_ms=config.log_retention_check_interval_ms,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
         checkpoint_interval_ms=config.log_checkpoint_interval_ms,
         scrub_interval_ms=config.log_scrub_interval_ms,
         scrub_bytes_per_second=config.log_scrub_bytes_per_second,

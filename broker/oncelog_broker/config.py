@@ -92,6 +92,9 @@ class BrokerConfig(BaseModel):
     """Rounds of at most so many bytes are synced on the event loop while the disk is quick; 0: all
     of them in a worker thread."""
     log_retention_check_interval_ms: int = Field(default=300_000, ge=10)
+    producer_id_expiration_ms: int = Field(default=86_400_000, ge=1)
+    """How long a partition remembers a producer that no longer writes to it; a retry that comes
+    later than that is a duplicate. Default: a day."""
     log_checkpoint_interval_ms: int = Field(default=5_000, ge=10)
     log_scrub_interval_ms: int = Field(default=604_800_000, ge=0)
     """All that was synced is read again and held against its checksums once in this time, spread

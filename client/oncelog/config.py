@@ -29,6 +29,8 @@ MEBIBYTE = 1024 * 1024
 DEFAULT_PORT = 9092
 GROUP_ID_CHARS_MAX = 1024
 """The coordinator may allow fewer."""
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""As many batches as brokers remember of a producer."""
 
 
 class Address(NamedTuple):
@@ -167,6 +169,9 @@ class ProducerOptions:
     """Bytes of records after which a batch is closed, before compression."""
     buffer_memory: int = 64 * MEBIBYTE
     """Bytes of records held here, unacknowledged, before sends wait for room."""
+    enable_idempotence: bool | None = None
+    """Whether retries can never make a duplicate, nor change the order. None: unless another option
+    speaks against it (KIP-679)."""
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = MEBIBYTE
     """Bytes of one Produce request, and so of one record with its overhead."""
@@ -189,6 +194,30 @@ class ProducerOptions:
         )
         _at_least("max_request_size", self.max_request_size, 1024, limits.BATCH_BYTES_MAX)
         _at_least("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+        if self.enable_idempotence not in (None, True, False):
+            raise ConfigurationError(
+                f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None"
+            )
+        if self.enable_idempotence and self.against_idempotence:
+            raise ConfigurationError(
+                f"enable_idempotence=True cannot be had with {self.against_idempotence}: brokers"
+                f' know five batches of a producer again, and acknowledge them with acks="all"'
+            )
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches carry sequence numbers."""
+        return self.enable_idempotence is not False and not self.against_idempotence
+
+    @property
+    def against_idempotence(self) -> str:
+        """The option that idempotence cannot be had with; empty when there is none."""
+        if self.acks_code is not Acks.ALL:
+            return f"acks={self.acks!r}"
+        if self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
+            count = self.max_in_flight_requests_per_connection
+            return f"max_in_flight_requests_per_connection={count}"
+        return ""
 
     @property
     def acks_code(self) -> Acks:

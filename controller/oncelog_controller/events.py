@@ -46,6 +46,8 @@ class ClusterRead:
     topics: tuple[TopicRead, ...] = ()
     tombstones: tuple[TombstoneRead, ...] = ()
     stray_configs: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    producer_ids_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

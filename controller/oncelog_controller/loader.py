@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from oncelog_controller import znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
-from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.state import UNKNOWN_PRODUCER_IDS, BrokerRegistration, PartitionState
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,26 @@ async def load_cluster(
             stat = await store.exists(znodes.config_path(name))
             if stat is not None:
                 strays[name] = stat.version
+    producer_ids, producer_ids_version = await _producer_ids(store)
     return ClusterRead(
-        controller_epoch, epoch_version, brokers, tuple(topics), tuple(tombstones), strays
+        controller_epoch,
+        epoch_version,
+        brokers,
+        tuple(topics),
+        tuple(tombstones),
+        strays,
+        producer_ids,
+        producer_ids_version,
     )
+
+
+async def _producer_ids(store: MetadataStore) -> tuple[int, int]:
+    data, stat = await store.get(znodes.PRODUCER_IDS)
+    try:
+        return znodes.decode_producer_ids(data), stat.version
+    except znodes.CorruptNodeError as error:
+        logger.error("no producer ids can be given: %s", error)
+        return UNKNOWN_PRODUCER_IDS, stat.version
 
 
 def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead | None]]:

@@ -35,6 +35,7 @@ from oncelog_controller.events import (
 )
 from oncelog_controller.isr_requests import IsrRequests
 from oncelog_controller.leadership import Change, Leadership
+from oncelog_controller.producer_ids import allocate_producer_ids
 from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import (
@@ -61,7 +62,7 @@ from oncelog_protocol.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages import admin, replication, transactions
 from oncelog_protocol.topic_config import parse_topic_config
 from oncelog_protocol.types import NO_LEADER
 
@@ -71,9 +72,10 @@ logger = logging.getLogger(__name__)
 REPEATABLE = (
     replication.AlterPartitionRequest,
     replication.ControlledShutdownRequest,
+    transactions.AllocateProducerIdsRequest,
     admin.AlterConfigsRequest,
 )
-"""Requests that have the same effect and the same answer when they are handled twice (Z9)."""
+"""Requests that do no harm when they are handled twice (Z9)."""
 
 ORDER_AGAIN_S = 0.2
 """Before an order that a broker could not carry out for a partition is given again."""
@@ -166,6 +168,8 @@ class ControllerMachine:
             read.epoch_version,
             brokers={broker.broker_id: broker for broker in read.brokers},
             stray_configs=dict(read.stray_configs),
+            next_producer_id=read.next_producer_id,
+            producer_ids_version=read.producer_ids_version,
         )
         core.cluster = cluster
         same = {b for b, r in cluster.brokers.items() if before.brokers.get(b) == r}
@@ -409,6 +413,8 @@ class ControllerMachine:
             self._isr.alter(event.request_id, request)
         elif isinstance(request, replication.ControlledShutdownRequest):
             self._leadership.controlled_shutdown(event.request_id, request)
+        elif isinstance(request, transactions.AllocateProducerIdsRequest):
+            allocate_producer_ids(self._core, event.request_id, request)
         elif isinstance(request, admin.CreateTopicsRequest):
             self._topics.create(event, request)
         elif isinstance(request, admin.DeleteTopicsRequest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog_protocol.errors import NO_ERROR, error_for
-from oncelog_protocol.messages import admin, replication
+from oncelog_protocol.messages import admin, replication, transactions
 from oncelog_protocol.messages.base import Request
 
 
@@ -43,4 +43,6 @@ def refusal(request: Request, code: int, message: str | None = None) -> Any:
         return replication.AlterPartitionResponse(code)
     if isinstance(request, replication.ControlledShutdownRequest):
         return replication.ControlledShutdownResponse(code)
+    if isinstance(request, transactions.AllocateProducerIdsRequest):
+        return transactions.AllocateProducerIdsResponse(code)
     raise TypeError(f"{type(request).__name__} is not served by the controller")

@@ -181,6 +181,9 @@ class Tombstone:
         return all(phase is ReplicaPhase.GONE for phase in self.phases.values())
 
 
+UNKNOWN_PRODUCER_IDS = -1
+
+
 @dataclass(slots=True)
 class Cluster:
     """Everything. Dictionaries are walked in order of key, so that runs repeat."""
@@ -198,6 +201,9 @@ class Cluster:
     """By topic id."""
     stray_configs: dict[str, int] = field(default_factory=dict)
     """Config znodes without a topic, left by hand: name to version."""
+    next_producer_id: int = 0
+    """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
+    producer_ids_version: int = 0
 
     def partitions(self) -> Iterator[Partition]:
         """All partitions, by topic name and number."""

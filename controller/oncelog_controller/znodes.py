@@ -12,6 +12,7 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /brokers/topics/T                          topic id and replicas by partition
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
 /config/topics/T                           overrides; the node's version is the config version
+/producer_ids                              the first producer id that no broker was given
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
 /admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
 =========================================  =======================================================
@@ -37,6 +38,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 DELETED_TOPICS = "/admin/delete_topics"
 STORAGE_FAILURES = "/admin/storage_failures"
+PRODUCER_IDS = "/producer_ids"
 BASE_PATHS = (
     "/cluster",
     BROKER_IDS,
@@ -44,6 +46,7 @@ BASE_PATHS = (
     TOPIC_CONFIGS,
     DELETED_TOPICS,
     STORAGE_FAILURES,
+    PRODUCER_IDS,
 )
 """Persistent parents, made before anything else."""
 
@@ -113,6 +116,21 @@ def decode_controller(data: bytes) -> tuple[int, int]:
     """(broker id, controller epoch). :raises CorruptNodeError:"""
     value = _load(CONTROLLER, data)
     return _int(value, "broker_id", CONTROLLER), _int(value, "controller_epoch", CONTROLLER)
+
+
+def encode_producer_ids(next_producer_id: int) -> bytes:
+    """For /producer_ids."""
+    return _dump({"next_producer_id": next_producer_id})
+
+
+def decode_producer_ids(data: bytes) -> int:
+    """The first id that was not given; 0 of the empty node that a new cluster has.
+
+    :raises CorruptNodeError: ids might be given twice if that were guessed.
+    """
+    if not data:
+        return 0
+    return _int(_load(PRODUCER_IDS, data), "next_producer_id", PRODUCER_IDS)
 
 
 def encode_epoch(controller_epoch: int) -> bytes:

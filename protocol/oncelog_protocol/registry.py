@@ -11,6 +11,7 @@ from oncelog_protocol.messages import (
     offsets,
     produce,
     replication,
+    transactions,
 )
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionRange
@@ -37,6 +38,8 @@ REQUESTS: dict[int, type[Request]] = {
         admin.AlterConfigsRequest,
         admin.DescribeLogDirsRequest,
         admin.ElectLeadersRequest,
+        transactions.InitPidRequest,
+        transactions.AllocateProducerIdsRequest,
         groups.FindCoordinatorRequest,
         groups.JoinGroupRequest,
         groups.SyncGroupRequest,

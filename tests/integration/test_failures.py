@@ -112,7 +112,7 @@ async def test_acknowledged_records_survive(cluster: Processes, damage: Damage) 
         await damage(cluster, load)
         await load.wait_for(50)
     await cluster.wait_isr(TOPIC, 3)
-    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=True)
+    await load.verify(await cluster.replicas(TOPIC))
 
 
 async def test_rolling_restart_under_load_shows_no_error_to_a_default_client(
@@ -125,7 +125,7 @@ async def test_rolling_restart_under_load_shows_no_error_to_a_default_client(
             await cluster.restart(broker)
             await cluster.wait_isr(TOPIC, 3)
     assert not load.failed
-    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=True)
+    await load.verify(await cluster.replicas(TOPIC))
 
 
 async def test_topics_outlive_a_restart_of_everything(cluster: Processes) -> None:
@@ -139,7 +139,7 @@ async def test_topics_outlive_a_restart_of_everything(cluster: Processes) -> Non
         cluster.start(broker)
     await cluster.wait_ready()
     await cluster.wait_isr(TOPIC, 3)
-    await load.verify(await cluster.replicas(TOPIC), duplicates_allowed=False)
+    await load.verify(await cluster.replicas(TOPIC))
     async with Admin(cluster.bootstrap) as admin:
         names = await admin.list_topics()
     assert TOPIC in names

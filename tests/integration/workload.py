@@ -92,14 +92,13 @@ class Workload:
                             positions[tp] = records[-1].offset + 1
         return count
 
-    async def verify(self, replicas: AllReplicas, *, duplicates_allowed: bool) -> None:
+    async def verify(self, replicas: AllReplicas) -> None:
         """Read everything back and assert that every promise was kept.
 
         :param replicas: what the brokers have on disk.
-        :param duplicates_allowed: a retry may store a record twice until producers are idempotent.
         """
         read = await self.read_back()
         assert read >= self.acknowledged
-        rules = Rules(idempotent=not duplicates_allowed)
+        rules = Rules(idempotent=True, offsets_told=True)
         found = failures(verdict(History.from_events(self.events), rules, replicas=replicas))
         assert not found, summary(found)

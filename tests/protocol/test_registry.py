@@ -53,6 +53,7 @@ def test_orders_between_brokers_are_marked() -> None:
         "UPDATE_METADATA",
         "ALTER_PARTITION",
         "CONTROLLED_SHUTDOWN",
+        "ALLOCATE_PRODUCER_IDS",
     }
 
 

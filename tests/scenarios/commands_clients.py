@@ -156,21 +156,24 @@ async def elect(world: World, kind: str, partition: TopicPartition) -> str | Non
 # ---- producing
 
 
-@command("produce PARTITION VALUE... [acks=all|1|0] [to=BROKER] [within=TIME]")
+@command("produce PARTITION VALUE... [acks=all|1|0] [to=BROKER] [producer=IDENTITY] [within=TIME]")
 async def produce(
     world: World,
     partition: TopicPartition,
     values: list[str],
     acks: str | None,
     to: int | None,
+    producer: tuple[int, int, int] | None,
     within: float | None,
 ) -> str:
-    """Send values as one batch and print their offsets, or what is known of them."""
+    """Send values as one batch and print their offsets, or what is known of them. With ``to``, the
+    batch may say whose it is and which of theirs."""
     patience_s = within or DELIVERY_S
     data = [value.encode() for value in values]
     if to is not None:
         world.outside = True
-        offset, error = await _produce_to(world, to, partition, data, acks, patience_s)
+        batch = _batch_of(data, producer)
+        offset, error = await _produce_to(world, to, partition, batch, acks, patience_s)
         if error is not None:
             return _fate(error)
     else:
@@ -211,16 +214,27 @@ def _producer(world: World, process: Process, acks: str | None, patience_s: floa
     )
 
 
+def _batch_of(data: list[bytes], producer: tuple[int, int, int] | None) -> bytes:
+    producer_id, epoch, sequence = producer or (-1, -1, -1)
+    batch = encode_batch(
+        data,
+        timestamps=EPOCH_MS,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    return bytes(batch)
+
+
 async def _produce_to(
     world: World,
     broker_id: int,
     partition: TopicPartition,
-    data: list[bytes],
+    batch: bytes,
     acks: str | None,
     patience_s: float,
 ) -> tuple[int, BaseException | None]:
     """One request to one broker: (offset, None) or (-1, why not)."""
-    batch = bytes(encode_batch(data, timestamps=EPOCH_MS))
     item = ProducePartition(partition.partition, Span(0, len(batch)))
     code = Acks.ALL if acks in (None, "all") else Acks(int(acks or "0"))
     topics = [ProduceTopic(partition.topic, [item])]

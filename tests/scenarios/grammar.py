@@ -208,7 +208,15 @@ def _word(text: str) -> str:
     return text
 
 
+def _batch_identity(text: str) -> tuple[int, int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)/(\d+)", text)
+    if match is None:
+        raise CommandError(f"{text!r} is not ID/EPOCH/SEQUENCE, as in 7/0/3")
+    return int(match[1]), int(match[2]), int(match[3])
+
+
 KINDS: dict[str, Callable[[str], Any]] = {
+    "IDENTITY": _batch_identity,
     "BROKER": _broker,
     "BROKERS": _brokers,
     "IDS": _ids,

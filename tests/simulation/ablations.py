@@ -47,6 +47,19 @@ GROUPS = {
     "offsets_retention_ms": 604_800_000,
 }
 ELECTIONS = ("kill_one", "pause", "false_suspicion", "expire_one", "slow_wires", "bridge")
+LOST_ANSWERS = ("reset", "kill_one", "isolate_with_client", "isolate_from_clients", "pause")
+RETRIES = {
+    "idempotent": True,
+    "max_in_flight": 5,
+    "batch_size": 200,
+    "value_bytes": 400,
+    "linger_ms": 0,
+    "partitions": 2,
+    "compacted": 0,
+    "latency_s": 0.005,
+    "delivery_timeout_ms": 10_000,
+}
+"""Five batches are under way to a partition as a rule."""
 
 SWITCHES: dict[str, Ablation] = {
     "truncate_to_high_watermark": Ablation(1, CRASHES),
@@ -79,6 +92,14 @@ SWITCHES: dict[str, Ablation] = {
     "follower_fetches_synced_only": Ablation(12, POWER, {"flush": "commit"}),
     "log.sync_directories": Ablation(13, POWER, {"flush": "commit", "segment_bytes": 2048}),
     "log.keep_damaged_logs": Ablation(14, ("rot", "kill_one"), {"flush": "commit"}),
+    "log.remember_producers": Ablation(15, LOST_ANSWERS, RETRIES),
+    "log.remember_five_batches": Ablation(15, LOST_ANSWERS, RETRIES),
+    "log.compare_content": Ablation(
+        16,
+        ("isolate_from_followers", "kill_one", "pause", "slow_wires"),
+        {**RETRIES, "delivery_timeout_ms": 1000, "request_timeout_ms": 500},
+    ),
+    "log.followers_know_producers": Ablation(17, LOST_ANSWERS, RETRIES),
     "log.rewrite_unsynced": Ablation(
         0, ("failed_sync", "kill_one", "power_one"), {"flush": "commit"}
     ),

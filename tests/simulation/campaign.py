@@ -49,7 +49,7 @@ ALLOWED_LOG_LINES = (
     r"is full: writes are refused",
     r"cannot follow: .* (is full|failed)",
     r"stopped following: ",
-    r"no log: (it may be in a directory that is offline|.*Errno)",
+    r"no log: (it may be in a directory that is offline|no log directory is online|.*Errno)",
     r"no poll for \d+ ms, so this member has left the group",
     r"another member has taken over the instance id",
 )
@@ -284,8 +284,9 @@ class Run:
     def _judge(self, workload: Workload, groups: GroupWorkload) -> None:
         rotten = self.nemesis is not None and bool(self.nemesis.applied["rot"])
         rules = Rules(
-            idempotent=False,
-            ordered=False,
+            idempotent=self.knobs.idempotent,
+            ordered=self.knobs.idempotent,
+            offsets_told=self.knobs.idempotent,
             # A leader that does not know that it is deposed sends readers back: its log is short.
             resets_permitted=True,
             allowed_log_lines=ALLOWED_LOG_LINES + (ROT_LOG_LINES if rotten else ()),

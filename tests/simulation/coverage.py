@@ -57,6 +57,7 @@ _FOLLOWER = "oncelog_broker.replication.follower"
 _FETCH_LOOP = "oncelog_broker.replication.fetch_loop"
 _MANAGER = "oncelog_broker.replication.replica_manager"
 _LOG_DIR = "oncelog_broker.log.log_dir"
+_PRODUCERS = "oncelog_broker.log.log_producers"
 _RECOVERY = "oncelog_broker.log.recovery"
 _ISR = "oncelog_broker.replication.isr_sender"
 _MACHINE = "oncelog_controller.machine"
@@ -83,6 +84,7 @@ _BEGINS = "controller epoch %d loads: %s"
 _ORDER = "broker %d: order failed: %s"
 _RETRIED = "%s: batch will be tried again: %s"
 _FETCH = "fetch: %s"
+_REPEATS = "%s: producer %d repeats sequence %d, the last but %d"
 _COMPACTED = "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went"
 _LOADED = "%s: loaded %s in epoch %d, %d records in %.3f s"
 _ROUND = "group %s: rebalance of generation %d (%s): %s"
@@ -200,6 +202,10 @@ FROM_LOGS: tuple[Sight, ...] = (
         "oncelog_broker.server.handlers.produce",
         "a produce has waited its time, %d partitions are not held",
     ),
+    Sight("duplicate_answered", _PRODUCERS, _REPEATS),
+    Sight("duplicate_of_the_fifth_last", _PRODUCERS, _REPEATS, lambda args: args[3] == 4),
+    Sight("producers_read_after_a_cut", _PRODUCERS, "%s: reading what %d producers wrote"),
+    Sight("partition_begun_anew", _SENDER, "%s; the partition begins anew"),
     Sight("not_enough_replicas", _SENDER, _RETRIED, _is(1, "NotEnoughReplicasError")),
     Sight(
         "not_enough_replicas_after_append",

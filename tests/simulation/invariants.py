@@ -57,6 +57,7 @@ from simulation.coverage import Coverage
 from simulation.group_invariants import GroupInvariants
 from simulation.knobs import Knobs
 from simulation.log_view import LogView
+from simulation.producer_invariants import ProducerInvariants
 from simulation.promises import holds, keep_promises
 from simulation.store_view import (
     InvariantViolation,
@@ -94,6 +95,7 @@ class Invariants:
         """Permitted losses that were seen."""
         self._truths: dict[TopicPartition, Truth] = {}
         self._groups = GroupInvariants()
+        self._producers = ProducerInvariants()
         self._terms: dict[int, int] = {}
         self._crashed_lately: dict[int, Broker] = {}
         self._lossy_until = -1.0
@@ -174,6 +176,7 @@ class Invariants:
             for name in [n for n in self._truths if n not in self.store.partitions]:
                 del self._truths[name]
         self._groups.check(self._truths)
+        self._producers.sample(self._truths)
         self._check_brokers()
 
     def _truth(self, stored: StoredPartition) -> Truth:
@@ -487,6 +490,7 @@ class Invariants:
         ``converged`` also: nobody is down, high watermarks have reached the log ends, ISRs hold
         every replica."""
         self.check(self.now_s)
+        self._producers.check_all(self._truths)
         if converged:
             for stored, truth in self._pairs():
                 at_rest.check_converged(stored, truth)

@@ -60,6 +60,8 @@ class Knobs:
     request_timeout_ms: int = 3000
     delivery_timeout_ms: int = 10_000
     max_in_flight: int = 5
+    idempotent: bool = True
+    """Whether producers are."""
     compression: str = "none"
     groups: int = 0
     """Consumer groups, with members of their own; see ``group_workload``."""
@@ -147,6 +149,7 @@ class Knobs:
             log_cleaner_backoff_ms=pick([100, 500, 3000]),
             min_cleanable_dirty_ratio=pick([0.01, 0.3, 0.7]),
             delete_retention_ms=pick([1000, 86_400_000]),
+            idempotent=rare() < 0.85,
         )
         # Members of groups send and poll too: no seed should take much longer than the others.
         return replace(drawn, clients=drawn.clients - 1) if drawn.groups else drawn

@@ -79,6 +79,11 @@ class LogView:
         self._durable = 0
         """Batches, counted from the first, that were found durable."""
 
+    @property
+    def rotten(self) -> bool:
+        """Whether a batch of it has rotted, at any time."""
+        return bool(self._rots)
+
     def durable_end(self) -> int:
         """Offsets below it would survive a power cut now."""
         index = self._durable

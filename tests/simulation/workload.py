@@ -127,6 +127,7 @@ class Workload:
                 clock=self.cluster.client_clock,
                 history=recorder,
                 acks="all",
+                enable_idempotence=knobs.idempotent,
                 delivery_timeout_ms=int(timeout_s * 1000),
                 request_timeout_ms=knobs.request_timeout_ms,
             ) as producer:
@@ -259,6 +260,7 @@ class Client:
             clock=cluster.client_clock,
             history=recorder,
             acks="all",
+            enable_idempotence=knobs.idempotent,
             linger_ms=knobs.linger_ms,
             batch_size=knobs.batch_size,
             compression_type="gzip" if knobs.compression == "gzip" else "none",

@@ -226,7 +226,17 @@ class Driver:
             if name not in known
         }
         brokers = tuple(self.brokers[b] for b in sorted(self.brokers))
-        return ClusterRead(self.epoch, self.epoch, brokers, tuple(topics), tuple(graves), strays)
+        ids = self.nodes.get(znodes.PRODUCER_IDS)
+        return ClusterRead(
+            self.epoch,
+            self.epoch,
+            brokers,
+            tuple(topics),
+            tuple(graves),
+            strays,
+            0 if ids is None else znodes.decode_producer_ids(ids.data),
+            0 if ids is None else ids.version,
+        )
 
     def _names(self, parent: str) -> list[str]:
         prefix = parent + "/"

@@ -5,7 +5,8 @@ Every image is loaded by a real ``LogManager`` and must keep what the logs had p
 - every offset that counted as synced is there, byte for byte, and nothing is called damaged;
 - what is there is a run without holes out of one state that the log was in, since the last state
   that was durable whole: never a mixture of two;
-- epochs say of each offset what its batch says; nothing is left over on the disk; what is deleted
+- epochs say of each offset what its batch says, and producers are known as the batches tell of
+  them (I14); nothing is left over on the disk; what is deleted
   stays deleted; a clean stop is believed only while it is true;
 - a power cut right after the start changes nothing more; writing goes on; a second start agrees.
 """
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_snapshots import KEPT, SNAPSHOT_SUFFIX
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.types import TopicPartition
@@ -140,6 +142,7 @@ def _find(log: PartitionLog) -> Found:
     written = [entry for entry in epochs if entry[1] < log.log_end_offset]
     assert written == derived, f"{log}: epochs {epochs}, the batches have {derived}"
     assert log.recovery_point == log.synced_offset == log.log_end_offset
+    assert not (said := log.producers.contradiction()), f"{log}: {said}"
     return Found(log.topic_id, base, log.log_start_offset, log.log_end_offset, batches, derived)
 
 
@@ -227,5 +230,9 @@ def _check_nothing_left_over(files: MemoryFiles, started: _Start) -> None:
         for segment in log.segments:
             stem = segment.path.removesuffix(".log")
             expected.update(stem + suffix for suffix in (".log", ".index", ".timeindex"))
+        snapshots = [name for name in files.contents() if name.startswith(log.directory + "/")]
+        snapshots = [name for name in snapshots if name.endswith(SNAPSHOT_SUFFIX)]
+        assert len(snapshots) <= 2 * KEPT
+        expected.update(snapshots)
     strays = sorted(set(files.contents()) - expected)
     assert not strays, f"left over: {strays}"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from oncelog_broker.log.cleaner import CleanerConfig, find_work
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_state import next_sequence
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.topic_config import TopicConfig
@@ -273,8 +274,9 @@ class World:
                 log.log_end_offset,
                 epoch,
             )
-            data = batch(value + b"." * (value_bytes - len(value)))
-            log.append_as_leader(data, epoch)
+            producer = _next_producer(log, epoch)
+            data = batch(value + b"." * (value_bytes - len(value)), producer=producer)
+            assert not log.append_as_leader(data, epoch).repeated
             self._wrote(lineage, data)
 
     def replicate(self, log: PartitionLog, *specs: tuple[int, int, int]) -> None:
@@ -440,6 +442,16 @@ class World:
     def _keep_image(self, expectation: Expectation) -> None:
         style = expectation.style
         add_image(self.images, self.files.image(style), style, [expectation])
+
+
+def _next_producer(log: PartitionLog, epoch: int) -> tuple[int, int, int]:
+    """Id, epoch and sequence of the next batch: three producers take turns, with epochs that are
+    the log's, so that cuts take back sequences, epochs and whole producers."""
+    producer_id = 1 + log.log_end_offset // 6 % 3
+    known = log.producers.state.producers.get(producer_id)
+    if known is None or known.epoch < epoch:
+        return producer_id, epoch, 0
+    return producer_id, known.epoch, next_sequence(known.last_sequence)
 
 
 def add_image(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from oncelog_broker.log.producer_state import ProducerState
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolError
 from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
@@ -68,15 +69,24 @@ class FakePartition:
     log_start_offset: int = 0
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) to answer the next fetch with."""
+    producers: ProducerState = field(default_factory=ProducerState)
 
     def append(self, batch: bytes | bytearray | memoryview) -> int:
-        """Append one batch; its base offset."""
+        """Append one batch, unless it is known already; its base offset.
+
+        :raises ApiError: it does not follow what its producer has sent.
+        """
         data = bytearray(batch)
         header = parse_header(data)
         assert header.size_bytes == len(data), "not exactly one batch"
         verify_crc(data)
+        if header.producer_id >= 0:
+            repeated = self.producers.check(header, header.crc)
+            if repeated is not None:
+                return repeated.base_offset
         base = self.next_offset
         stamp(data, 0, base, self.leader_epoch)
+        self.producers.applied(parse_header(data), 0, append_time=False)
         self.batches.append(bytes(data))
         self.next_offset = base + header.last_offset_delta + 1
         return base
@@ -112,6 +122,8 @@ class FakeCluster:
         """(broker, request), in order of arrival."""
         self.stale_metadata: dict[int, wire.MetadataResponse] = {}
         """Broker to the answer it gives to Metadata whatever is true."""
+        self.producer_ids = 0
+        """How many were given."""
         self.latency_s = 0.0
         """How long every Produce takes: what makes requests queue up behind each other."""
         self.new_data = asyncio.Event()

@@ -16,7 +16,15 @@ from oncelog_protocol.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.messages import admin, fetch, handshake, metadata, offsets, produce
+from oncelog_protocol.messages import (
+    admin,
+    fetch,
+    handshake,
+    metadata,
+    offsets,
+    produce,
+    transactions,
+)
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.registry import supported_ranges
@@ -83,6 +91,10 @@ class Handlers:
             answers.append(produce.ProduceTopicResponse(topic.topic, items))
         self._cluster.announce()
         return produce.ProduceResponse(0, answers)
+
+    def _init_pid(self, request: transactions.InitPidRequest) -> Any:
+        self._cluster.producer_ids += 1
+        return transactions.InitPidResponse(0, None, 4000 + self._cluster.producer_ids, 0)
 
     async def _fetch(self, request: fetch.FetchRequest) -> Answer:
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000

@@ -48,10 +48,20 @@ def batch(
     timestamps: Sequence[int] | int = NOW_MS,
     keys: Sequence[bytes | None] | None = None,
     codec: Codec = Codec.NONE,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> memoryview:
-    """A client's batch, writable."""
+    """A client's batch, writable; ``producer`` is its id, epoch and the batch's sequence."""
+    producer_id, epoch, sequence = producer
     return memoryview(
-        encode_batch(list(values) or [b"v"], timestamps=timestamps, keys=keys, codec=codec)
+        encode_batch(
+            list(values) or [b"v"],
+            timestamps=timestamps,
+            keys=keys,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.recovery import load_log
+from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
@@ -53,12 +54,26 @@ def topic_config(**overrides: Any) -> TopicConfig:
     return parse_topic_config({key: str(value) for key, value in overrides.items()})
 
 
-def batch_of(*values: bytes, timestamp_ms: int = NOW_MS) -> memoryview:
-    """A client's batch as a handler gets it: a writable view."""
-    return memoryview(encode_batch(list(values), timestamps=timestamp_ms))
+def batch_of(
+    *values: bytes, timestamp_ms: int = NOW_MS, producer: tuple[int, int, int] = (-1, -1, -1)
+) -> memoryview:
+    """A client's batch as a handler gets it: a writable view. ``producer``: its id, epoch, and the
+    batch's sequence."""
+    producer_id, epoch, sequence = producer
+    return memoryview(
+        encode_batch(
+            list(values),
+            timestamps=timestamp_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+    )
 
 
-def make_logs(files: MemoryFiles, broker_id: int = 1, *dirs: str) -> LogManager:
+def make_logs(
+    files: MemoryFiles, broker_id: int = 1, *dirs: str, safeguards: LogSafeguards | None = None
+) -> LogManager:
     """The logs of one broker, not started: syncs happen by ``flusher.sync_now()``."""
     return LogManager(
         files=files,
@@ -66,6 +81,7 @@ def make_logs(files: MemoryFiles, broker_id: int = 1, *dirs: str) -> LogManager:
         entropy=SeededEntropy(broker_id),
         config=LogConfig(log_dirs=dirs or ("/d",), headroom_bytes=0),
         broker_id=broker_id,
+        safeguards=safeguards,
     )
 
 
@@ -78,7 +94,7 @@ class Broker:
         self.broker_epoch = broker_id * 100
         self.files = MemoryFiles("/d")
         self.alive = True
-        self.logs = make_logs(self.files, broker_id)
+        self.logs = make_logs(self.files, broker_id, safeguards=group.safeguards.log)
         log = self.logs.create(TP, TOPIC_ID, group.config)
         self.partition = self._partition(log, 0)
         self.sync()
@@ -160,7 +176,7 @@ class Broker:
         """A new life with what the disk holds; the role comes with the next order."""
         self.broker_epoch += 1
         checkpointed = self.group.checkpointed_high_watermark.get(self.broker_id, 0)
-        self.logs = make_logs(self.files, self.broker_id)
+        self.logs = make_logs(self.files, self.broker_id, safeguards=self.group.safeguards.log)
         log_dir = self.logs.dirs[0]
         loaded = load_log(
             log_dir.pool,
@@ -170,7 +186,7 @@ class Broker:
             log_start_offset=0,
             clean=False,
             now_ms=NOW_MS,
-            keep_damaged=self.group.safeguards.log.keep_damaged_logs,
+            safeguards=self.group.safeguards.log,
         )
         if loaded is None:
             log = self.logs.create(TP, TOPIC_ID, self.group.config)

@@ -215,6 +215,7 @@ class Cleaner:
             min(tombstones_below, known.upto),
             EpochHistory(log.epochs.entries()),
             log.log_start_offset,
+            log.producers.last_batches(known.upto),
         )
         total = Written()
         for run in runs(work.segments, known.upto, log.config.segment_bytes):

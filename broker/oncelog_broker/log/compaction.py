@@ -14,6 +14,8 @@ Rules:
   a batch without records (61 bytes and a few). So scans, recovery, followers and the scrubber tell
   rot from compaction as before, and the epoch history that a follower reads from batch headers is
   its leader's. Holes that meet are one, within a leader epoch;
+- the last batch of a producer stays, if need be without records: its sequences are what the next
+  one is held against, also by a follower that begins anew (``producer_state``);
 - control batches stay as they are.
 """
 
@@ -137,6 +139,12 @@ def hole(base_offset: int, next_offset: int, leader_epoch: int, max_timestamp: i
         ),
         _NO_COLUMNS,
     )
+
+
+def emptied(header: BatchHeader) -> bytearray:
+    """A batch without its records, that still says whose they were and with which sequences."""
+    attributes = header.attributes & ~CODEC_MASK
+    return assemble(header._replace(attributes=attributes, record_count=0), _NO_COLUMNS)
 
 
 def is_hole(header: BatchHeader) -> bool:

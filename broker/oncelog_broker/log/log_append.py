@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from oncelog_protocol.records.batch import BatchHeader
 
 
 class LogAppend(NamedTuple):
@@ -15,3 +18,17 @@ class LogAppend(NamedTuple):
     """-1 when the producer set the timestamps."""
     size_bytes: int
     record_count: int
+    repeated: bool = False
+    """Whether nothing was appended, as the batch is in the log already: there."""
+
+    @classmethod
+    def of_batches(cls, headers: Sequence[BatchHeader]) -> LogAppend:
+        """Of a follower: at least one batch, whose offset and times are the leader's."""
+        return cls(
+            headers[0].base_offset,
+            headers[-1].last_offset,
+            max([header.max_timestamp for header in headers]),
+            -1,
+            sum([header.size_bytes for header in headers]),
+            sum([header.record_count for header in headers]),
+        )

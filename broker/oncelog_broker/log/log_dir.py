@@ -31,6 +31,7 @@ from oncelog_broker.log.continuity import ContinuityRecord
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
+from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
 from oncelog_protocol.errors import OncelogError, StorageError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
@@ -76,8 +77,10 @@ class LogDir:
         open_segments_max: int = 512,
         headroom_bytes: int = 128 * 1024 * 1024,
         on_offline: Callable[[LogDir], None] | None = None,
+        safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
     ) -> None:
         self.path = path
+        self.safeguards = safeguards
         self.files = files
         self.clock = clock
         self.directory_id = ""
@@ -458,7 +461,7 @@ class LogDir:
         self.checkpointed = set(points)
         await self._remove_marks(marks)
         for log in logs:
-            if log.persist_indexes(_INDEX_ENTRIES_MIN):
+            if log.persist_indexes(_INDEX_ENTRIES_MIN) or log.producers.keep_up():
                 await asyncio.sleep(0)
 
     async def _remove_marks(self, marks: list[tuple[PartitionLog, int]]) -> None:

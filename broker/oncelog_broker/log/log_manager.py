@@ -57,6 +57,8 @@ class LogConfig:
     flush_inline_bytes_max: int = INLINE_BYTES_MAX
     """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never."""
     retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    """A producer that has not written to a partition for so long is forgotten there."""
     checkpoint_interval_ms: int = 5_000
     scrub_interval_ms: int = 0
     """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
@@ -118,6 +120,7 @@ class LogManager:
                 open_segments_max=per_dir,
                 headroom_bytes=config.headroom_bytes,
                 on_offline=on_dir_offline,
+                safeguards=self._safeguards,
             )
             for path in config.log_dirs
         ]
@@ -272,8 +275,8 @@ class LogManager:
                 clean=plan.clean and tp in plan.points,
                 now_ms=self._clock.now_ms(),
                 same_run=plan.same_run,
-                rewrite=plan.rewrite and self._safeguards.rewrite_unsynced,
-                keep_damaged=self._safeguards.keep_damaged_logs,
+                rewrite=plan.rewrite,
+                safeguards=self._safeguards,
             )
             for tp, name in partitions
         ]
@@ -332,6 +335,7 @@ class LogManager:
                 raise StorageError(f"{directory} exists and is not a known log")
             self._files.make_dirs(directory)
             loaded = LoadedLog.empty(log_dir.pool, directory, topic_id, config.index_interval_bytes)
+            loaded.producers = self._safeguards.producer_state()
             if topic_partition in log_dir.checkpointed:
                 # Of a deleted log of that name: what is said there of offsets is not of this one.
                 loaded.cut_offset = 0
@@ -398,7 +402,7 @@ class LogManager:
         await log.log_dir.quiesce()
         for segment in log.segments:
             segment.release()
-        log.close()
+        log.close(keep=False)
 
     def _doomed_name(self, log: PartitionLog) -> str:
         """A name that the next start removes."""
@@ -430,6 +434,7 @@ class LogManager:
             try:
                 mark = high_watermarks.get(log.topic_partition, 0)
                 freed += log.apply_retention(now_ms, mark)
+                log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
             except StorageError as error:
                 logger.warning("retention: %s", error)
         return freed

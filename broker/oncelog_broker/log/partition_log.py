@@ -26,6 +26,7 @@ from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.flusher import SyncJob
 from oncelog_broker.log.invariants import append_does_not_follow
 from oncelog_broker.log.log_append import LogAppend
+from oncelog_broker.log.log_producers import LogProducers
 from oncelog_broker.log.recovery import LoadedLog
 from oncelog_broker.log.refetch import NOT_REFETCHING, remove_mark, write_mark
 from oncelog_broker.log.segment import Segment
@@ -39,12 +40,7 @@ from oncelog_protocol.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
-from oncelog_protocol.records.batch import (
-    BatchHeader,
-    CorruptBatchError,
-    stamp,
-    stamp_append_time,
-)
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, stamp, stamp_append_time
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 from oncelog_runtime.files import Buffer, File
@@ -80,6 +76,7 @@ class PartitionLog:
         "log_end_offset",
         "log_start_offset",
         "on_synced",
+        "producers",
         "recovery_point",
         "refetch_until",
         "replaced",
@@ -131,6 +128,7 @@ class PartitionLog:
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
         self._unsynced = Unsynced()
+        self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
         self.clean = CleanState()
         """How far the log is compacted."""
         self.swaps = 0
@@ -143,8 +141,9 @@ class PartitionLog:
     def append_as_leader(self, batch: memoryview, leader_epoch: int) -> LogAppend:
         """Append exactly one batch of a client, given as a writable view.
 
-        Stamps offset and leader epoch into the view. Raises what the validator raises,
-        StorageError, and FencedLeaderEpochError for an epoch older than the log's newest.
+        Stamps offset and leader epoch into the view. Raises what the validator and
+        ``ProducerState.check`` raise, StorageError, and FencedLeaderEpochError for an epoch older
+        than the log's newest.
         """
         log_dir = self.log_dir
         if self.damage or not log_dir.online:
@@ -152,6 +151,8 @@ class PartitionLog:
         config = self.config
         now_ms = self._clock.now_ms()
         header = validate_client_batch(batch, config, now_ms)
+        if header.producer_id >= 0 and (repeat := self.producers.check(header)) is not None:
+            return repeat
         size = len(batch)
         log_dir.credit_bytes -= size
         if log_dir.credit_bytes < 0:
@@ -177,6 +178,8 @@ class PartitionLog:
         segment.note(base, last + 1, size, max_timestamp, now_ms)
         self.log_end_offset = last + 1
         self.size_bytes += size
+        if header.producer_id >= 0:
+            self.producers.led(header, base, max_timestamp, now_ms)
         self._wrote(segment, size)
         return LogAppend(base, last, max_timestamp, append_time_ms, size, header.record_count)
 
@@ -213,14 +216,7 @@ class PartitionLog:
                 self.roll()
             count += 1
         self._write_group(batches[start:end], found[len(found) - count :], now_ms)
-        return LogAppend(
-            first,
-            self.log_end_offset - 1,
-            max([header.max_timestamp for _, header in found]),
-            -1,
-            end,
-            sum([header.record_count for _, header in found]),
-        )
+        return LogAppend.of_batches([header for _, header in found])
 
     def _write_group(
         self, data: memoryview, headers: list[tuple[int, BatchHeader]], now_ms: int
@@ -244,6 +240,8 @@ class PartitionLog:
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
         for _, header in headers:
             segment.note_header(header, now_ms)
+            if header.producer_id >= 0:
+                self.producers.followed(header, now_ms)
         self.log_end_offset = segment.next_offset
         self.size_bytes += len(data)
         self._wrote(segment, len(data))
@@ -296,6 +294,7 @@ class PartitionLog:
         except OSError as error:
             self._failed("roll", error)
         self._unsynced.directory_changed = True
+        self.producers.snapshot()
         return self._active
 
     # ---- reading
@@ -363,8 +362,12 @@ class PartitionLog:
         try:
             swap.settle(self)
             offset = self._segments.batch_start(offset)
-            self._lower_recovery_point(offset)
+            if offset < self.checkpointed_recovery_point:
+                # Tell the disk first that what lies behind is no longer promised, nor what lies
+                # behind an earlier cut that no sync has followed yet.
+                self._mark_cut(min(offset, self.recovery_point), self.log_start_offset)
             trash = self._segments.truncate_to(offset, self._clock.now_ms())
+            self.producers.cut(self._segments.active.next_offset)
         except (OSError, CorruptBatchError, CorruptMessageError) as error:
             self._failed("truncate", error)
         self._was_cut(trash)
@@ -388,6 +391,7 @@ class PartitionLog:
             swap.settle(self)
             self._mark_cut(0, offset)  # in any case: the disk may hold a higher log start
             trash = self._segments.restart_at(offset, self.config.index_interval_bytes)
+            self.producers.cut(0)
             if self.damage:
                 trash += self._segments.strays()
         except OSError as error:
@@ -411,12 +415,6 @@ class PartitionLog:
         self._sync_soon()
         self.log_dir.checkpoint_due()
         self.log_dir.remove_later(trash, 0)
-
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Tell the disk first that what lies behind ``offset`` is no longer promised, nor what lies
-        behind an earlier cut that no sync has followed yet."""
-        if offset < self.checkpointed_recovery_point:
-            self._mark_cut(min(offset, self.recovery_point), self.log_start_offset)
 
     def _mark_cut(self, offset: int, log_start_offset: int) -> None:
         self.truncation_mark += 1  # first: a write that failed may have left the file
@@ -544,8 +542,10 @@ class PartitionLog:
         if self._unsynced.queued:
             self.log_dir.flusher.mark(self)
 
-    def close(self) -> None:
-        """Write indexes and give up descriptors. Syncs nothing."""
+    def close(self, *, keep: bool = True) -> None:
+        """Write what the next start reads, if one is to, give up descriptors. Syncs nothing."""
+        if keep:
+            self.producers.snapshot()
         self.log_dir.flusher.forget(self)
         for segment in self._segments:
             if self.damage or not self.log_dir.online:

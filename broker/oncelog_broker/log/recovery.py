@@ -40,7 +40,10 @@ from oncelog_broker.log.compaction import is_hole
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.index_file import Summary
 from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.producer_snapshots import ProducerSnapshots
+from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
+from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     CLEANED_MARK,
@@ -84,6 +87,11 @@ class LoadedLog:
     cut_offset: int = _OFFSET_END
     """Where a cut was, of which the directory's checkpoints may know nothing yet."""
 
+    producers: ProducerState = field(default_factory=ProducerState)
+    """What the batches say of producers; nothing, of a damaged log."""
+    snapshots: ProducerSnapshots | None = None
+    """Its files of that; None for a new log."""
+
     @property
     def marked(self) -> bool:
         """Whether a truncation mark is there, to be removed after the next checkpoint."""
@@ -114,6 +122,7 @@ class _Loader:
     epochs_known: bool
     same_run: bool
     rewrite: bool
+    producers: ProducerState
     segments: list[Segment] = field(default_factory=list)
     damage: str = ""
     cut_bytes: int = 0
@@ -131,16 +140,16 @@ def load_log(
     now_ms: int,
     same_run: bool = False,
     rewrite: bool = True,
-    keep_damaged: bool = True,
+    safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
 ) -> LoadedLog | None:
     """Load one partition's directory; None when it holds no log yet (a crash while it was made).
 
-    ``recovery_point`` and ``log_start_offset`` are 0 when no checkpoint names the log;
-    ``same_run``: the machine has surely not stopped since the log was written; ``rewrite``: it may
-    not have; ``keep_damaged`` is ``LogSafeguards.keep_damaged_logs``. Raises OSError.
+    ``recovery_point`` and ``log_start_offset`` are 0 if no checkpoint names the log; ``same_run``:
+    the machine surely ran on since it was written; ``rewrite``: it may have. Raises OSError.
     """
-    if not keep_damaged:
+    if not safeguards.keep_damaged_logs:
         recovery_point, clean, same_run = 0, False, False  # as if nothing had ever been synced
+    rewrite = rewrite and safeguards.rewrite_unsynced
     names = _tidy(pool, directory)
     topic_id = _read_topic_id(pool, directory, names, was_synced=recovery_point > 0)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
@@ -168,12 +177,12 @@ def load_log(
         known is not None,
         same_run,
         rewrite,
+        safeguards.producer_state(),
         cut_offset=cut_offset,
     )
     _load_segments(loader, bases, sizes)
     if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
-        for segment in loader.segments:
-            segment.release()
+        _release(loader.segments)
         return None
     if not loader.segments:
         if recovery_point > log_start_offset and not loader.damage:
@@ -206,8 +215,13 @@ def _finish(
     elif NOT_REFETCHING < refetch_until <= end:
         remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
         refetch_until = NOT_REFETCHING
-    for segment in segments:
-        segment.release()
+    snapshots = ProducerSnapshots(loader.pool.files, loader.directory)
+    if not loader.damage:
+        was_cut = loader.cut_offset < _OFFSET_END
+        snapshots.load(
+            segments, loader.producers, loader.now_ms, clean=loader.clean, was_cut=was_cut
+        )
+    _release(segments)
     return LoadedLog(
         directory=loader.directory,
         topic_id=topic_id,
@@ -220,7 +234,14 @@ def _finish(
         refetch_until=refetch_until,
         cut_bytes=loader.cut_bytes,
         cut_offset=loader.cut_offset,
+        producers=loader.producers,
+        snapshots=snapshots,
     )
+
+
+def _release(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.release()
 
 
 def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog_broker.log.compaction import Holes, is_hole, survivors, without
+from oncelog_broker.log.compaction import Holes, emptied, is_hole, survivors, without
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES
@@ -84,6 +84,8 @@ class Rule:
     epochs: EpochHistory
     epochs_from: int
     """Below this offset the history says nothing."""
+    last_batches: frozenset[int] = frozenset()
+    """Base offsets of the last batches of producers."""
 
 
 @dataclass(slots=True)
@@ -175,8 +177,9 @@ def _what_stays(
     """The batch, what is left of it, or None."""
     if header.is_control:
         return batch
+    last = header.base_offset in rule.last_batches
     if is_hole(header):
-        return None
+        return batch if last else None
     if header.base_offset >= rule.upto:
         return batch
     columns = _decode(source, batch)
@@ -192,7 +195,8 @@ def _what_stays(
     written.changed = True
     written.records += keep.count(False)
     try:
-        return without(columns, keep)
+        left = without(columns, keep)
+        return emptied(header) if left is None and last else left
     except (LocalProtocolError, CodecUnavailableError) as error:
         raise UncleanableError(f"{source.path}, offset {header.base_offset}: {error}") from error
 

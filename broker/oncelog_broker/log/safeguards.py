@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from oncelog_broker.log.producer_state import BATCHES_MAX, ProducerState
 from oncelog_runtime.files import Files
 
 
@@ -34,6 +35,33 @@ class LogSafeguards:
     """What compaction has written is synced before it takes the place of what it was made of, and
     that is removed only when the new name is durable (B26). Off: the old segments go first, and the
     new one is not synced."""
+
+    remember_producers: bool = True
+    """A batch that is in the log already is not appended again (K1). Off: nothing is remembered of
+    producers, and so nothing is checked."""
+
+    remember_five_batches: bool = True
+    """As many batches are remembered of a producer as it may have unanswered (K1). Off: one fewer,
+    so that a retry of the oldest is refused though it is in the log."""
+
+    compare_content: bool = True
+    """A repeat is the same batch of the same producer epoch (K1). Off: any with the same sequences
+    passes for one."""
+
+    followers_know_producers: bool = True
+    """A follower remembers what it appends, for the day on which it leads (I14). Off: a new leader
+    knows of no producer what others have appended."""
+
+    def producer_state(self) -> ProducerState:
+        """An empty one, for a log with these safeguards."""
+        window = BATCHES_MAX if self.remember_five_batches else BATCHES_MAX - 1
+        return ProducerState(
+            window=window if self.remember_producers else 0, compare_content=self.compare_content
+        )
+
+
+DEFAULT_SAFEGUARDS = LogSafeguards()
+"""As the log is meant to run."""
 
 
 def guarded(files: Files, safeguards: LogSafeguards) -> Files:

@@ -270,22 +270,22 @@ class Partition:
     # ---- leader: writing
 
     def append_as_leader(self, batch: memoryview, acks: int, now: float) -> LogAppend:
-        """Append one client batch.
+        """Append one client batch; of a repeat, tell what it was, to be waited for like an append.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
-        :raises NotEnoughReplicasError: ``acks`` is all and the ISR is too small; nothing was
-            appended.
+        :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
         :raises ApiError: what the log refuses; StorageError when its directory fails.
         """
-        leader = self.leader_role()
+        leader, log = self.leader_role(), self.log
         if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
             raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
-        log = self.log
         try:
             append = log.append_as_leader(batch, self.leader_epoch)
         except InvariantError as error:
             self.break_down(error)
             raise
+        if append.repeated:
+            return append
         leader.appended(log.log_end_offset, now)
         for reader in self._readers:
             reader.data_ready()

@@ -19,6 +19,7 @@ CONTROLLER_APIS = (
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION,
     ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
 )
 """What the port serves."""
 

@@ -10,6 +10,7 @@ from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.group_coordination import GroupCoordination
+from oncelog_broker.server.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
@@ -27,6 +28,7 @@ from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
 from oncelog_broker.server.handlers.heartbeat import HeartbeatHandler
+from oncelog_broker.server.handlers.init_pid import InitPidHandler
 from oncelog_broker.server.handlers.join_group import JoinGroupHandler
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from oncelog_broker.server.handlers.leave_group import LeaveGroupHandler
@@ -41,6 +43,7 @@ from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
 from oncelog_broker.server.handlers.sync_group import SyncGroupHandler
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_protocol.messages.base import ApiKey
@@ -59,6 +62,7 @@ def install_handlers(
     controller: ControllerPort,
     creation: TopicCreation | None,
     coordination: GroupCoordination,
+    producer_ids: ProducerIds,
     topic_defaults: Mapping[str, str],
     broker_settings: Mapping[str, tuple[str | None, bool]],
     authorizer: Authorizer,
@@ -94,6 +98,8 @@ def install_handlers(
             ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(requests),
             ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(requests),
+            ApiKey.INIT_PID: InitPidHandler(producer_ids),
+            ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(controller),
         },
     )
     _install_group_handlers(router, coordination, image, authorizer)

@@ -25,6 +25,8 @@ from oncelog_broker.log.index_file import (
     column_from,
     decode_blocks,
 )
+from oncelog_broker.log.producer_snapshots import SNAPSHOT_SUFFIX, decode
+from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     DELETED_SUFFIX,
@@ -179,6 +181,8 @@ def _dump_small(path: str, name: str, data: bytes) -> Iterator[Line]:
         elif name == checkpoint.LEADER_EPOCH:
             for epoch, start in checkpoint.decode_epochs(data):
                 yield {"kind": "epoch", "epoch": epoch, "start_offset": start}
+        elif name.endswith(SNAPSHOT_SUFFIX):
+            yield from _producer_lines(data)
         elif name.endswith(".json"):
             yield {"kind": "document", **checkpoint.decode_document(name, data)}
         else:
@@ -186,6 +190,24 @@ def _dump_small(path: str, name: str, data: bytes) -> Iterator[Line]:
     except CheckpointError as error:
         damage = str(error)
     yield _verdict(path, damage, size_bytes=len(data))
+
+
+def _producer_lines(data: bytes) -> Iterator[Line]:
+    offset, _, encoded = decode(data)
+    state = ProducerState()
+    state.restore(encoded)
+    for producer_id, entry in sorted(state.producers.items()):
+        last = entry.batches[-1] if entry.batches else None
+        yield {
+            "kind": "producer",
+            "upto_offset": offset,
+            "producer_id": producer_id,
+            "producer_epoch": entry.epoch,
+            "batches": len(entry.batches),
+            "last_sequence": entry.last_sequence,
+            "last_offset": last.last_offset if last is not None else None,
+            "seen_ms": entry.seen_ms,
+        }
 
 
 def _plain(line: Line) -> str:
@@ -202,7 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
         description="Print what files of a log directory hold, and whether they hold.",
     )
     parser.add_argument(
-        "file", nargs="+", help="a .log, .index or .timeindex file, or a checkpoint"
+        "file", nargs="+", help="a .log, .index, .timeindex or .snapshot file, or a checkpoint"
     )
     parser.add_argument("--records", action="store_true", help="print the records of segments too")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")

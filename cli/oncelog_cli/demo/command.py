@@ -81,6 +81,6 @@ def _print(verdict: Verdict, as_json: bool) -> None:
         print(f"  {name:<18} {shown}")
     print()
     if verdict.ok:
-        print("Every acknowledged record came back, in order.")
+        print("Every acknowledged record came back, once and in order.")
     else:
-        print("FAILED: acknowledged records were lost or misordered.")
+        print("FAILED: acknowledged records were lost, doubled or misordered.")

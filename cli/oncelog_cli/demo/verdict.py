@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The demo's last line; ``ok`` is false when anything acknowledged was lost or misordered."""
+    """The demo's last line; ``ok`` is false when anything acknowledged was lost, or anything came
+    back twice or out of order."""
 
     sent: int
     acknowledged: int
@@ -79,5 +80,5 @@ class Ledger:
             out_of_order=self.out_of_order,
             leaders_killed=leaders_killed,
             failover_seconds=failover_seconds,
-            ok=lost == 0 and self.out_of_order == 0 and complete,
+            ok=lost == self.duplicated == self.out_of_order == 0 and complete,
         )

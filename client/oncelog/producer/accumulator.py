@@ -13,7 +13,7 @@ Rules
   acknowledged something: a leader that is not ready yet refuses the first of five and takes the
   rest).
 * The place of sequence numbers is ``Batch.identity``: producer id, epoch and sequence, given when
-  a batch is closed and kept over retries. Until idempotence lands it is "none".
+  a batch goes out for the first time and kept over retries (``sequence``).
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Identity(NamedTuple):
 
 
 NO_IDENTITY = Identity()
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class Batch:
@@ -79,6 +80,7 @@ class Batch:
         "observed",
         "operation",
         "queue",
+        "renumbered",
         "reserved",
         "size",
         "timestamps",
@@ -103,6 +105,8 @@ class Batch:
         self.encoded: bytearray | None = None
         self.attempts = 0
         self.maybe_written = False
+        self.renumbered = 0
+        """How often its sequence numbers were given anew."""
         self.last_error: BaseException | None = None
         self.done = False
         self.error: BaseException | None = None
@@ -165,7 +169,9 @@ class PartitionQueue:
         "failed",
         "failed_view",
         "in_flight",
+        "next_sequence",
         "open",
+        "producer",
         "ready",
         "retry_at",
         "sent_to",
@@ -182,6 +188,9 @@ class PartitionQueue:
         self.in_flight: deque[Batch] = deque()
         self.failed: list[Batch] = []
         """Failed, to be tried again once everything behind them was answered: mutes the queue."""
+        self.producer = NO_PRODUCER
+        """Producer id and epoch under which this partition is written; see ``sequence``."""
+        self.next_sequence = 0
         self.window = 1
         """How many batches may be in flight now."""
         self.retry_at = 0.0

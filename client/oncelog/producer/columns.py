@@ -179,6 +179,7 @@ class ColumnSender:
             headers=piece.headers,
             codec=self._codec,
             level=self._options.compression_level,
+            sealed=not self._options.idempotent,
         )
 
     async def _outcome(

@@ -78,6 +78,8 @@ class Producer:
     """Sends records. ``async with Producer("localhost:9092") as producer: ...``
 
     :param bootstrap_servers: "host:port,host:port" or a list of them: where to ask first.
+    :param enable_idempotence: on unless ``acks`` or more than five requests in flight speak against
+        it; True makes these an error.
     :param acks: "all" (every in-sync replica), 1 (the leader), 0 (nobody is asked).
     :param linger_ms: how long a batch waits for more records.
     :param batch_size: bytes of a batch; :param buffer_memory: bytes of all, unacknowledged.
@@ -87,9 +89,9 @@ class Producer:
     :param clock: stamps records; :param entropy: jitter and choices; :param history: a recorder of
         what was asked and known.
 
-    A retry after an indefinite error (a lost connection, say) may write a batch twice; the order of
-    the first writes holds always. A write that is not known to have failed is never reported so:
-    see ``definite`` of the errors.
+    Retries never write a record twice and never change the order (KIP-98). Where idempotence is off
+    a retry after an indefinite error (a lost connection, say) may write a batch twice.
+    A write that is not known to have failed is never reported so: see ``definite`` of the errors.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Producer:
         *,
         client_id: str = "oncelog-producer",
         acks: AcksOption = "all",
+        enable_idempotence: bool | None = None,
         compression_type: CompressionOption = "none",
         compression_level: int | None = None,
         linger_ms: float = 5,
@@ -119,6 +122,12 @@ class Producer:
     ) -> None:
         parameters = locals()
         self._options = take(ProducerOptions, parameters)
+        if enable_idempotence is None and self._options.against_idempotence:
+            logger.info(
+                "%s: not idempotent with %s: a retry may write a record twice",
+                client_id,
+                self._options.against_idempotence,
+            )
         connection = take(ConnectionOptions, parameters)
         self._now_ms = (clock or SystemWallClock()).now_ms
         self._entropy = (entropy or SystemEntropy()).fork("producer")
@@ -160,6 +169,7 @@ class Producer:
         self._sender = Sender(
             self._router,
             self._accumulator,
+            idempotent=self._options.idempotent,
             acks=self._options.acks_code,
             codec=Codec[self._options.compression_type.upper()],
             codec_level=self._options.compression_level,

@@ -11,8 +11,9 @@ Rules
   earlier one cannot be tried again without changing the order, so it fails (ReorderError). A
   partition never has batches in flight to two leaders.
 * **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
-  log; it is tried again all the same, and may then be there twice until sequence numbers land. Its
-  final error, if it comes to that, says so.
+  log; it is tried again all the same, as the broker knows it again by its sequence numbers
+  (``sequence``). Without idempotence it may then be there twice. Its final error, if it comes to
+  that, says so.
 * A broker that is silent for SILENCE_S is checked against fresh metadata; when somebody else leads
   by then, its connection is given up at once instead of at the request's time-out.
 * Nothing here is awaited on the way: a wake-up (``wake``) runs ``_pump`` in the loop's next round,
@@ -23,20 +24,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from oncelog.backoff import Backoff
 from oncelog.connection import DATA
 from oncelog.errors import (
-    ApiError,
     BrokerUnreachableError,
     ClosedError,
-    ConnectionLostError,
     DeliveryTimeoutError,
-    MessageTooLargeError,
     ReorderError,
     UnknownServerError,
     error_for,
@@ -44,20 +40,24 @@ from oncelog.errors import (
     is_retriable,
 )
 from oncelog.history import History, note_failure
-from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
+from oncelog.producer.accumulator import NO_IDENTITY, Accumulator, Batch, PartitionQueue
+from oncelog.producer.produce import Link, closed_error, produce_error, produce_request
+from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
 from oncelog.router import Router
 from oncelog_protocol import limits
-from oncelog_protocol.errors import NotEnoughReplicasError, OncelogError
+from oncelog_protocol.errors import (
+    DuplicateSequenceNumberError,
+    NotEnoughReplicasError,
+    OncelogError,
+)
 from oncelog_protocol.messages.produce import (
-    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    ProduceTopic,
 )
+from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
-from oncelog_protocol.schema import Span
 from oncelog_protocol.types import NO_LEADER, Acks
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
@@ -74,22 +74,6 @@ WATCH_S = 0.25
 """How often deadlines are looked at while anything is under way; they are that exact."""
 
 
-class _Link:
-    """One leader, as the sender sees it."""
-
-    __slots__ = ("backoff", "channel", "connecting", "draining", "leader", "retry_at", "sent")
-
-    def __init__(self, leader: int, backoff: Backoff) -> None:
-        self.leader = leader
-        self.backoff = backoff
-        self.channel: RequestChannel | None = None
-        self.connecting = False
-        self.draining = False
-        self.retry_at = 0.0
-        self.sent: deque[tuple[float, Sequence[Batch]]] = deque()
-        """(when, batches) of every unanswered request, oldest first."""
-
-
 class Sender:
     """Drains an accumulator to the leaders."""
 
@@ -98,6 +82,7 @@ class Sender:
         router: Router,
         accumulator: Accumulator,
         *,
+        idempotent: bool,
         acks: Acks,
         codec: Codec,
         codec_level: int | None,
@@ -108,6 +93,8 @@ class Sender:
         self.failure: BaseException | None = None
         self._router = router
         self._accumulator = accumulator
+        self._sequences = Sequences(enabled=idempotent)
+        self._identifying = False
         self._acks = acks
         self._codec = codec
         self._codec_level = codec_level
@@ -117,13 +104,15 @@ class Sender:
         self._request_timeout_s = router.options.request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(f"{router.options.client_id}/sender", self._task_failed)
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, Link] = {}
         self._woken = False
         self._linger_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._retry_at = 0.0
         self._watch_timer: asyncio.TimerHandle | None = None
         router.on_metadata.append(self.wake)
+        if idempotent:
+            self._ask_for_id()
 
     # ------------------------------------------------------------------------------ wake-ups
 
@@ -161,7 +150,7 @@ class Sender:
         if self.failure is None:
             self.failure = error
         for batch in list(self._accumulator.incomplete):
-            self._give_up(batch, _closed("the producer failed", error, batch))
+            self._give_up(batch, closed_error("the producer failed", error, batch))
         self._accumulator.refuse_waiting(ClosedError("the producer failed"))
         self._accumulator.sticky.clear()
 
@@ -192,6 +181,9 @@ class Sender:
         self._woken = False
         if self._tasks.closed:
             return  # woken while it closed: what is left has been told so
+        if not self._sequences.ready:
+            self._ask_for_id()
+            return
         now = self._loop.time()
         by_leader: dict[int, list[PartitionQueue]] = {}
         sendable = self._accumulator.sendable
@@ -206,7 +198,7 @@ class Sender:
             link = self._links.get(leader)
             if link is None:
                 backoff = self._router.new_backoff(f"link {leader}")
-                link = self._links[leader] = _Link(leader, backoff)
+                link = self._links[leader] = Link(leader, backoff)
             self._serve(link, queues, now)
 
     def _leader_for(self, queue: PartitionQueue, now: float) -> int:
@@ -226,7 +218,7 @@ class Sender:
             queue.window, queue.sent_view = 1, current
         return view.leader
 
-    def _serve(self, link: _Link, queues: list[PartitionQueue], now: float) -> None:
+    def _serve(self, link: Link, queues: list[PartitionQueue], now: float) -> None:
         channel = self._router.channel_now(link.leader, DATA)
         if channel is None:
             self._connect(link, now)
@@ -263,6 +255,8 @@ class Sender:
             assert batch.encoded is not None
             if picked and size + len(batch.encoded) > self._max_request_size:
                 continue
+            if self._sequences.enabled:
+                self._sequences.number(batch)
             size += len(batch.encoded)
             queue.ready.popleft()
             queue.in_flight.append(batch)
@@ -282,40 +276,22 @@ class Sender:
                 headers=batch.headers,
                 codec=self._codec,
                 level=self._codec_level,
-                producer_id=batch.identity.producer_id,
-                producer_epoch=batch.identity.producer_epoch,
-                base_sequence=batch.identity.base_sequence,
+                sealed=not self._sequences.enabled,
             )
         except OncelogError as error:
             self._give_up(batch, error)
             return False
         return True
 
-    def _send(self, link: _Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
-        topics: dict[str, list[Batch]] = {}
+    def _send(self, link: Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
         for batch in batches:
-            topics.setdefault(batch.queue.tp.topic, []).append(batch)
-        payload: list[bytearray] = []
-        position = 0
-        named: list[ProduceTopic] = []
-        for topic, members in topics.items():
-            partitions = []
-            for batch in members:
-                assert batch.encoded is not None
-                length = len(batch.encoded)
-                partitions.append(
-                    ProducePartition(batch.queue.tp.partition, Span(position, length))
-                )
-                payload.append(batch.encoded)
-                position += length
-                batch.attempts += 1
-                batch.queue.sent_to = link.leader
-                if self._history is not None and batch.operation is None:
-                    tp = batch.queue.tp
-                    batch.operation = self._history.invoke("send", *tp, batch.values)
-            named.append(ProduceTopic(topic, partitions))
+            batch.attempts += 1
+            batch.queue.sent_to = link.leader
+            if self._history is not None and batch.operation is None:
+                tp = batch.queue.tp
+                batch.operation = self._history.invoke("send", *tp, batch.values)
         timeout_ms = min(int(self._request_timeout_s * 1000), limits.ACK_TIMEOUT_MS_MAX)
-        request = ProduceRequest(None, int(self._acks), timeout_ms, named)
+        request, payload = produce_request(batches, self._acks, timeout_ms)
         if self._acks is Acks.NONE:
             self._send_unanswered(channel, request, payload, batches)
             return
@@ -350,7 +326,30 @@ class Sender:
                 self._failed(batch, error)
                 self._resume(batch.queue)
 
-    async def _drain(self, link: _Link, channel: RequestChannel) -> None:
+    def _ask_for_id(self) -> None:
+        if not self._identifying:
+            self._identifying = True
+            self._tasks.spawn("producer id", self._get_id())
+
+    async def _get_id(self) -> None:
+        """Ask any broker for a producer id until one gives it."""
+        backoff = self._router.new_backoff("producer id")
+        while not self._sequences.ready:
+            try:
+                deadline = self._loop.time() + self._request_timeout_s
+                answer: InitPidResponse = await self._router.call_any(InitPidRequest(), deadline)
+                if answer.error_code:
+                    raise error_for(answer.error_code, answer.error_message or "")
+                self._sequences.given(answer.producer_id, answer.producer_epoch)
+            except (OSError, TimeoutError, OncelogError) as error:
+                if isinstance(error, ClosedError) or not is_retriable(error):
+                    raise
+                logger.info("no producer id yet: %s", error)
+                await asyncio.sleep(backoff.next_s())
+        self._identifying = False
+        self.wake()
+
+    async def _drain(self, link: Link, channel: RequestChannel) -> None:
         try:
             await channel.drain()
         except ConnectionError:
@@ -359,7 +358,7 @@ class Sender:
             link.draining = False
         self.wake()
 
-    def _connect(self, link: _Link, now: float) -> None:
+    def _connect(self, link: Link, now: float) -> None:
         if link.connecting:
             return
         if link.retry_at > now:
@@ -369,7 +368,7 @@ class Sender:
         link.connecting = True
         self._tasks.spawn(f"connect {link.leader}", self._connect_now(link))
 
-    async def _connect_now(self, link: _Link) -> None:
+    async def _connect_now(self, link: Link) -> None:
         try:
             await self._router.channel(link.leader, DATA)
         except BrokerUnreachableError as error:
@@ -387,7 +386,7 @@ class Sender:
 
     def _answered(
         self,
-        link: _Link,
+        link: Link,
         channel: RequestChannel,
         sent: tuple[float, Sequence[Batch]],
         reply: Any,
@@ -427,8 +426,10 @@ class Sender:
             answer = answers.get(batch.queue.tp)
             if answer is None:
                 self._failed(batch, UnknownServerError("the broker left the partition out"))
+            elif answer.error_code == DuplicateSequenceNumberError.code:
+                self._acknowledged(batch, -1, -1)  # it is there; nobody knows where any more
             elif answer.error_code:
-                self._failed(batch, _produce_error(batch, answer))
+                self._failed(batch, produce_error(batch, answer))
             else:
                 self._acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
 
@@ -465,6 +466,9 @@ class Sender:
             batch.maybe_written = True
         if batch.done:
             return
+        if batch.identity is not NO_IDENTITY and isinstance(error, OUT_OF_ORDER):
+            batch.queue.failed.append(batch)
+            return
         if not is_retriable(error):
             self._give_up(batch, error)
             return
@@ -480,6 +484,9 @@ class Sender:
         """Once nothing is in flight, what failed goes first again, after a pause."""
         if queue.in_flight or not queue.failed:
             return
+        if self._sequences.enabled:
+            self._resume_in_sequence(queue)
+            return
         # An indefinite error leaves the order intact: what was appended was appended in turn, so a
         # later batch is in the log only behind this one. A refusal does not: what came behind it
         # and got an indefinite answer may be there, and this one is not.
@@ -493,6 +500,27 @@ class Sender:
                 kept.append(batch)
             later_may_be_there = later_may_be_there or not refused
         queue.failed[:] = reversed(kept)
+        self._put_back(queue)
+
+    def _resume_in_sequence(self, queue: PartitionQueue) -> None:
+        """The broker keeps the order; when the one before the first is missing, begin anew."""
+        error = queue.failed[0].last_error
+        if isinstance(error, OUT_OF_ORDER):
+            numbered = [
+                batch
+                for batch in (*queue.failed, *queue.ready)
+                if batch.identity is not NO_IDENTITY and not batch.done
+            ]
+            for batch in numbered:
+                if batch.maybe_written or batch.renumbered >= RENUMBERED_MAX:
+                    self._give_up(batch, type(error)(str(error)))
+            unwritten = [batch for batch in numbered if not batch.done]
+            logger.info("%s; the partition begins anew", error)
+            self._sequences.begin_anew(queue, unwritten)
+            queue.failed[:] = [batch for batch in queue.failed if not batch.done]
+        self._put_back(queue)
+
+    def _put_back(self, queue: PartitionQueue) -> None:
         queue.put_back()
         queue.window = 1
         queue.retry_at = self._loop.time() + queue.backoff.next_s()
@@ -515,7 +543,7 @@ class Sender:
             self.watch()
         self.wake()
 
-    def _check_link(self, link: _Link, now: float) -> None:
+    def _check_link(self, link: Link, now: float) -> None:
         if link.channel is None or link.channel.closed or not link.sent:
             return
         silent_s = now - link.sent[0][0]
@@ -565,29 +593,6 @@ class Sender:
             if timer is not None:
                 timer.cancel()
         for batch in list(self._accumulator.incomplete):
-            self._give_up(batch, _closed(reason, None, batch))
+            self._give_up(batch, closed_error(reason, None, batch))
         self._accumulator.refuse_waiting(ClosedError(reason))
         await self._tasks.close()
-
-
-def _closed(reason: str, cause: BaseException | None, batch: Batch) -> BaseException:
-    """Why a batch ends with its producer; not definite once it was sent."""
-    error: BaseException
-    if batch.attempts and (batch.maybe_written or batch in batch.queue.in_flight):
-        error = ConnectionLostError(f"{reason}; the records may have been written")
-    else:
-        error = ClosedError(f"{reason}; the records were not written")
-    error.__cause__ = cause or batch.last_error
-    return error
-
-
-def _produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:
-    error = error_for(answer.error_code)
-    text = answer.error_message or str(error)
-    if isinstance(error, MessageTooLargeError):
-        size = len(batch.encoded or b"")
-        text += (
-            f" (the batch has {size} bytes: lower batch_size below the topic's max_message_bytes,"
-            " or raise that)"
-        )
-    return type(error)(f"{batch.queue.tp}: {text}")

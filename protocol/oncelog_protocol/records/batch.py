@@ -56,6 +56,8 @@ _TIMES = struct.Struct(">qq")
 _ATTRIBUTES = struct.Struct(">H")
 _ATTRIBUTES_OFFSET = 21
 _TIMES_OFFSET = 27
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_OFFSET = 43
 _OFFSET_MAX = 2**63 - 1
 
 assert HEADER.size == HEADER_BYTES
@@ -141,8 +143,10 @@ class BatchHeader(NamedTuple):
         return self.attributes & RESERVED_MASK
 
 
-def assemble(header: BatchHeader, body: Buffer) -> bytearray:
+def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytearray:
     """The batch of ``header`` and ``body``; length, magic and CRC of the header are set here.
+
+    :param sealed: without it the batch has no CRC until :func:`identify` is called.
 
     :raises LocalProtocolError: the batch is larger than ``limits.BATCH_BYTES_MAX``, or a number
         does not fit its field.
@@ -155,8 +159,9 @@ def assemble(header: BatchHeader, body: Buffer) -> bytearray:
         batch = bytearray(HEADER.pack(*header))
     except struct.error as exc:
         raise LocalProtocolError(f"batch header: {exc}") from exc
-    crc = crc32c(body, crc32c(memoryview(batch)[CRC_END:]))
-    _UINT32.pack_into(batch, CRC_OFFSET, crc)
+    if sealed:
+        crc = crc32c(body, crc32c(memoryview(batch)[CRC_END:]))
+        _UINT32.pack_into(batch, CRC_OFFSET, crc)
     batch += body
     return batch
 
@@ -194,6 +199,12 @@ def verify_crc(batch: Buffer) -> None:
     actual = crc32c(memoryview(batch)[CRC_END:])
     if actual != expected:
         raise CorruptBatchError(f"batch: CRC {actual:#010x}, the header says {expected:#010x}")
+
+
+def identify(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Say whose batch this is and which of theirs (KIP-98), and give it its CRC."""
+    _PRODUCER.pack_into(batch, _PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
+    _UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[CRC_END:]))
 
 
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:

@@ -59,6 +59,7 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
     offset_deltas: Sequence[int] | None = None,
+    sealed: bool = True,
 ) -> bytearray:
     """One batch of the records whose columns are given.
 
@@ -67,6 +68,7 @@ def encode_batch(
     :param codec: of the body; ``level`` is the codec's own. A body that would compress beyond the
         ratio that decoders accept (constant data) goes out uncompressed.
     :param offset_deltas: strictly increasing, from 0; None: no gaps. Only compaction makes gaps.
+    :param sealed: without it the batch is not valid until ``batch.identify`` has been called.
     :raises LocalProtocolError: unequal columns, values that are not bytes, or above ``limits``.
     :raises CodecUnavailableError: the codec's library is not installed.
     """
@@ -81,11 +83,7 @@ def encode_batch(
         None if headers is None else _header_column(headers, count),
         None if offset_deltas is None else _offset_column(offset_deltas, count),
     ]
-    try:
-        body = pack(columns)
-    except MalformedError as exc:
-        raise LocalProtocolError(f"batch: {exc}") from exc
-    codec, body = _compressed(codec, body, level)
+    codec, body = _compressed(codec, _packed(columns), level)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -101,7 +99,14 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=count,
     )
-    return assemble(header, body)
+    return assemble(header, body, sealed=sealed)
+
+
+def _packed(columns: Sequence[object]) -> bytes:
+    try:
+        return pack(columns)
+    except MalformedError as exc:
+        raise LocalProtocolError(f"batch: {exc}") from exc
 
 
 def estimate_bytes(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oncelog_broker.log.compaction import (
     LAST_OFFSET_DELTA_MAX,
     Holes,
+    emptied,
     hole,
     is_hole,
     rest_of_hole,
@@ -203,3 +204,26 @@ def test_a_hole_that_would_be_too_long_is_two() -> None:
     second = holes.take()
     assert second is not None
     assert parse_header(second).base_offset == LAST_OFFSET_DELTA_MAX + 1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_an_emptied_batch_still_says_whose_it_was(codec: Codec) -> None:
+    data = encode_batch(
+        [b"a", b"b"],
+        keys=[b"k", b"l"],
+        timestamps=NOW_MS,
+        base_offset=10,
+        codec=codec,
+        producer_id=7,
+        producer_epoch=2,
+        base_sequence=5,
+    )
+    before = parse_header(data)
+    left = emptied(before)
+    verify_crc(left)
+    header = parse_header(left)
+    assert is_hole(header)
+    assert (header.base_offset, header.last_offset) == (10, 11)
+    assert header[9:12] == before[9:12] == (7, 2, 5)
+    assert header.max_timestamp == before.max_timestamp
+    assert decode_batch(left).values == []

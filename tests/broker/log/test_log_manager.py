@@ -478,3 +478,45 @@ async def test_a_log_that_began_anew_is_not_taken_for_compacted() -> None:
     log = again.create(TP, "other", topic_config())
     assert log.clean.upto == 0
     await again.stop(clean=False)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("clean", [True, False])
+async def test_producers_are_known_over_a_restart(clean: bool) -> None:
+    files = MemoryFiles(*DIRS)
+    logs = await started(files)
+    log = logs.create(tp(0), "id", logs.default_config)
+    sent = batch(b"x", producer=(7, 0, 0))
+    log.append_as_leader(sent, 0)
+    await eventually(lambda: log.synced_offset == 1)
+    await logs.stop(clean=clean)
+    logs = await started(files)
+    again = logs.get(tp(0))
+    assert again is not None
+    assert again.append_as_leader(batch(b"x", producer=(7, 0, 0)), 0).repeated
+    await logs.stop()
+
+
+@pytest.mark.asyncio
+async def test_the_retention_loop_forgets_producers() -> None:
+    clock = ManualClock(NOW_MS)
+    logs = await started(MemoryFiles(*DIRS), clock=clock, producer_id_expiration_ms=1000)
+    log = logs.create(tp(0), "id", logs.default_config)
+    log.append_as_leader(batch(b"x", producer=(7, 0, 0)), 0)
+    logs.apply_retention()
+    assert log.producers.state.producers
+    clock.advance(1001)
+    logs.apply_retention()
+    assert not log.producers.state.producers
+    await logs.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_deleted_log_leaves_no_snapshot() -> None:
+    files = MemoryFiles(*DIRS)
+    logs = await started(files)
+    log = logs.create(tp(0), "id", logs.default_config)
+    log.append_as_leader(batch(b"x", producer=(7, 0, 0)), 0)
+    await logs.delete(tp(0))
+    assert not [path for path in files.contents() if path.endswith(".snapshot")]
+    await logs.stop()

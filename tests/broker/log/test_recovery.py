@@ -496,6 +496,7 @@ def test_left_overs_are_tidied_away() -> None:
         "00000000000000000100.index",
         "00000000000000000100.timeindex",
         "00000000000000000007.log.deleted",
+        "00000000000000000009.snapshot",
         f"{LEADER_EPOCH}.tmp",
     ):
         files.open(f"{DIRECTORY}/{name}", create=True)
@@ -504,6 +505,7 @@ def test_left_overs_are_tidied_away() -> None:
     assert files.list_dir(DIRECTORY) == sorted(
         [
             *(f"{0:020d}{suffix}" for suffix in (".index", ".log", ".timeindex")),
+            f"{3:020d}.snapshot",
             "notes",
             PARTITION_META,
         ]

@@ -44,6 +44,10 @@ async def test_the_default_is_safe_and_costs_nothing() -> None:
         keep_damaged_logs=True,
         rewrite_unsynced=True,
         swap_in_order=True,
+        remember_producers=True,
+        remember_five_batches=True,
+        compare_content=True,
+        followers_know_producers=True,
     )
     files = MemoryFiles()
     assert guarded(files, LogSafeguards()) is files

@@ -29,6 +29,7 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         controller=broker.runner,
         creation=None,
         coordination=broker.coordination,
+        producer_ids=broker.producer_ids,
         topic_defaults={},
         broker_settings={},
         authorizer=broker.authorizer,

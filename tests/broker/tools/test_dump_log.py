@@ -21,7 +21,8 @@ def directory(tmp_path: Path) -> Path:
     config = topic_config(index_interval_bytes=0)
     log = make_log(files, config, log_dir=make_log_dir(files, str(tmp_path)))
     log.append_as_leader(batch(b"plain", b"\xff", None, keys=[b"k", None, b"\xfe"]), 1)
-    log.append_as_leader(batch(b"zipped", codec=Codec.GZIP, timestamps=NOW_MS + 5), 2)
+    zipped = batch(b"zipped", codec=Codec.GZIP, timestamps=NOW_MS + 5, producer=(7, 2, 40))
+    log.append_as_leader(zipped, 2)
     sync(log)
     log.close()
     path = Path(log.directory)
@@ -67,6 +68,18 @@ def test_indexes(directory: Path) -> None:
     assert summary["max_timestamp"] == NOW_MS + 5
     times = [x for x in dump(segment(directory, ".timeindex")) if x["kind"] == "entry"]
     assert [entry["max_timestamp_before"] for entry in times] == [-1, NOW_MS]
+
+
+def test_producers(directory: Path) -> None:
+    line, verdict = dump(directory / f"{4:020d}.snapshot")
+    assert (line["upto_offset"], line["producer_id"], line["producer_epoch"]) == (4, 7, 2)
+    assert (line["batches"], line["last_sequence"], line["last_offset"]) == (1, 40, 3)
+    assert verdict["damage"] is None
+    damaged = directory / f"{5:020d}.snapshot"
+    for data in (b"", b"x" * 30):
+        damaged.write_bytes(data)
+        (verdict,) = dump(damaged)
+        assert "producer snapshot" in verdict["damage"]
 
 
 def test_small_files(directory: Path) -> None:

@@ -31,9 +31,9 @@ def test_a_row_that_was_never_acknowledged_is_not_lost_but_the_job_is_not_done()
     assert (verdict.lost, verdict.acknowledged, verdict.ok) == (0, 1, False)
 
 
-def test_duplicates_are_counted_and_do_not_count_as_disorder() -> None:
+def test_duplicates_are_no_disorder_and_not_ok() -> None:
     verdict = judge([0, 1, 2], [0, 1, 2], [(0, 0), (0, 1), (0, 0), (0, 1), (0, 2)])
-    assert (verdict.read, verdict.duplicated, verdict.out_of_order, verdict.ok) == (5, 2, 0, True)
+    assert (verdict.read, verdict.duplicated, verdict.out_of_order, verdict.ok) == (5, 2, 0, False)
 
 
 def test_a_later_row_read_first_is_out_of_order() -> None:

@@ -163,7 +163,8 @@ async def test_a_batch_that_others_have_overtaken_is_not_sent_again() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         history = ListHistory()
-        async with make(cluster, batch_size=20, history=history) as producer:
+        options = {"batch_size": 20, "history": history, "enable_idempotence": False}
+        async with make(cluster, **options) as producer:
             await producer.send("t", b"warm")
             cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=NotEnoughReplicasError, times=1)
             deliveries = [await producer.enqueue("t", value) for value in numbered(3)]
@@ -181,7 +182,7 @@ async def test_a_refused_batch_is_not_sent_again_behind_one_that_may_be_there() 
     """The first is refused, the second is appended and its connection breaks before the answer."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
-        async with make(cluster, batch_size=20) as producer:
+        async with make(cluster, batch_size=20, enable_idempotence=False) as producer:
             await producer.send("t", b"warm")
             cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=NotEnoughReplicasError)
             cluster.rule(ApiKey.PRODUCE, Action.DROP_AFTER)

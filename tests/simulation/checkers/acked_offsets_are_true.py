@@ -7,13 +7,14 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules) -> list[Violation]:
-    """Acknowledged values that were polled, but not at the offset of the acknowledgement.
+    """Acknowledged values that were polled, but not at the offset of the acknowledgement, or of
+    which it told none.
 
     Without final polls, only where somebody has read that far.
     """
     if not rules.acks_count:
         return []
-    found: list[Violation] = []
+    found = _untold(history) if rules.offsets_told else []
     for key, writes in history.writes.items():
         seen = history.seen.get(key, {})
         end = history.ends.get(key, -1)
@@ -31,3 +32,20 @@ def check(history: History, rules: Rules) -> list[Violation]:
             promise = "acked_offsets_are_true"
             found.append(Violation("A29", promise, text, key, (write.offset, *at), ops))
     return found
+
+
+def _untold(history: History) -> list[Violation]:
+    return [
+        Violation(
+            "A29",
+            "acked_offsets_are_true",
+            f"{op} was told no offset for {shown(mop.value)}",
+            (mop.topic, mop.partition),
+            (),
+            indexes(op),
+        )
+        for op in history.sending
+        if op.outcome == "ok"
+        for mop in op.mops
+        if mop.kind == "send" and mop.offset is None
+    ]

@@ -11,6 +11,7 @@ from simulation.checkers.violation import Rules
 from simulation.stories import Case, assert_enough, assert_found, bad, good
 
 EXACTLY_ONCE = Rules(idempotent=True)
+TOLD = Rules(idempotent=True, offsets_told=True)
 LOSSY = Rules(loss_permitted=True)
 WEAK = Rules(acks_all=False)
 X = ("x", 0)
@@ -354,6 +355,24 @@ WRITES = [
         c1 poll x a@0 b@1
         """,
         "A1",
+    ),
+    bad(
+        "A29",
+        "a retry that came too late is acknowledged without an offset",
+        """
+        p1 send x a
+        c1 poll x a@0
+        """,
+        rules=TOLD,
+    ),
+    good(
+        "A29",
+        "without an offset, where retries may come too late",
+        """
+        p1 send x a
+        c1 poll x a@0
+        """,
+        EXACTLY_ONCE,
     ),
     good(
         "A29",

@@ -28,6 +28,8 @@ class Rules:
     """Committed records may be lost: power loss with flush=interval, an unclean election."""
     ordered: bool = True
     """Acknowledged sends of one producer to one partition keep their order."""
+    offsets_told: bool = False
+    """Every acknowledgement tells where the record is: no retry comes too late to be known."""
     subscribed: bool = False
     """Assignments change behind the consumers' backs: between polls they may skip and repeat."""
     resets_permitted: bool = False

@@ -11,11 +11,14 @@ from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     CorruptMessageError,
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -188,3 +191,29 @@ async def test_an_empty_request_is_answered() -> None:
         message = await produce(cluster[1].produce).wait()
         assert message.topics == []
         await asyncio.sleep(0)
+
+
+async def test_each_partition_hears_what_is_wrong_with_a_batchs_place() -> None:
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    async with Cluster(brokers=1) as cluster:
+        for each in partitions:
+            cluster.lead(each, 1)
+            log = cluster[1].partition(each).log
+            for sequence in range(6):
+                log.append_as_leader(batch_of(b"v", producer=(7, 3, sequence)), 0)
+        places = [(7, 3, 9), (7, 3, 0), (7, 2, 6), (7, 3, 4), (7, 3, 6)]
+        batches = [
+            ("t", n, bytes(batch_of(b"v", producer=place))) for n, place in enumerate(places)
+        ]
+        message = await produce(cluster[1].produce, *batches).wait()
+        assert [code for _, code in sorted(codes(message).items())] == [
+            OutOfOrderSequenceNumberError.code,
+            DuplicateSequenceNumberError.code,
+            InvalidProducerEpochError.code,
+            0,
+            0,
+        ]
+        offsets = [answer.base_offset for answer in message.topics[0].partitions]
+        assert offsets == [-1, -1, -1, 4, 6]
+        ends = [cluster[1].partition(each).log.log_end_offset for each in partitions]
+        assert ends == [6, 6, 6, 6, 7]

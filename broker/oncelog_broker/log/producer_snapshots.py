@@ -1,0 +1,182 @@
+"""``.snapshot`` files: what a log knew of its producers at an offset; a start reads on from there.
+
+Rules:
+
+- a snapshot is written when a segment is rolled, when the log is closed, and after some MiB. It is
+  not synced: one that does not hold, or is gone, costs reading more of the log, nothing else (K16);
+- it counts only if the log still is what it was made from: it names leader epoch and checksum of
+  the batch that ends at its offset. A power cut can bring back a file that was removed after a
+  truncation, beside other records at the same offsets;
+- the newest two are kept, and the newest two of what is synced: a power cut may take the tail that
+  the others are of.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+import msgpack
+
+from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.producer_state import ProducerState
+from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
+from oncelog_broker.log.segment import Segment
+from oncelog_protocol.errors import CorruptMessageError
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, TimestampType
+from oncelog_runtime.files import Files
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_SUFFIX = ".snapshot"
+KEPT = 2
+_NAME = re.compile(r"(\d{20})\.snapshot")
+_VERSION = 1
+
+
+class ProducerSnapshots:
+    """The snapshot files of one log."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.newest = -1
+        """Offset of the newest that was written or found to fit; -1 when none is known."""
+
+    def offsets(self) -> list[int]:
+        """Offsets of the snapshots that are there, the newest first. Raises OSError."""
+        names = self._files.list_dir(self._directory)
+        return sorted([int(m[1]) for name in names if (m := _NAME.fullmatch(name))], reverse=True)
+
+    def write(
+        self, offset: int, last: BatchHeader | None, state: ProducerState, synced: int
+    ) -> None:
+        """Keep ``state`` as of ``offset``; ``last`` is the batch that ends there. The log is synced
+        up to ``synced``.
+
+        A failure is logged and costs nothing but time at the next start.
+        """
+        mark = None if last is None else [last.leader_epoch, last.crc]
+        body: bytes = msgpack.packb([_VERSION, offset, mark, state.encode()])
+        path = self._path(offset)
+        try:
+            if self._files.exists(path):
+                self._files.remove(path)
+            file = self._files.open(path, create=True)
+            try:
+                file.append((body,))
+            finally:
+                file.close()
+            self.newest = offset
+            offsets = self.offsets()
+            safe = [each for each in offsets if each <= synced]
+            for each in offsets[KEPT:]:
+                if each not in safe[:KEPT]:
+                    self._files.remove(self._path(each))
+        except OSError as error:
+            self.newest = -1
+            logger.info("%s: not written: %s", path, error)  # who fails next says it louder
+
+    def remove_above(self, offset: int) -> None:
+        """The log was cut to ``offset``. Raises OSError."""
+        self.newest = -1
+        for each in self.offsets():
+            if each > offset:
+                self._files.remove(self._path(each))
+
+    def load(
+        self,
+        segments: Sequence[Segment],
+        state: ProducerState,
+        now_ms: int,
+        *,
+        clean: bool = False,
+        was_cut: bool = False,
+    ) -> None:
+        """Fill an empty state from the newest snapshot that fits the log and the batches behind it,
+        or from all batches. What does not fit is removed.
+
+        ``clean``: the last stop was, so the log is not read for a snapshot of its end.
+        ``was_cut``: the log may have been emptied since a snapshot was written, so one that cannot
+        be held against its last batch does not fit. Blocks. Raises OSError; damage in the log ends
+        the reading, and is for others to find.
+        """
+        start, end = segments[0].base_offset, segments[-1].next_offset
+        position = start
+        for offset in self.offsets():
+            if start <= offset <= end:
+                among = () if clean and offset == end else segments
+                if self._restore(offset, among, state, was_cut):
+                    self.newest = position = offset
+                    break
+            self._files.remove(self._path(offset))
+        for segment in segments:
+            if segment.next_offset > position and segment.size_bytes:
+                _replay(segment, max(position, segment.base_offset), state, now_ms)
+
+    def _restore(
+        self, offset: int, segments: Sequence[Segment], state: ProducerState, was_cut: bool
+    ) -> bool:
+        path = self._path(offset)
+        try:
+            at, mark, encoded = decode(self._files.read_bytes(path))
+            last = last_batch(segments, offset)
+            if at != offset or (was_cut if last is None else mark != [last.leader_epoch, last.crc]):
+                raise CheckpointError("it is of other records")
+            state.restore(encoded)
+        except (CheckpointError, CorruptBatchError, CorruptMessageError) as error:
+            logger.info("%s is not used: %s", path, error)
+            return False
+        return True
+
+    def _path(self, offset: int) -> str:
+        return snapshot_path(self._directory, offset)
+
+
+def decode(data: bytes) -> tuple[int, list[int] | None, bytes]:
+    """(offset, leader epoch and checksum of the batch that ends there, what
+    ``ProducerState.restore`` takes). Raises CheckpointError."""
+    try:
+        version, offset, mark, encoded = msgpack.unpackb(data)
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"producer snapshot: {error!r}") from None
+    if version != _VERSION or not isinstance(offset, int) or not isinstance(encoded, bytes):
+        raise CheckpointError(f"producer snapshot: version {version!r}, offset {offset!r}")
+    return offset, mark, encoded
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    """The file that holds the state at ``offset``."""
+    return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def last_batch(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
+    """The batch that ends at ``offset``; None when it is not in the log any more. Raises as a read
+    does."""
+    for segment in segments:
+        if segment.base_offset < offset <= segment.next_offset:
+            return segment.header_at(offset - 1)[1]
+    return None
+
+
+def replay(segments: Sequence[Segment], state: ProducerState, now_ms: int) -> None:
+    """Apply every batch of the log to an empty state. Blocks. Raises OSError."""
+    for segment in segments:
+        if segment.size_bytes:
+            _replay(segment, segment.base_offset, state, now_ms)
+
+
+def _replay(segment: Segment, offset: int, state: ProducerState, now_ms: int) -> None:
+    try:
+        position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
+        scan = Scan(segment.open(), position, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
+        for _, header in scan:
+            if header.producer_id >= 0:
+                state.applied(
+                    header,
+                    now_ms,
+                    append_time=header.timestamp_type is TimestampType.LOG_APPEND_TIME,
+                )
+    except (CorruptBatchError, CorruptMessageError) as error:
+        logger.info("%s: producers are known up to its damage: %s", segment.path, error)

@@ -1,0 +1,30 @@
+"""AllocateProducerIds, v0, from brokers: a block of producer ids, by the controller (else
+NOT_CONTROLLER).
+
+Served on the internal listener only; the router sees to that.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.controller_port import ControllerPort
+from oncelog_broker.server.request import RequestContext
+from oncelog_protocol.messages.transactions import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+class AllocateProducerIdsHandler:
+    """Forwards to the controller."""
+
+    def __init__(self, controller: ControllerPort) -> None:
+        self._controller = controller
+
+    async def handle_async(
+        self, context: RequestContext, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        """The controller's answer as it is."""
+        response: AllocateProducerIdsResponse = await self._controller.handle(
+            request, internal=True
+        )
+        return response

@@ -1,0 +1,99 @@
+"""Producer ids that this broker may hand out: blocks from the controller (KIP-730).
+
+The next block is asked for while some of the last are left, so that nobody waits for it as a rule.
+One request at a time however many wait; a block that comes when it is no longer waited for is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.transactions import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+LEFT_MIN = 100
+"""With fewer left, the next block is asked for."""
+
+BLOCK_TIMEOUT_S = 10.0
+
+
+class ControllerCalls(Protocol):
+    """The way to the controller; ``ControllerChannel`` is one."""
+
+    async def call(self, request: Request, *, timeout_s: float) -> AllocateProducerIdsResponse:
+        """The controller's response. :raises TimeoutError: none came."""
+        ...
+
+
+class ProducerIds:
+    """Hands out each id once."""
+
+    def __init__(
+        self, broker_id: int, controller: ControllerCalls, fence: BrokerEpoch, tasks: Tasks
+    ) -> None:
+        self._broker_id = broker_id
+        self._controller = controller
+        self._fence = fence
+        self._tasks = tasks
+        self._next = 0
+        self._left = 0
+        self._following: tuple[int, int] | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def take(self) -> int:
+        """A producer id that nobody had.
+
+        :raises CoordinatorNotAvailableError: there is none left and no block could be had.
+        """
+        while True:
+            if not self._left and self._following is not None:
+                (self._next, self._left), self._following = self._following, None
+            if self._left:
+                producer_id = self._next
+                self._next += 1
+                self._left -= 1
+                if self._left < LEFT_MIN and self._following is None:
+                    self._fetch_soon()
+                return producer_id
+            fetching = self._fetch_soon()
+            await asyncio.shield(fetching)
+            if not self._any():
+                raise CoordinatorNotAvailableError("no block of producer ids could be had")
+
+    def _any(self) -> bool:
+        return self._left > 0 or self._following is not None
+
+    def _fetch_soon(self) -> asyncio.Task[None]:
+        if self._fetching is None or self._fetching.done():
+            self._fetching = self._tasks.spawn("block of producer ids", self._fetch())
+        return self._fetching
+
+    async def _fetch(self) -> None:
+        request = AllocateProducerIdsRequest(self._broker_id, self._fence.broker_epoch)
+        try:
+            response = await self._controller.call(request, timeout_s=BLOCK_TIMEOUT_S)
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.warning("no block of producer ids: %r", error)
+            return
+        if response.error_code or response.count < 1:
+            logger.warning("no block of producer ids: error %d", response.error_code)
+            return
+        self._following = (response.first_producer_id, response.count)
+
+
+class BrokerEpoch(Protocol):
+    """Who knows under which epoch the broker is registered; ``ControllerFence`` does."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of the registration."""
+        ...

@@ -1,0 +1,85 @@
+"""Sequence numbers: what makes a retry harmless (KIP-98, KIP-360). Pure.
+
+Rules
+-----
+* A batch gets its numbers when it goes out for the first time, and keeps them: every attempt
+  carries the same bytes, so that the broker knows it again.
+* The broker takes a batch only behind the one before it. A batch that is refused as out of order
+  was not written by this attempt, nor is anything behind it; the one before it is missing: given up
+  by its deadline, or refused for what it holds.
+* Then the partition begins anew: once everything that was sent was answered, what is left is
+  numbered from 0 under the next epoch, which fences late copies of the old one. The epoch is raised
+  here, without asking anybody, as no other producer has this id; partitions that are in order stay
+  under the epoch that they have.
+* Only a batch of which every attempt was refused may be numbered anew. One that may have been
+  written cannot: a copy on a connection that was given up, or in the log of a leader that comes
+  back, would be a second one. It fails, and its error says that nobody knows.
+* An epoch has 15 bits. When they are used up the producer needs another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog.producer.accumulator import NO_IDENTITY, NO_PRODUCER, Batch, Identity, PartitionQueue
+from oncelog_protocol.errors import InvalidProducerEpochError, OutOfOrderSequenceNumberError
+from oncelog_protocol.records.batch import identify
+
+EPOCH_MAX = 2**15 - 1
+SEQUENCE_MAX = 2**31 - 1
+
+OUT_OF_ORDER = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
+"""Nothing was written: what was sent before is missing, or of another epoch."""
+
+RENUMBERED_MAX = 3
+"""How often one batch may be numbered anew before the broker is not believed any more."""
+
+
+class Sequences:
+    """Producer id and epoch of one producer, and how it numbers its batches."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self.producer = NO_PRODUCER
+        """Producer id and epoch for what is numbered next."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether batches may go out: there is an id, or none is needed."""
+        return not self.enabled or self.producer != NO_PRODUCER
+
+    def given(self, producer_id: int, producer_epoch: int) -> None:
+        """A broker has given this producer its id."""
+        self.producer = (producer_id, producer_epoch)
+
+    def number(self, batch: Batch) -> None:
+        """Give an encoded batch that goes out for the first time its place."""
+        assert batch.encoded is not None
+        if batch.identity is not NO_IDENTITY:
+            return
+        queue = batch.queue
+        if queue.producer == NO_PRODUCER:
+            queue.producer, queue.next_sequence = self.producer, 0
+        batch.identity = Identity(*queue.producer, queue.next_sequence)
+        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MAX
+        identify(batch.encoded, *batch.identity)
+
+    def begin_anew(self, queue: PartitionQueue, unwritten: Iterable[Batch]) -> None:
+        """Number this partition from 0 under a newer epoch.
+
+        :param unwritten: all its batches that have numbers and are not done. None of them was
+            written, and nothing is in flight.
+        """
+        assert not queue.in_flight
+        if queue.producer == self.producer:
+            producer_id, epoch = self.producer
+            if epoch >= EPOCH_MAX:
+                self.producer = NO_PRODUCER  # wait for another id
+            else:
+                self.producer = (producer_id, epoch + 1)
+        queue.producer, queue.next_sequence = NO_PRODUCER, 0
+        for batch in unwritten:
+            assert batch.encoded is not None
+            batch.identity = NO_IDENTITY
+            batch.encoded = bytearray(batch.encoded)  # the old bytes may still wait to be sent
+            batch.renumbered += 1

@@ -1,0 +1,232 @@
+"""Rules of one producer in one partition, by the batches that it sends (K1, KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.producer_state import (
+    BATCHES_MAX,
+    SEQUENCE_MAX,
+    ProducerState,
+    RememberedBatch,
+    next_sequence,
+)
+from oncelog_protocol.errors import (
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceNumberError,
+)
+from oncelog_protocol.records.batch import BatchHeader, parse_header
+from oncelog_protocol.records.builder import encode_batch
+
+PID = 7
+
+
+def header(
+    sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, pid: int = PID
+) -> BatchHeader:
+    values = [b"%d" % (sequence + n) for n in range(count)]
+    return parse_header(
+        encode_batch(
+            values,
+            timestamps=1000,
+            base_offset=offset,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+    )
+
+
+class Log:
+    """A state, and the offsets that its log would give."""
+
+    def __init__(self, **switches: int) -> None:
+        self.state = ProducerState(**switches)  # type: ignore[arg-type]
+        self.end = 0
+
+    def send(self, batch: BatchHeader) -> RememberedBatch | int:
+        """The repeated batch, or the offset that the batch got."""
+        repeated = self.state.check(batch, batch.crc)
+        if repeated is not None:
+            return repeated
+        placed = batch._replace(base_offset=self.end)
+        self.state.applied(placed, 5000, append_time=False)
+        self.end = placed.next_offset
+        return placed.base_offset
+
+
+def test_what_follows_is_taken() -> None:
+    log = Log()
+    assert [log.send(header(0, 3)), log.send(header(3)), log.send(header(4, 2))] == [0, 3, 4]
+
+
+@pytest.mark.parametrize("place", range(BATCHES_MAX))
+def test_a_repeat_is_answered_with_its_first_offset(place: int) -> None:
+    log = Log()
+    batches = [header(2 * n, 2) for n in range(BATCHES_MAX)]
+    for batch in batches:
+        log.send(batch)
+    repeated = log.send(batches[place])
+    assert isinstance(repeated, RememberedBatch)
+    assert (repeated.base_offset, repeated.last_offset) == (2 * place, 2 * place + 1)
+    assert log.end == 2 * BATCHES_MAX
+
+
+def test_a_repeat_from_before_the_window_is_refused_as_a_duplicate() -> None:
+    log = Log()
+    for n in range(BATCHES_MAX + 1):
+        log.send(header(n))
+    with pytest.raises(DuplicateSequenceNumberError):
+        log.send(header(0))
+
+
+@pytest.mark.parametrize("sequence", [4, 100, SEQUENCE_MAX])
+def test_a_gap_is_refused(sequence: int) -> None:
+    log = Log()
+    log.send(header(0, 3))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        log.send(header(sequence))
+    assert log.send(header(3)) == 3, "and changes nothing"
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 2), (1, 2), (2, 2), (2, 1), (1, 3)])
+def test_an_overlap_in_another_shape_is_refused(first: int, count: int) -> None:
+    log = Log()
+    log.send(header(0, 3))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        log.send(header(first, count))
+
+
+def test_the_same_sequences_with_other_content_are_refused() -> None:
+    log = Log()
+    log.send(header(0, 2))
+    with pytest.raises(OutOfOrderSequenceNumberError, match="another batch"):
+        log.send(header(0, 2)._replace(crc=1))
+
+
+def test_content_is_not_compared_where_the_broker_wrote_its_time_into_the_batch() -> None:
+    state = ProducerState()
+    state.applied(header(0), 5000, append_time=True)
+    assert state.check(header(0), 1) is not None
+
+
+def test_epochs() -> None:
+    log = Log()
+    log.send(header(0, 3, epoch=1))
+    with pytest.raises(InvalidProducerEpochError):
+        log.send(header(3, epoch=0))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        log.send(header(3, epoch=2))
+    assert log.send(header(0, epoch=2)) == 3
+    with pytest.raises(InvalidProducerEpochError):
+        log.send(header(0, 3, epoch=1))
+    assert log.send(header(1, epoch=2)) == 4
+
+
+def test_sequences_wrap() -> None:
+    log = Log()
+    log.send(header(SEQUENCE_MAX - 1, 1))
+    assert log.send(header(SEQUENCE_MAX, 3)) == 1, "the batch itself reaches over the edge"
+    assert log.send(header(2)) == 4
+    repeated = log.send(header(SEQUENCE_MAX, 3))
+    assert isinstance(repeated, RememberedBatch)
+    assert repeated.base_offset == 1
+    assert next_sequence(SEQUENCE_MAX) == 0
+
+
+def test_a_producer_without_state_may_begin_anywhere() -> None:
+    assert Log().send(header(41)) == 0
+
+
+def test_producers_do_not_know_each_other() -> None:
+    log = Log()
+    log.send(header(0))
+    assert log.send(header(0, pid=8)) == 1
+
+
+def test_producers_expire_by_when_they_were_heard_of() -> None:
+    state = ProducerState()
+    state.applied(header(0), 1000, append_time=False)
+    state.applied(header(0, pid=8), 2000, append_time=False)
+    assert state.expire(3001, 2000) == 1
+    assert list(state.producers) == [8]
+
+
+def test_batches_without_a_producer_leave_no_trace() -> None:
+    state = ProducerState()
+    state.applied(parse_header(encode_batch([b"x"], timestamps=1)), 1000, append_time=False)
+    assert not state.producers
+
+
+batches = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 12), st.integers(1, 3)),
+    max_size=60,
+)
+
+
+@given(batches)
+def test_a_snapshot_answers_as_the_state_did(sent: list[tuple[int, int, int, int]]) -> None:
+    log = Log()
+    for pid, epoch, sequence, count in sent:
+        try:
+            log.send(header(sequence, count, epoch=epoch, pid=pid))
+        except (
+            OutOfOrderSequenceNumberError,
+            InvalidProducerEpochError,
+            DuplicateSequenceNumberError,
+        ):
+            pass
+    other = ProducerState()
+    other.restore(log.state.encode())
+    assert other.encode() == log.state.encode()
+    for pid, epoch, sequence, count in sent:
+        batch = header(sequence, count, epoch=epoch, pid=pid)
+        assert _answer(other, batch) == _answer(log.state, batch)
+
+
+def _answer(state: ProducerState, batch: BatchHeader) -> object:
+    try:
+        return state.check(batch, batch.crc)
+    except Exception as error:
+        return type(error)
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    st.lists(st.integers(0, 11), max_size=40),
+)
+def test_retries_in_a_window_of_five_never_duplicate_and_never_reorder(
+    counts: list[int], retries: list[int]
+) -> None:
+    """Any batch of the last five may come again at any time, in any order."""
+    log = Log()
+    sent: list[tuple[BatchHeader, int]] = []
+    sequence = 0
+    for count in counts:
+        batch = header(sequence, count)
+        placed = log.send(batch)
+        assert isinstance(placed, int)
+        sent.append((batch, placed))
+        sequence += count
+        for retry in retries:
+            if max(0, len(sent) - BATCHES_MAX) <= retry < len(sent):
+                repeated = log.send(sent[retry][0])
+                assert isinstance(repeated, RememberedBatch)
+                assert repeated.base_offset == sent[retry][1]
+    assert log.end == sum(counts)
+
+
+@pytest.mark.parametrize("position", range(0, 40, 3))
+def test_a_damaged_snapshot_is_refused(position: int) -> None:
+    log = Log()
+    log.send(header(0))
+    data = bytearray(log.state.encode())
+    data[position % len(data)] ^= 0x10
+    with pytest.raises(CheckpointError):
+        ProducerState().restore(bytes(data))
+    with pytest.raises(CheckpointError):
+        ProducerState().restore(bytes(data[: position % len(data)]))
