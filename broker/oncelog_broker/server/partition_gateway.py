@@ -27,7 +27,7 @@ from oncelog_protocol.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import Acks, TopicPartition
@@ -128,14 +128,18 @@ class PartitionGateway:
             records: list[CoordinatorRecord] = []
             try:
                 for position, header in iter_headers(data):
+                    batch = data[position : position + header.size_bytes]
+                    if not header.base_offset <= offset < header.next_offset:
+                        # The CRC does not cover the offset; in no log is there one left out.
+                        raise CorruptBatchError(f"offset {header.base_offset}, not {offset}")
                     if header.record_count and not header.is_control:  # compaction leaves holes
-                        batch = data[position : position + header.size_bytes]
                         records += _records(decode_batch(batch, header=header), offset)
-                    end_read = header.next_offset
+                    else:
+                        verify_crc(batch)
+                    offset = header.next_offset
             except CorruptBatchError as error:
                 partition.rot_found(error)
                 raise StorageError(f"{topic_partition}: {error}") from error
-            offset = end_read
             yield records
             await asyncio.sleep(0)
 

@@ -121,12 +121,21 @@ async def test_what_one_coordinator_wrote_the_next_one_knows() -> None:
         assert coordinators.engines[3].refusal("a") == NOT_HERE
 
 
-async def test_rot_that_loading_finds_is_the_replicas_trouble() -> None:
+@pytest.mark.parametrize(
+    "rotten_byte",
+    [
+        pytest.param(-1, id="in the records"),
+        pytest.param(22, id="the batch passes for a control batch"),
+        pytest.param(7, id="the batch passes for one further behind"),
+    ],
+)
+async def test_rot_that_loading_finds_is_the_replicas_trouble(rotten_byte: int) -> None:
     async with Cluster() as cluster, Coordinators(cluster) as coordinators:
         await coordinators.lead(1)
         assert await coordinators.put(1, "a", "1") == 0
         partition = cluster[1].replicas.partition(TP)
-        cluster[1].files.corrupt(partition.log.segments.active.path, partition.log.size_bytes - 1)
+        where = rotten_byte % partition.log.size_bytes
+        cluster[1].files.corrupt(partition.log.segments.active.path, where, mask=0x20)
         with pytest.raises(StorageError):
             await read_all(coordinators.gateways[1], partition.leader_epoch)
         assert cluster[1].broken == 1, "another one shall lead"
