@@ -271,6 +271,10 @@ class ConcurrentTransactionsError(ApiError, code=51, kind=Kind.RETRIABLE, defini
     """Transaction APIs: the previous transaction is still being ended."""
 
 
+class TransactionCoordinatorFencedError(ApiError, code=52, kind=Kind.FATAL, definite=True):
+    """WriteTxnMarkers: a newer coordinator has written markers of this producer."""
+
+
 class TransactionalIdAuthorizationFailedError(ApiError, code=53, kind=Kind.FATAL, definite=True):
     """Transaction APIs: the principal may not use the transactional id."""
 
@@ -377,6 +381,10 @@ class UnknownTopicIdError(ApiError, code=100, kind=Kind.RETRIABLE, definite=True
     """Any API: the topic id is not known here."""
 
 
+class TransactionalIdNotFoundError(ApiError, code=105, kind=Kind.FATAL, definite=True):
+    """DescribeTransactions: the coordinator does not know the transactional id."""
+
+
 class InconsistentTopicIdError(ApiError, code=103, kind=Kind.RETRIABLE, definite=True):
     """LeaderAndIsr, Fetch: the topic id on disk is another one (the topic was deleted and made
     anew).
@@ -390,6 +398,15 @@ class IneligibleReplicaError(ApiError, code=107, kind=Kind.FATAL, definite=True)
 
 class NewLeaderElectedError(ApiError, code=108, kind=Kind.RETRIABLE, definite=True):
     """AlterPartition: the change went through, and led to another leader."""
+
+
+class TransactionAbortableError(ApiError, code=120, kind=Kind.ABORTABLE, definite=True):
+    """Transaction APIs, Produce: the coordinator has aborted the transaction (its time was over),
+    or the partition is not in it. Abort, and go on with the next one (KIP-890, KIP-1050)."""
+
+
+class TransactionAlreadyCommittedError(ApiError, code=1000, kind=Kind.FATAL, definite=True):
+    """JoinTxn: what this tag stands for was committed before; nothing is to be written again."""
 
 
 ERRORS: dict[int, type[ApiError]] = {cls.code: cls for cls in ApiError.__subclasses__()}

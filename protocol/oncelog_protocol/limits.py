@@ -77,6 +77,20 @@ HEADER_COUNT_MAX = 1024
 BATCH_HEADER_COUNT_MAX = 1_000_000
 """Headers of one batch, all records together: each costs about 100 bytes in a consumer's memory."""
 
+TRANSACTIONAL_IDS_MAX = 10_000
+"""Transactional ids of one partition of ``__transaction_state``: some MB in the memory of its
+leader. Ids that are not used expire; those of shared transactions never do."""
+
+TXN_PARTITIONS_MAX = 10_000
+"""Partitions that one producer may have in one transaction; the record of it must fit a batch."""
+
+SHARED_TXN_WRITERS_MAX = 10_000
+"""Writers of one shared transaction, attempts that failed counted: they all get their markers from
+one coordinator, and all end in one batch."""
+
+SHARED_TXN_PARTITIONS_MAX = 100_000
+"""Partitions of all its writers together, each counting its own: as many markers go out at once."""
+
 ACK_TIMEOUT_MS_MAX = 300_000
 FETCH_WAIT_MS_MAX = 60_000
 FETCH_BYTES_MAX = 32 * 1024 * 1024

@@ -184,7 +184,7 @@ def test_line_12_ten_thousand_tiny_requests_in_one_go() -> None:
 @pytest.mark.parametrize(
     ("api_key", "version"),
     [
-        pytest.param(1000, 0, id="line 19: an unknown API key"),
+        pytest.param(30_000, 0, id="line 19: an unknown API key"),
         pytest.param(3, 9, id="line 20: a version above"),
         pytest.param(3, -1, id="line 20: a version below"),
     ],

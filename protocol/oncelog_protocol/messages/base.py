@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class ApiKey(IntEnum):
-    """API numbers; those of Kafka where Kafka has the API."""
+    """API numbers; those of Kafka where Kafka has the API, ours from 1000 on."""
 
     PRODUCE = 0
     FETCH = 1
@@ -31,6 +31,11 @@ class ApiKey(IntEnum):
     DELETE_TOPICS = 20
     INIT_PID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -40,7 +45,14 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    BEGIN_SHARED_TXN = 1000
+    JOIN_TXN = 1001
+    END_SHARED_TXN = 1002
+    ABORT_TRANSACTION = 1003
 
 
 class Request:

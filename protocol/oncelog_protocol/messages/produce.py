@@ -30,7 +30,14 @@ class ProducePartitionResponse:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE, INVALID_RECORD,
     INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
     NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
-    TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to an internal topic)."""
+    TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to an internal topic).
+
+    Of numbered batches: OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH. Of batches of transactions: INVALID_REQUEST (the transactional bit
+    without a transactional id, or the reverse), INVALID_TXN_STATE, and what the coordinator says
+    when the partition is added to the transaction: COORDINATOR_NOT_AVAILABLE,
+    CONCURRENT_TRANSACTIONS (both: nothing happened, send it again), INVALID_PRODUCER_ID_MAPPING,
+    PRODUCER_FENCED, TRANSACTION_ABORTABLE, POLICY_VIOLATION."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -51,8 +58,10 @@ class ProduceTopicResponse:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """Whole-request errors: INVALID_REQUIRED_ACKS, INVALID_REQUEST (a partition twice),
-    CLUSTER_AUTHORIZATION_FAILED. With acks=0 there is no response at all."""
+    """Whole-request errors: INVALID_REQUIRED_ACKS (with a transactional id: other than all),
+    INVALID_REQUEST (a partition twice, an empty or reserved transactional id),
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED. With acks=0 there is no
+    response at all."""
 
     error_code: Int16 = 0
     topics: list[ProduceTopicResponse] = field(default_factory=list)
@@ -60,7 +69,10 @@ class ProduceResponse:
 
 @dataclass(slots=True)
 class ProduceRequest(Request):
-    """``acks`` is 0, 1 or -1 (all). ``timeout_ms`` bounds the wait for replicas."""
+    """``acks`` is 0, 1 or -1 (all). ``timeout_ms`` bounds the wait for replicas.
+
+    ``transactional_id``: all batches belong to its open transaction. The first one of a partition
+    makes its leader add the partition there, which is waited for (KIP-890)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
     response: ClassVar[type] = ProduceResponse

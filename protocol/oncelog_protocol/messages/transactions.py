@@ -1,12 +1,18 @@
-"""Producers with an identity: producer ids, and where they come from.
+"""Producers with an identity, and transactions: ids, partitions, offsets, ends, markers.
 
 A producer id is given once and never again, in the whole cluster. Brokers hand them out from blocks
 that the controller gives them, so that asking costs no write to the metadata store.
+
+A transaction is known by (transactional id, producer id, producer epoch); the epoch grows with
+every transaction (KIP-890), so that nothing late of one can touch the next. Its partitions are
+added by their leaders, when the first batch arrives there. A *shared* transaction has writers with
+a producer id each and is known by (transactional id, ordinal), see
+``messages.shared_transactions``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
@@ -15,8 +21,13 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
 
 @dataclass(slots=True)
 class InitPidResponse:
-    """Errors: COORDINATOR_NOT_AVAILABLE (the controller could not be asked for a block; nothing
-    happened), INVALID_REQUEST."""
+    """Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR (nothing
+    happened), REQUEST_TIMED_OUT (it may have), CONCURRENT_TRANSACTIONS (the predecessor's
+    transaction is still being ended: ask again), PRODUCER_FENCED (``producer_id`` and ``epoch`` of
+    the request are not those of the present instance), INVALID_TRANSACTION_TIMEOUT,
+    INVALID_REQUEST (an empty or reserved transactional id), INVALID_TXN_STATE (the id belongs to
+    shared transactions), POLICY_VIOLATION (too many transactional ids),
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -26,14 +37,18 @@ class InitPidResponse:
 
 @dataclass(slots=True)
 class InitPidRequest(Request):
-    """A new producer id, at epoch 0. Any broker answers. ``transactional_id`` is None until
-    transactions are served."""
+    """Without ``transactional_id``: a new producer id at epoch 0, from any broker. With one, from
+    its coordinator: the id's producer under a new epoch, once its open transaction was aborted
+    (that fences whoever had the older epoch). ``producer_id`` and ``producer_epoch`` not -1: only
+    if they are the present ones, or those of which this is a repeat (KIP-360)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PID
     response: ClassVar[type] = InitPidResponse
 
     transactional_id: Name | None = None
     transaction_timeout_ms: Int32 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = -1
 
 
 @dataclass(slots=True)
@@ -57,3 +72,238 @@ class AllocateProducerIdsRequest(Request):
 
     broker_id: Int32
     broker_epoch: Int64
+
+
+# ---- partitions and offsets
+
+
+@dataclass(slots=True)
+class TxnTopic:
+    """Partitions of one topic."""
+
+    topic: Name
+    partitions: list[Int32]
+
+
+@dataclass(slots=True)
+class AddedTransaction:
+    """One transaction and the partitions to add to it. ``verify_only``: add nothing, only say
+    whether they are in it."""
+
+    transactional_id: Name
+    producer_id: Int64
+    producer_epoch: Int16
+    topics: list[TxnTopic]
+    verify_only: bool = False
+
+
+@dataclass(slots=True)
+class AddPartitionsResult:
+    """Errors, for all partitions of the transaction: COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, REQUEST_TIMED_OUT (it may be open now),
+    CONCURRENT_TRANSACTIONS (the last one is still being ended), INVALID_PRODUCER_ID_MAPPING,
+    PRODUCER_FENCED (another producer epoch is the present one), TRANSACTION_ABORTABLE (this one has
+    ended, by its producer or by time-out; or ``verify_only`` and the partition is not in it),
+    INVALID_REQUEST, POLICY_VIOLATION (too many partitions), UNKNOWN_TOPIC_OR_PARTITION,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED."""
+
+    transactional_id: Name
+    error_code: Int16 = 0
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnResponse:
+    """One result a transaction, in the order of the request."""
+
+    error_code: Int16 = 0
+    results: list[AddPartitionsResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnRequest(Request):
+    """Partitions belong to transactions from now on; answered when that is committed. A leader asks
+    before it appends the first batch of a transaction (KIP-890); many at once. Clients may ask for
+    one of their own, and need not."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
+    response: ClassVar[type] = AddPartitionsToTxnResponse
+
+    transactions: list[AddedTransaction]
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnResponse:
+    """Errors: those of AddPartitionsToTxn, and GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnRequest(Request):
+    """The offsets partition of a group belongs to the transaction from now on. TxnOffsetCommit does
+    that by itself."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
+    response: ClassVar[type] = AddOffsetsToTxnResponse
+
+    transactional_id: Name
+    producer_id: Int64
+    producer_epoch: Int16
+    group_id: Name
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitPartition:
+    """As in OffsetCommit."""
+
+    partition: Int32
+    offset: Int64
+    leader_epoch: Int32 = -1
+    metadata: Text | None = None
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitTopic:
+    """Offsets of one topic."""
+
+    topic: Name
+    partitions: list[TxnOffsetCommitPartition]
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitPartitionResponse:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE."""
+
+    partition: Int32
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitTopicResponse:
+    """Answers for one topic."""
+
+    topic: Name
+    partitions: list[TxnOffsetCommitPartitionResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponse:
+    """Whole-request errors: those of AddPartitionsToTxn, of the fencing of members
+    (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), INVALID_REQUEST (an offset below
+    0), INVALID_COMMIT_OFFSET_SIZE, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID,
+    INVALID_PRODUCER_EPOCH (a newer transaction of the producer is open in the group)."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    topics: list[TxnOffsetCommitTopicResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequest(Request):
+    """Offsets that become the group's when the transaction commits; until then they are pending and
+    OffsetFetch with ``require_stable`` waits (KIP-447). Asked of the group's coordinator, which
+    adds its partition to the transaction and checks the member as in OffsetCommit."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
+    response: ClassVar[type] = TxnOffsetCommitResponse
+
+    transactional_id: Name
+    producer_id: Int64
+    producer_epoch: Int16
+    group_id: Name
+    topics: list[TxnOffsetCommitTopic]
+    generation_id: Int32 = -1
+    member_id: Name = ""
+    group_instance_id: Name | None = None
+
+
+# ---- ends
+
+
+@dataclass(slots=True)
+class EndTxnResponse:
+    """Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+    REQUEST_TIMED_OUT (may be decided: ask the same again), CONCURRENT_TRANSACTIONS,
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE (nothing to commit, or it ended
+    the other way), TRANSACTION_ABORTABLE (a commit after the coordinator aborted: abort),
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The pair is the producer's next one."""
+
+    error_code: Int16 = 0
+    error_message: Text | None = None
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = -1
+
+
+@dataclass(slots=True)
+class EndTxnRequest(Request):
+    """Commit or abort; answered when that is decided for good, before the markers are written. A
+    repeat is answered like the first (KIP-890)."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.END_TXN
+    response: ClassVar[type] = EndTxnResponse
+
+    transactional_id: Name
+    producer_id: Int64
+    producer_epoch: Int16
+    commit: bool
+
+
+@dataclass(slots=True)
+class TxnMarker:
+    """How the transaction of a producer ended. ``producer_epoch`` is above that of its data."""
+
+    producer_id: Int64
+    producer_epoch: Int16
+    coordinator_epoch: Int32
+    commit: bool
+    topics: list[TxnTopic]
+
+
+@dataclass(slots=True)
+class MarkerPartitionResult:
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (offsets partitions):
+    tried again for ever. INVALID_PRODUCER_EPOCH (a newer transaction is open: this one ended there
+    before), TRANSACTION_COORDINATOR_FENCED (another coordinator ends it): not tried again."""
+
+    partition: Int32
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class MarkerTopicResult:
+    """Results of one topic."""
+
+    topic: Name
+    partitions: list[MarkerPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MarkerResult:
+    """Results of one marker."""
+
+    producer_id: Int64
+    topics: list[MarkerTopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WriteTxnMarkersResponse:
+    """One result a marker, in the order of the request."""
+
+    error_code: Int16 = 0
+    markers: list[MarkerResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WriteTxnMarkersRequest(Request):
+    """A coordinator tells leaders how transactions ended; answered when the markers, and what they
+    decide of committed offsets, are committed and in force."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
+    response: ClassVar[type] = WriteTxnMarkersResponse
+    between_brokers: ClassVar[bool] = True
+
+    markers: list[TxnMarker]

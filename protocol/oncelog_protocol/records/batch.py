@@ -55,6 +55,8 @@ _UINT32 = struct.Struct(">I")
 _TIMES = struct.Struct(">qq")
 _ATTRIBUTES = struct.Struct(">H")
 _ATTRIBUTES_OFFSET = 21
+ATTRIBUTES_LOW_OFFSET = 22
+"""The byte of ``attributes`` that holds all bits that mean something."""
 _TIMES_OFFSET = 27
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_OFFSET = 43

@@ -3,6 +3,9 @@
 A marker is a batch with the control and the transactional bit and one record. Its key is
 ``version:i16 type:i16``, its value ``version:i16 coordinator_epoch:i32``, as in Kafka; the producer
 id and epoch of the ended transaction are in the batch header.
+
+A leader that knows where the transaction begins in its log writes version 1 of the value, which
+goes on with ``first_offset:i64``: so each segment tells by itself which ranges were aborted.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from oncelog_protocol.types import NO_EPOCH, Buffer
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+_VALUE_1 = struct.Struct(">hiq")
 _VERSION = 0
+_NO_OFFSET = -1
 
 
 class ControlType(IntEnum):
@@ -38,6 +43,8 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     offset: int
     timestamp_ms: int
+    first_offset: int = _NO_OFFSET
+    """Where the transaction begins in the log; -1: not told, or it has nothing there."""
 
 
 def encode_marker(
@@ -49,6 +56,7 @@ def encode_marker(
     timestamp_ms: int,
     base_offset: int = 0,
     leader_epoch: int = NO_EPOCH,
+    first_offset: int = _NO_OFFSET,
 ) -> bytearray:
     """The batch that ends the transaction of ``producer_id``.
 
@@ -56,7 +64,10 @@ def encode_marker(
     """
     try:
         key = _KEY.pack(_VERSION, control_type)
-        value = _VALUE.pack(_VERSION, coordinator_epoch)
+        if first_offset < 0:
+            value = _VALUE.pack(_VERSION, coordinator_epoch)
+        else:
+            value = _VALUE_1.pack(1, coordinator_epoch, first_offset)
     except struct.error as exc:
         raise LocalProtocolError(f"marker: {exc}") from exc
     return encode_batch(
@@ -84,11 +95,14 @@ def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
     value = columns.values[0] if len(columns.values) == 1 else None
     if not header.is_control or key is None or value is None:
         raise CorruptBatchError("marker: not a control batch of one record")
-    if len(key) != _KEY.size or len(value) != _VALUE.size:
+    if len(key) != _KEY.size or len(value) not in (_VALUE.size, _VALUE_1.size):
         raise CorruptBatchError("marker: a key or value of another size")
     key_version, number = _KEY.unpack(key)
-    value_version, coordinator_epoch = _VALUE.unpack(value)
-    if key_version != _VERSION or value_version != _VERSION:
+    value_version, coordinator_epoch = _VALUE.unpack_from(value)
+    first_offset = _NO_OFFSET
+    if len(value) == _VALUE_1.size:
+        value_version, coordinator_epoch, first_offset = _VALUE_1.unpack(value)
+    if key_version != _VERSION or value_version != (len(value) == _VALUE_1.size):
         raise CorruptBatchError(f"marker: versions {key_version} and {value_version}")
     try:
         control_type = ControlType(number)
@@ -101,4 +115,5 @@ def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
         coordinator_epoch,
         header.base_offset,
         header.base_timestamp,
+        first_offset,
     )

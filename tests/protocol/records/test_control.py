@@ -32,6 +32,19 @@ def test_a_marker_there_and_back(control_type: ControlType) -> None:
     assert decode_marker(batch) == Marker(control_type, 7, 3, 12, 55, 1000)
 
 
+def test_a_marker_may_tell_where_its_transaction_begins() -> None:
+    batch = encode_marker(
+        ControlType.ABORT,
+        producer_id=7,
+        producer_epoch=3,
+        coordinator_epoch=12,
+        timestamp_ms=1000,
+        base_offset=55,
+        first_offset=2**40,
+    )
+    assert decode_marker(batch) == Marker(ControlType.ABORT, 7, 3, 12, 55, 1000, 2**40)
+
+
 def test_the_bytes_are_kafkas() -> None:
     batch = encode_marker(
         ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=5, timestamp_ms=0
@@ -56,6 +69,8 @@ def test_the_smallest_legal_marker() -> None:
     [
         pytest.param(control_batch(KEY, VALUE, control=False), id="line 55: no control bit"),
         pytest.param(control_batch(None, VALUE), id="no key"),
+        pytest.param(control_batch(KEY, b"\0\0\0\0\0\5" + b"\0" * 8), id="version 0, longer"),
+        pytest.param(control_batch(KEY, b"\0\1\0\0\0\5"), id="version 1, shorter"),
         pytest.param(control_batch(KEY, None), id="no value"),
         pytest.param(control_batch(KEY + b"\0", VALUE), id="a longer key"),
         pytest.param(control_batch(KEY, VALUE[:-1]), id="a shorter value"),
