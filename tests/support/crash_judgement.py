@@ -229,7 +229,9 @@ def _check_nothing_left_over(files: MemoryFiles, started: _Start) -> None:
         expected.update(f"{log.directory}/{name}" for name in names)
         for segment in log.segments:
             stem = segment.path.removesuffix(".log")
-            expected.update(stem + suffix for suffix in (".log", ".index", ".timeindex"))
+            expected.update(
+                stem + suffix for suffix in (".log", ".index", ".timeindex", ".txnindex")
+            )
         snapshots = [name for name in files.contents() if name.startswith(log.directory + "/")]
         snapshots = [name for name in snapshots if name.endswith(SNAPSHOT_SUFFIX)]
         assert len(snapshots) <= 2 * KEPT

@@ -10,7 +10,7 @@ on. ``interrupted_starts`` does the same to the start over each image. ``crash_j
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -35,6 +35,7 @@ from support.memory_crashes import (
     some_sectors,
 )
 from support.memory_files import MemoryFiles
+from support.transactional_logs import TxnProducer
 
 __all__ = [
     "CONFIG",
@@ -285,6 +286,31 @@ class World:
         log.append_as_follower(data)
         self._wrote(self._of(log), data)
 
+    def send(
+        self,
+        log: PartitionLog,
+        producer: TxnProducer,
+        count: int,
+        epoch: int,
+        keys: Sequence[bytes] | None = None,
+    ) -> None:
+        """Append batches of one record, of an open transaction or the next one, as leader."""
+        for number in range(count):
+            value = b"%d %d " % (producer.producer_id, log.log_end_offset) + b"." * 150
+            key = None if keys is None else [keys[number % len(keys)]]
+            append = producer.send(log, value, keys=key, leader_epoch=epoch)
+            self._wrote(self._of(log), _written(log, append.base_offset))
+
+    def end(self, log: PartitionLog, producer: TxnProducer, epoch: int, *, commit: bool) -> None:
+        """Append a marker, as leader."""
+        append = producer.end(log, commit=commit, leader_epoch=epoch)
+        assert not append.repeated
+        self._wrote(self._of(log), _written(log, append.base_offset))
+
+    def committed(self, log: PartitionLog) -> None:
+        """All that is synced is below the high watermark."""
+        log.producers.committed(log.synced_offset)
+
     def truncate(self, log: PartitionLog, offset: int) -> None:
         """Cut, as a follower does."""
         lineage = self._of(log)
@@ -452,6 +478,10 @@ def _next_producer(log: PartitionLog, epoch: int) -> tuple[int, int, int]:
     if known is None or known.epoch < epoch:
         return producer_id, epoch, 0
     return producer_id, known.epoch, next_sequence(known.last_sequence)
+
+
+def _written(log: PartitionLog, base_offset: int) -> memoryview:
+    return memoryview(log.read(base_offset, 1, upto=log.log_end_offset))
 
 
 def add_image(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -110,6 +110,31 @@ def call(
     return answer
 
 
+class Verifier:
+    """A transaction coordinator that knows everything, or says what the test wants it to."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.holds = False
+        """Whether answers wait until the test gives them."""
+        self.asked: list[tuple[str, int, int, TopicPartition]] = []
+        self.held: list[Callable[[int], None]] = []
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int], None],
+    ) -> None:
+        self.asked.append((transactional_id, producer_id, producer_epoch, topic_partition))
+        if self.holds:
+            self.held.append(callback)
+        else:
+            callback(self.code)
+
+
 class InProcessChannel:
     """A connection to a broker's internal listener."""
 
@@ -202,7 +227,8 @@ class Node:
         )
         self.replicas.broker_epoch = broker_id * 100
         self.fetch = FetchHandler(self.replicas, AllowAllAuthorizer())
-        self.produce = ProduceHandler(self.replicas, AllowAllAuthorizer())
+        self.verifier = Verifier()
+        self.produce = ProduceHandler(self.replicas, AllowAllAuthorizer(), self.verifier)
 
     def _count_broken(self) -> None:
         self.broken += 1

@@ -2,8 +2,9 @@
 
 Owns which log is next, how far it may be compacted, and the pace. Rules:
 
-- never the active segment, and nothing at or above the high watermark or the recovery point: what
-  may still be cut is not compacted, and what is not synced is not read as if it were;
+- never the active segment, and nothing at or above the high watermark, the first undecided
+  transaction or the recovery point: what may still be cut is not compacted, what may still be
+  aborted is nobody's newest value, and what is not synced is not read as if it were;
 - the log with the largest share of bytes that are new since its last pass goes first; one with
   records that have waited ``max_compaction_lag_ms`` (KIP-354) before all others, for which the
   active segment of an idle log is rolled; one with tombstones that may go counts too;
@@ -32,6 +33,7 @@ from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.rewriting import (
+    AbortedRanges,
     Known,
     Rule,
     Source,
@@ -42,7 +44,7 @@ from oncelog_broker.log.rewriting import (
 )
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.log.segment import Segment
-from oncelog_protocol.errors import StorageError
+from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
@@ -176,7 +178,7 @@ class Cleaner:
         except _StoppedError:
             logger.info("%s: changed while it was compacted", log.topic_partition)
             return False
-        except CorruptBatchError as error:
+        except (CorruptBatchError, CorruptMessageError) as error:
             if self._may_clean(log) and log.cuts == cuts:
                 self._on_damage(log, str(error))
                 self._left_alone[log] = cuts
@@ -206,7 +208,9 @@ class Cleaner:
         files = log.log_dir.files
         tombstones_below = log.clean.tombstones_below(now_ms, log.config.delete_retention_ms)
         keys = KeyMap(self._config.dedupe_buffer_bytes)
-        known = Known(keys, work.dirty_from)
+        start, end = work.segments[0].base_offset, work.segments[-1].next_offset
+        aborted = AbortedRanges(log.aborted.ranges(start, end))
+        known = Known(keys, work.dirty_from, aborted)
         sources = [Source.of(s) for s in work.segments if s.next_offset > work.dirty_from]
         await self._drive(log, cuts, read_keys(files, sources, known))
         rule = Rule(
@@ -216,6 +220,7 @@ class Cleaner:
             EpochHistory(log.epochs.entries()),
             log.log_start_offset,
             log.producers.last_batches(known.upto),
+            aborted,
         )
         total = Written()
         for run in runs(work.segments, known.upto, log.config.segment_bytes):
@@ -259,7 +264,7 @@ class Cleaner:
             if not self._safeguards.swap_in_order:
                 log.log_dir.remove_later([path for old in run for path in old.discard()], 0)
             log.clean.relied_on = max(log.clean.relied_on, rule.upto)
-            swap.swap_in(log, run, segment)
+            swap.swap_in(log, run, segment, written.markers)
         finally:
             if segment.is_cleaned:  # it has not taken its place
                 segment.remove()
@@ -313,7 +318,7 @@ def find_work(log: PartitionLog, high_watermark: int, now_ms: int) -> Work | Non
     """What is to be compacted in a log now, if anything."""
     config = log.config
     _roll_if_overdue(log, now_ms)
-    bound = min(high_watermark, log.recovery_point)
+    bound = min(high_watermark, log.recovery_point, log.producers.first_undecided)
     segments: list[Segment] = []
     for segment in log.segments:
         lags = now_ms - segment.stamp_ms < config.min_compaction_lag_ms

@@ -16,7 +16,9 @@ Rules:
   its leader's. Holes that meet are one, within a leader epoch;
 - the last batch of a producer stays, if need be without records: its sequences are what the next
   one is held against, also by a follower that begins anew (``producer_state``);
-- control batches stay as they are.
+- records of aborted transactions go, and are nobody's newest value. A marker stays while anything
+  of its transaction does: else a replay of the log would find the transaction open. Without data it
+  goes like a tombstone, unless it is the last that is known of its producer.
 """
 
 from __future__ import annotations

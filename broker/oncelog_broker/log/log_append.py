@@ -32,3 +32,8 @@ class LogAppend(NamedTuple):
             sum([header.size_bytes for header in headers]),
             sum([header.record_count for header in headers]),
         )
+
+    @classmethod
+    def nothing(cls, log_end_offset: int) -> LogAppend:
+        """Nothing was appended to a log that ends there: what was to be done is done below."""
+        return cls(log_end_offset, log_end_offset - 1, -1, -1, 0, 0, True)

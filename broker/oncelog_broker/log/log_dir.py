@@ -454,6 +454,8 @@ class LogDir:
             known = self.high_watermarks()
             offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
             await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
+            for log in logs:
+                log.producers.checkpointed(offsets.get(log.topic_partition, -1))
         if clean != self._clean_written:
             data = checkpoint.encode_clean(clean)
             await self.files.write_atomic(f"{self.path}/{checkpoint.CLEANER}", data)

@@ -15,18 +15,19 @@ offsets are committed is replication's business. Rules:
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from oncelog_broker.log import retention, swap
+from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
+from oncelog_broker.log.failures import append_failed, failed, refuse
 from oncelog_broker.log.flusher import SyncJob
 from oncelog_broker.log.invariants import append_does_not_follow
 from oncelog_broker.log.log_append import LogAppend
-from oncelog_broker.log.log_producers import LogProducers
+from oncelog_broker.log.log_producers import LogProducers, TxnGuard
 from oncelog_broker.log.recovery import LoadedLog
 from oncelog_broker.log.refetch import NOT_REFETCHING, remove_mark, write_mark
 from oncelog_broker.log.segment import Segment
@@ -38,9 +39,14 @@ from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
     OffsetOutOfRangeError,
-    StorageError,
 )
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, stamp, stamp_append_time
+from oncelog_protocol.records.batch import (
+    BatchHeader,
+    CorruptBatchError,
+    parse_header,
+    stamp,
+    stamp_append_time,
+)
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 from oncelog_runtime.files import Buffer, File
@@ -49,10 +55,6 @@ if TYPE_CHECKING:
     from oncelog_broker.log.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
-"""Errors that say nothing about the disk."""
 
 
 class PartitionLog:
@@ -65,6 +67,7 @@ class PartitionLog:
         "_segments",
         "_told_offset",
         "_unsynced",
+        "aborted",
         "checkpointed_recovery_point",
         "clean",
         "config",
@@ -128,6 +131,8 @@ class PartitionLog:
         """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
         self._told_offset = self.synced_offset
         self._unsynced = Unsynced()
+        self.aborted = loaded.aborted or AbortedTransactions(log_dir.files, loaded.directory)
+        self.aborted.find_segment = self._segments.find
         self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
         self.clean = CleanState()
         """How far the log is compacted."""
@@ -138,25 +143,53 @@ class PartitionLog:
 
     # ---- appending
 
-    def append_as_leader(self, batch: memoryview, leader_epoch: int) -> LogAppend:
-        """Append exactly one batch of a client, given as a writable view.
+    def append_as_leader(
+        self, batch: memoryview, leader_epoch: int, guard: TxnGuard | None = None
+    ) -> LogAppend:
+        """Append exactly one batch of a client, given as a writable view, into which offset and
+        leader epoch are stamped. ``guard``: of the first of a transaction; see ``log_producers``.
 
-        Stamps offset and leader epoch into the view. Raises what the validator and
-        ``ProducerState.check`` raise, StorageError, and FencedLeaderEpochError for an epoch older
-        than the log's newest.
+        Raises what the validator and ``LogProducers.check`` raise, StorageError, and
+        FencedLeaderEpochError for an epoch older than the log's newest.
         """
-        log_dir = self.log_dir
-        if self.damage or not log_dir.online:
-            self._refuse()
-        config = self.config
+        if self.damage or not self.log_dir.online:
+            refuse(self)
         now_ms = self._clock.now_ms()
-        header = validate_client_batch(batch, config, now_ms)
-        if header.producer_id >= 0 and (repeat := self.producers.check(header)) is not None:
-            return repeat
+        header = validate_client_batch(batch, self.config, now_ms)
+        if header.producer_id >= 0:
+            repeat = self.producers.check(header, guard)
+            if repeat is not None:
+                return repeat
+        return self._append(batch, header, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        commit: bool,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        leader_epoch: int,
+    ) -> LogAppend:
+        """End the transaction of a producer. ``repeated``: that was done, below the log end. Raises
+        what ``ProducerState.check_marker`` raises, StorageError, FencedLeaderEpochError."""
+        if self.damage or not self.log_dir.online:
+            refuse(self)
+        now_ms = self._clock.now_ms()
+        marker = self.producers.marker(commit, producer_id, producer_epoch, coordinator_epoch)
+        if marker is None:
+            return LogAppend.nothing(self.log_end_offset)
+        return self._append(memoryview(marker), parse_header(marker), leader_epoch, now_ms)
+
+    def _append(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> LogAppend:
+        """Write one checked batch."""
+        log_dir, config = self.log_dir, self.config
         size = len(batch)
         log_dir.credit_bytes -= size
         if log_dir.credit_bytes < 0:
-            log_dir.take_space(size, internal=self._internal)
+            # Without markers nothing could be deleted: they may use the room of last resort.
+            log_dir.take_space(size, internal=self._internal or header.is_control)
         base = self.log_end_offset
         last = base + header.last_offset_delta
         if leader_epoch != self.epochs.latest:
@@ -174,12 +207,12 @@ class PartitionLog:
         try:
             segment.write((batch,))
         except OSError as error:
-            self._append_failed(segment, error)
+            append_failed(self, segment, error)
         segment.note(base, last + 1, size, max_timestamp, now_ms)
         self.log_end_offset = last + 1
         self.size_bytes += size
         if header.producer_id >= 0:
-            self.producers.led(header, base, max_timestamp, now_ms)
+            self.producers.led(header, batch, base, max_timestamp, now_ms)
         self._wrote(segment, size)
         return LogAppend(base, last, max_timestamp, append_time_ms, size, header.record_count)
 
@@ -191,7 +224,7 @@ class PartitionLog:
         OffsetOutOfRangeError, StorageError. Size limits of clients do not apply (KAFKA-9617).
         """
         if self.damage or not self.log_dir.online:
-            self._refuse()
+            refuse(self)
         batches, found = take_replicated_batches(
             batches, self.log_end_offset, empty=self.size_bytes == 0
         )
@@ -234,14 +267,15 @@ class PartitionLog:
                     self.log_dir.checkpoint_due()
             segment.write((data,))
         except OSError as error:
-            self._append_failed(segment, error)
+            append_failed(self, segment, error)
         except ValueError as error:
             self.epochs.truncate_from_end(self.log_end_offset)
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
-        for _, header in headers:
+        start = headers[0][0]
+        for position, header in headers:
             segment.note_header(header, now_ms)
             if header.producer_id >= 0:
-                self.producers.followed(header, now_ms)
+                self.producers.followed(header, data[position - start :], now_ms)
         self.log_end_offset = segment.next_offset
         self.size_bytes += len(data)
         self._wrote(segment, len(data))
@@ -278,7 +312,7 @@ class PartitionLog:
         try:
             trash = self._segments.restart_at(base_offset, self.config.index_interval_bytes)
         except OSError as error:
-            self._failed("restart", error)
+            failed(self, "restart", error)
         self._active = self._segments.active
         self._unsynced.cut(self._active)
         self.log_dir.remove_later(trash, 0)
@@ -292,7 +326,7 @@ class PartitionLog:
                 self.log_end_offset, self.config.index_interval_bytes
             )
         except OSError as error:
-            self._failed("roll", error)
+            failed(self, "roll", error)
         self._unsynced.directory_changed = True
         self.producers.snapshot()
         return self._active
@@ -311,7 +345,7 @@ class PartitionLog:
             what = f"offset {offset} is not in [{self.log_start_offset}, {end}]"
             raise OffsetOutOfRangeError(f"{self.topic_partition}: {what}")
         if not self.log_dir.online:
-            self._refuse()
+            refuse(self)
         if upto > end:
             upto = end
         if offset >= upto:
@@ -322,7 +356,7 @@ class PartitionLog:
         try:
             return segment.read(offset, max_bytes, upto, min_one_batch)
         except OSError as error:
-            self._failed("read", error)
+            failed(self, "read", error)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after a time.
@@ -330,11 +364,11 @@ class PartitionLog:
         None when there is none. Milliseconds since 1970. Raises StorageError.
         """
         if not self.log_dir.online:
-            self._refuse()
+            refuse(self)
         try:
             return find_timestamp(self._segments, timestamp, self.log_start_offset)
         except OSError as error:
-            self._failed("read", error)
+            failed(self, "read", error)
         except CorruptBatchError as error:
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
 
@@ -347,7 +381,7 @@ class PartitionLog:
         when the log is not (KAFKA-10706). Raises StorageError.
         """
         if self.damage or not self.log_dir.online:
-            self._refuse()
+            refuse(self)
         if offset < max(self.log_start_offset, self.clean.relied_on):
             # Committed records go that others have given way to: values would be lost for good.
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
@@ -369,7 +403,7 @@ class PartitionLog:
             trash = self._segments.truncate_to(offset, self._clock.now_ms())
             self.producers.cut(self._segments.active.next_offset)
         except (OSError, CorruptBatchError, CorruptMessageError) as error:
-            self._failed("truncate", error)
+            failed(self, "truncate", error)
         self._was_cut(trash)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
@@ -381,7 +415,7 @@ class PartitionLog:
         Raises StorageError.
         """
         if not self.log_dir.online:
-            self._refuse()
+            refuse(self)
         logger.info("%s: starting anew at offset %d", self.topic_partition, offset)
         try:
             if self.damage:
@@ -395,7 +429,7 @@ class PartitionLog:
             if self.damage:
                 trash += self._segments.strays()
         except OSError as error:
-            self._failed("truncate", error)
+            failed(self, "truncate", error)
         self.damage = ""
         self.clean = CleanState()
         self.epochs.clear()
@@ -436,30 +470,22 @@ class PartitionLog:
         return True
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> int:
-        """Delete the segments that the topic's policy lets go; return the bytes freed.
+        """Delete what the topic's policy lets go below ``high_watermark`` and the first undecided
+        transaction; return the bytes freed. Raises StorageError."""
+        return retention.apply(self, now_ms, min(high_watermark, self.producers.first_undecided))
 
-        Nothing at or above ``high_watermark`` goes. Raises StorageError.
-        """
-        if self.damage or not self.log_dir.online:
-            return 0
-        doomed = retention.deletable(self, now_ms, high_watermark)
-        if not doomed:
-            return 0
-        if doomed[-1] is self._active:
-            self.roll()
-        freed = sum([segment.size_bytes for segment in doomed])
+    def drop_oldest(self, count: int) -> list[str]:
+        """Give up so many segments; return what is left to remove. Raises StorageError."""
         try:
             swap.settle(self)
-            trash = self._segments.drop_oldest(len(doomed))
+            trash = self._segments.drop_oldest(count)
         except OSError as error:
-            self._failed("delete", error)
+            failed(self, "delete", error)
         self._unsynced.drop_gone()
+        self.aborted.drop_below(self._segments[0].base_offset)
         self.size_bytes = self._segments.size_bytes()
         self.advance_log_start(max(self.log_start_offset, self._segments[0].base_offset))
-        start = self.log_start_offset
-        logger.info("%s: deleted %d bytes below offset %d", self.topic_partition, freed, start)
-        self.log_dir.remove_later(trash, self.config.file_delete_delay_ms)
-        return freed
+        return trash
 
     # ---- epochs
 
@@ -491,7 +517,7 @@ class PartitionLog:
         try:
             remove_mark(self.log_dir.files, self.directory)
         except OSError as error:
-            self._failed("refetch mark", error)
+            failed(self, "refetch mark", error)
         self.refetch_until = NOT_REFETCHING
         self._unsynced.directory_changed = True
         self._sync_soon()
@@ -565,33 +591,6 @@ class PartitionLog:
     def segments(self) -> SegmentList:
         """The segments, for tools and tests."""
         return self._segments
-
-    def _append_failed(self, segment: Segment, error: OSError) -> NoReturn:
-        """Cut back to the last whole batch, or stop the directory (B14, D7, D8)."""
-        self.epochs.truncate_from_end(self.log_end_offset + 1)
-        try:
-            segment.cut_unnoted()
-        except OSError as second:
-            # Whatever the reason: the file goes on behind the last batch, and an append would land
-            # there. A full disk or a want of memory is no excuse here.
-            self.log_dir.fail(f"cut back {self.topic_partition}", second)
-            raise StorageError(f"{self.topic_partition}: append failed: {error}") from second
-        if error.errno in _DISK_FULL:
-            self.log_dir.disk_is_full()
-            raise StorageError(f"{self.log_dir.path} is full") from error
-        self._failed("append", error)
-
-    def _failed(self, what: str, error: Exception) -> NoReturn:
-        if isinstance(error, CorruptBatchError | CorruptMessageError):
-            self.damage = str(error)
-            raise StorageError(f"{self.topic_partition}: {error}") from error
-        if not isinstance(error, OSError) or error.errno not in _DISK_FULL | _PASSING:
-            self.log_dir.fail(f"{what} {self.topic_partition}", error)
-        raise StorageError(f"{self.topic_partition}: {what} failed: {error}") from error
-
-    def _refuse(self) -> NoReturn:
-        reason = self.damage or f"{self.log_dir.path} is offline: {self.log_dir.failure}"
-        raise StorageError(f"{self.topic_partition}: {reason}")
 
     def __repr__(self) -> str:
         return (

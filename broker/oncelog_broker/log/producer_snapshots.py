@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 
 import msgpack
 
+from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.open_transactions import AbortedRow
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import Segment
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, TimestampType
+from oncelog_protocol.records.control import decode_marker
 from oncelog_runtime.files import Files
 
 logger = logging.getLogger(__name__)
@@ -32,7 +36,8 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
 _NAME = re.compile(r"(\d{20})\.snapshot")
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_TRANSACTIONS = 1
 
 
 class ProducerSnapshots:
@@ -50,15 +55,22 @@ class ProducerSnapshots:
         return sorted([int(m[1]) for name in names if (m := _NAME.fullmatch(name))], reverse=True)
 
     def write(
-        self, offset: int, last: BatchHeader | None, state: ProducerState, synced: int
+        self,
+        offset: int,
+        last: BatchHeader | None,
+        state: ProducerState,
+        synced: int,
+        aborted: AbortedTransactions | None = None,
     ) -> None:
         """Keep ``state`` as of ``offset``; ``last`` is the batch that ends there. The log is synced
-        up to ``synced``.
+        up to ``synced``. ``aborted``: what its index files must hold.
 
         A failure is logged and costs nothing but time at the next start.
         """
         mark = None if last is None else [last.leader_epoch, last.crc]
-        body: bytes = msgpack.packb([_VERSION, offset, mark, state.encode()])
+        index: bytes = msgpack.packb(aborted.encode() if aborted is not None else [])
+        index = zlib.crc32(index).to_bytes(4, "big") + index
+        body: bytes = msgpack.packb([_VERSION, offset, mark, state.encode(), index])
         path = self._path(offset)
         try:
             if self._files.exists(path):
@@ -90,12 +102,14 @@ class ProducerSnapshots:
         segments: Sequence[Segment],
         state: ProducerState,
         now_ms: int,
+        aborted: AbortedTransactions | None = None,
         *,
         clean: bool = False,
         was_cut: bool = False,
     ) -> None:
-        """Fill an empty state from the newest snapshot that fits the log and the batches behind it,
-        or from all batches. What does not fit is removed.
+        """Fill an empty state, and an empty list of aborted transactions, from the newest snapshot
+        that fits the log and the batches behind it, or from all batches. What does not fit is
+        removed.
 
         ``clean``: the last stop was, so the log is not read for a snapshot of its end.
         ``was_cut``: the log may have been emptied since a snapshot was written, so one that cannot
@@ -104,27 +118,40 @@ class ProducerSnapshots:
         """
         start, end = segments[0].base_offset, segments[-1].next_offset
         position = start
+        if aborted is not None:
+            aborted.find_segment = finder(segments)
         for offset in self.offsets():
             if start <= offset <= end:
                 among = () if clean and offset == end else segments
-                if self._restore(offset, among, state, was_cut):
+                bases = [segment.base_offset for segment in segments]
+                if self._restore(offset, among, state, was_cut, aborted, bases):
                     self.newest = position = offset
                     break
             self._files.remove(self._path(offset))
         for segment in segments:
             if segment.next_offset > position and segment.size_bytes:
-                _replay(segment, max(position, segment.base_offset), state, now_ms)
+                _replay(segment, max(position, segment.base_offset), state, now_ms, aborted)
+        if aborted is not None:
+            _preload(aborted, segments[-1])
 
     def _restore(
-        self, offset: int, segments: Sequence[Segment], state: ProducerState, was_cut: bool
+        self,
+        offset: int,
+        segments: Sequence[Segment],
+        state: ProducerState,
+        was_cut: bool,
+        aborted: AbortedTransactions | None,
+        bases: Sequence[int],
     ) -> bool:
         path = self._path(offset)
         try:
-            at, mark, encoded = decode(self._files.read_bytes(path))
+            at, mark, encoded, index = decode(self._files.read_bytes(path))
             last = last_batch(segments, offset)
             if at != offset or (was_cut if last is None else mark != [last.leader_epoch, last.crc]):
                 raise CheckpointError("it is of other records")
             state.restore(encoded)
+            if aborted is not None:
+                aborted.restore(index, bases)
         except (CheckpointError, CorruptBatchError, CorruptMessageError) as error:
             logger.info("%s is not used: %s", path, error)
             return False
@@ -134,16 +161,25 @@ class ProducerSnapshots:
         return snapshot_path(self._directory, offset)
 
 
-def decode(data: bytes) -> tuple[int, list[int] | None, bytes]:
+def decode(data: bytes) -> tuple[int, list[int] | None, bytes, list[list[int]]]:
     """(offset, leader epoch and checksum of the batch that ends there, what
-    ``ProducerState.restore`` takes). Raises CheckpointError."""
+    ``ProducerState.restore`` takes, what ``AbortedTransactions.restore`` takes). Raises
+    CheckpointError."""
     try:
-        version, offset, mark, encoded = msgpack.unpackb(data)
+        version, offset, mark, encoded, *rest = msgpack.unpackb(data)
+        if version == _VERSION:
+            (index,) = rest
+            if zlib.crc32(index[4:]) != int.from_bytes(index[:4], "big"):
+                raise CheckpointError("producer snapshot: the checksum does not hold")
+            aborted = msgpack.unpackb(index[4:])
+        else:
+            aborted = []
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"producer snapshot: {error!r}") from None
-    if version != _VERSION or not isinstance(offset, int) or not isinstance(encoded, bytes):
+    known = version in (_WITHOUT_TRANSACTIONS, _VERSION)
+    if not known or not isinstance(offset, int) or not isinstance(encoded, bytes):
         raise CheckpointError(f"producer snapshot: version {version!r}, offset {offset!r}")
-    return offset, mark, encoded
+    return offset, mark, encoded, aborted
 
 
 def snapshot_path(directory: str, offset: int) -> str:
@@ -160,19 +196,56 @@ def last_batch(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
     return None
 
 
-def replay(segments: Sequence[Segment], state: ProducerState, now_ms: int) -> None:
+def _preload(aborted: AbortedTransactions, active: Segment) -> None:
+    """So that an append needs not read what is there already."""
+    try:
+        aborted.preload([active.base_offset])
+    except CorruptMessageError as error:
+        logger.info("%s", error)  # for others to find
+
+
+def finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
+    """Finds the segment that holds an offset, of those that are there now."""
+
+    def find(offset: int) -> Segment:
+        found = segments[0]
+        for segment in segments:
+            if segment.base_offset > offset:
+                break
+            found = segment
+        return found
+
+    return find
+
+
+def replay(
+    segments: Sequence[Segment],
+    state: ProducerState,
+    now_ms: int,
+    aborted: AbortedTransactions | None = None,
+) -> None:
     """Apply every batch of the log to an empty state. Blocks. Raises OSError."""
     for segment in segments:
         if segment.size_bytes:
-            _replay(segment, segment.base_offset, state, now_ms)
+            _replay(segment, segment.base_offset, state, now_ms, aborted)
 
 
-def _replay(segment: Segment, offset: int, state: ProducerState, now_ms: int) -> None:
+def _replay(
+    segment: Segment,
+    offset: int,
+    state: ProducerState,
+    now_ms: int,
+    aborted: AbortedTransactions | None,
+) -> None:
     try:
         position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
         scan = Scan(segment.open(), position, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
-        for _, header in scan:
-            if header.producer_id >= 0:
+        for position, header in scan:
+            if header.is_control:
+                row = _marked(segment, position, header, state, now_ms)
+                if row is not None and aborted is not None:
+                    aborted.add(segment.base_offset, row)
+            elif header.producer_id >= 0:
                 state.applied(
                     header,
                     now_ms,
@@ -180,3 +253,15 @@ def _replay(segment: Segment, offset: int, state: ProducerState, now_ms: int) ->
                 )
     except (CorruptBatchError, CorruptMessageError) as error:
         logger.info("%s: producers are known up to its damage: %s", segment.path, error)
+
+
+def _marked(
+    segment: Segment, position: int, header: BatchHeader, state: ProducerState, now_ms: int
+) -> AbortedRow | None:
+    try:
+        marker = decode_marker(segment.read_batch(position, header), verify=False)
+    except CorruptBatchError as error:
+        # Its checksum held, or others find that out: it is of a later release.
+        logger.error("%s: a marker is not understood: %s", segment.path, error)
+        return None
+    return state.marked(marker, now_ms)

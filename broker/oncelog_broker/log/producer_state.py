@@ -13,13 +13,20 @@ never check again what is in the log. Rules (KIP-98, KIP-360):
   DUPLICATE_SEQUENCE_NUMBER;
 - an epoch only rises (else INVALID_PRODUCER_EPOCH), and a new one begins at sequence 0;
 - of a producer without state, forgotten after ``producer_id_expiration_ms`` or deleted with its
-  records, any sequence is taken: nothing is known that it could contradict.
+  records, any sequence is taken: nothing is known that it could contradict;
+- the first batch with the transactional bit opens a transaction of its producer, a marker ends it
+  and leaves (the marker's epoch, no batches): the next batch begins at sequence 0. A marker's epoch
+  is above that of what it ends (K14, KIP-1228); an equal one with nothing open is a repeat;
+- a marker of an older coordinator than the last one is refused by a leader, and only noted by those
+  that apply what is in the log (B20).
 
-State is kept when the records it came from are deleted (KIP-360); it goes by time alone.
+State is kept when the records it came from are deleted (KIP-360); it goes by time alone. That of a
+producer with an open transaction, or with a marker that is not committed, does not go.
 """
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -27,18 +34,27 @@ from typing import Any, NamedTuple
 import msgpack
 
 from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.open_transactions import AbortedRow, EndedTransaction, OpenTransactions
 from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
 )
-from oncelog_protocol.records.batch import BatchHeader
+from oncelog_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from oncelog_protocol.records.control import ControlType, Marker
+
+logger = logging.getLogger(__name__)
 
 BATCHES_MAX = 5
 """As many as a producer has in flight to one partition; a smaller window would refuse retries."""
 
 SEQUENCE_MAX = 2**31 - 1
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_TRANSACTIONS = 1
+"""The version of before; its rows have nothing of transactions."""
+NO_OFFSET = -1
 ANY_CONTENT = -1
 """Checksum of a batch whose own was replaced, when the broker wrote its time into it or when
 compaction took records out of it."""
@@ -65,14 +81,35 @@ def next_sequence(sequence: int, count: int = 1) -> int:
 class ProducerEntry:
     """One producer in one partition."""
 
-    __slots__ = ("batches", "epoch", "seen_ms")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "marker_offset",
+        "seen_ms",
+        "txn_first_offset",
+    )
 
-    def __init__(self, epoch: int, seen_ms: int, batches: Iterable[RememberedBatch] = ()) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        seen_ms: int,
+        batches: Iterable[RememberedBatch] = (),
+        txn_first_offset: int = NO_OFFSET,
+        coordinator_epoch: int = -1,
+        marker_offset: int = NO_OFFSET,
+    ) -> None:
         self.epoch = epoch
         self.seen_ms = seen_ms
-        """When its last batch was appended, by this broker's clock."""
+        """When its last batch or marker was appended, by this broker's clock."""
         self.batches: list[RememberedBatch] = list(batches)
         """The oldest first, at most ``BATCHES_MAX``."""
+        self.txn_first_offset = txn_first_offset
+        """Where its open transaction begins; -1 when none is open."""
+        self.coordinator_epoch = coordinator_epoch
+        """Of its last marker; -1 before the first one."""
+        self.marker_offset = marker_offset
+        """Of its last marker; -1 before the first one."""
 
     @property
     def last_sequence(self) -> int:
@@ -86,10 +123,20 @@ class ProducerState:
     :param window: how many batches are remembered; tests set it lower to see that this is noticed.
     """
 
-    def __init__(self, *, window: int = BATCHES_MAX, compare_content: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        window: int = BATCHES_MAX,
+        compare_content: bool = True,
+        markers_need_newer_epoch: bool = True,
+    ) -> None:
         self.producers: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
+        self.forgotten_marker = NO_OFFSET
+        """The newest marker of those producers that were forgotten with time."""
         self._window = window
         self._compare_content = compare_content
+        self._markers_need_newer_epoch = markers_need_newer_epoch
 
     def check(self, header: BatchHeader, content: int) -> RememberedBatch | None:
         """May a client's batch be appended? The batch that it repeats, or None: append it.
@@ -97,6 +144,7 @@ class ProducerState:
         :raises InvalidProducerEpochError: the producer has a newer epoch here.
         :raises OutOfOrderSequenceNumberError: it does not follow what is there.
         :raises DuplicateSequenceNumberError: it was appended, longer ago than is remembered.
+        :raises InvalidTxnStateError: it is of no transaction, and one of its producer is open.
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
@@ -106,6 +154,10 @@ class ProducerState:
                 f"producer {header.producer_id} has epoch {entry.epoch}, not"
                 f" {header.producer_epoch}"
             )
+        if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} has a transaction open, and this is of none"
+            )
         first = header.base_sequence
         if header.producer_epoch > entry.epoch and self._compare_content:
             if first != 0:
@@ -114,8 +166,14 @@ class ProducerState:
                     f" sequence {first} instead of 0"
                 )
             return None
-        last = entry.last_sequence
-        if not entry.batches or first == next_sequence(last):
+        if not entry.batches:
+            if first != 0 and entry.marker_offset >= 0 and self._window:
+                raise OutOfOrderSequenceNumberError(
+                    f"producer {header.producer_id} begins behind a marker with sequence {first}"
+                    " instead of 0"
+                )
+            return None
+        if first == next_sequence(entry.last_sequence):
             return None
         return self._repeated(entry, header, content)
 
@@ -170,6 +228,64 @@ class ProducerState:
         entry.batches.append(batch)
         if len(entry.batches) > self._window:
             del entry.batches[0]
+        if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
+            entry.txn_first_offset = header.base_offset
+            self.transactions.began(header.base_offset)
+
+    # ---- markers
+
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
+        """May a coordinator's marker be appended? False: it was, or there is nothing to end.
+
+        :raises TransactionCoordinatorFencedError: a newer coordinator has ended one here.
+        :raises InvalidProducerEpochError: what is here is of a newer transaction.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return True
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"producer {producer_id}: a coordinator of epoch {coordinator_epoch}, and one of"
+                f" epoch {entry.coordinator_epoch} was here"
+            )
+        if producer_epoch > entry.epoch:
+            return True
+        if producer_epoch == entry.epoch:
+            if not self._markers_need_newer_epoch:
+                return True
+            if entry.txn_first_offset < 0:
+                return False
+        raise InvalidProducerEpochError(
+            f"a marker of epoch {producer_epoch}, producer {producer_id} has epoch {entry.epoch}"
+        )
+
+    def marked(self, marker: Marker, now_ms: int) -> AbortedRow | None:
+        """A marker is in the log; returns the range that it aborts, if it does and there is one."""
+        entry = self.producers.get(marker.producer_id)
+        if entry is None:
+            entry = self.producers[marker.producer_id] = ProducerEntry(
+                marker.producer_epoch, now_ms
+            )
+        first = entry.txn_first_offset
+        entry.txn_first_offset = NO_OFFSET
+        entry.epoch = marker.producer_epoch
+        entry.batches.clear()
+        entry.marker_offset = marker.offset
+        entry.seen_ms = now_ms
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            logger.warning("producer %d: %s of an older coordinator", marker.producer_id, marker)
+        else:
+            entry.coordinator_epoch = marker.coordinator_epoch
+        if first >= 0:
+            self.transactions.ended(first, marker.offset)
+        if marker.control_type is ControlType.COMMIT:
+            return None
+        if marker.first_offset >= 0:
+            first = marker.first_offset
+        if first < 0:
+            return None
+        stable = self.transactions.first_open(marker.offset + 1)
+        return AbortedRow(marker.producer_id, first, marker.offset, stable)
 
     def batches_since(self, producer_id: int, batch: RememberedBatch) -> int:
         """How many of the producer's remembered batches came after this one."""
@@ -178,24 +294,43 @@ class ProducerState:
 
     def expire(self, now_ms: int, after_ms: int) -> int:
         """Forget producers that were not heard of for ``after_ms``; returns how many."""
-        gone = [pid for pid, entry in self.producers.items() if now_ms - entry.seen_ms > after_ms]
+        uncommitted = self.transactions.first_uncommitted_marker()
+        gone = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if now_ms - entry.seen_ms > after_ms
+            and entry.txn_first_offset < 0
+            and entry.marker_offset < uncommitted
+        ]
         for producer_id in gone:
-            del self.producers[producer_id]
+            marker = self.producers.pop(producer_id).marker_offset
+            self.forgotten_marker = max(self.forgotten_marker, marker)
         return len(gone)
 
     def cut(self, end: int) -> list[int]:
         """The log now ends at ``end``: forget the batches behind it. Returns the producers of which
-        nothing is left, though the log may hold older batches of theirs that were not remembered.
+        nothing is left, or a marker is cut, though the log may hold older batches of theirs that
+        were not remembered. :meth:`recount` follows.
         """
         unknown = []
         for producer_id, entry in self.producers.items():
+            count = len(entry.batches)
             while entry.batches and entry.batches[-1].last_offset >= end:
                 del entry.batches[-1]
-            if not entry.batches:
+            kept = len(entry.batches) > 0 or (count == 0 and entry.marker_offset >= 0)
+            if entry.marker_offset >= end or not kept:
                 unknown.append(producer_id)
         for producer_id in unknown:
             del self.producers[producer_id]
         return unknown
+
+    def recount(self, end: int) -> None:
+        """The log was cut to ``end`` and the producers are known again: so are transactions."""
+        self.transactions.cut(end, self._open())
+
+    def _open(self) -> list[int]:
+        first_offsets = [entry.txn_first_offset for entry in self.producers.values()]
+        return [offset for offset in first_offsets if offset >= 0]
 
     def adopt(self, other: ProducerState, producer_ids: Iterable[int]) -> None:
         """Take over what another state says of these producers."""
@@ -205,7 +340,11 @@ class ProducerState:
 
     def empty(self) -> ProducerState:
         """A state without producers that goes by the same rules."""
-        return ProducerState(window=self._window, compare_content=self._compare_content)
+        return ProducerState(
+            window=self._window,
+            compare_content=self._compare_content,
+            markers_need_newer_epoch=self._markers_need_newer_epoch,
+        )
 
     def contradiction(self, replayed: ProducerState, *, compacted: bool = False) -> str:
         """Where this state says other things than a replay of the log does (I14); empty: nowhere.
@@ -219,6 +358,11 @@ class ProducerState:
                 return f"producer {producer_id} is not known"
             if entry.epoch != other.epoch:
                 return f"producer {producer_id}: epoch {entry.epoch}, the log has {other.epoch}"
+            if (entry.txn_first_offset < 0) != (other.txn_first_offset < 0):
+                return (
+                    f"producer {producer_id}: a transaction from {entry.txn_first_offset}, the log"
+                    f" has one from {other.txn_first_offset}"
+                )
             pairs = zip(reversed(entry.batches), reversed(other.batches), strict=False)
             for number, (one, two) in enumerate(pairs):
                 if one[:4] != two[:4] and not (compacted and number):
@@ -230,10 +374,19 @@ class ProducerState:
     def encode(self) -> bytes:
         """The whole state, for a ``.snapshot`` file; checked by :meth:`decode`."""
         rows = [
-            [producer_id, entry.epoch, entry.seen_ms, [list(b) for b in entry.batches]]
+            [
+                producer_id,
+                entry.epoch,
+                entry.seen_ms,
+                [list(batch) for batch in entry.batches],
+                entry.txn_first_offset,
+                entry.coordinator_epoch,
+                entry.marker_offset,
+            ]
             for producer_id, entry in sorted(self.producers.items())
         ]
-        body: bytes = msgpack.packb([_VERSION, rows])
+        ended = [list(each) for each in self.transactions.snapshot()]
+        body: bytes = msgpack.packb([_VERSION, rows, ended])
         return zlib.crc32(body).to_bytes(4, "big") + body
 
     def restore(self, data: bytes) -> None:
@@ -244,17 +397,20 @@ class ProducerState:
         if len(data) < 5 or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
             raise CheckpointError("producer snapshot: the checksum does not hold")
         try:
-            version, rows = msgpack.unpackb(data[4:])
-            if version != _VERSION:
+            version, rows, *rest = msgpack.unpackb(data[4:])
+            if version not in (_WITHOUT_TRANSACTIONS, _VERSION):
                 raise CheckpointError(f"producer snapshot: version {version!r}")
             self.producers = {row[0]: _entry(row) for row in rows}
+            ended = rest[0] if version == _VERSION else []
+            self.transactions.reset(self._open(), [EndedTransaction(*each) for each in ended])
         except (ValueError, TypeError, IndexError) as error:
             raise CheckpointError(f"producer snapshot: {error!r}") from None
 
 
 def _entry(row: list[Any]) -> ProducerEntry:
-    _, epoch, seen_ms, batches = row
-    return ProducerEntry(epoch, seen_ms, [RememberedBatch(*batch) for batch in batches])
+    _, epoch, seen_ms, batches, *transaction = row
+    remembered = [RememberedBatch(*batch) for batch in batches]
+    return ProducerEntry(epoch, seen_ms, remembered, *transaction)
 
 
 def _is_before(sequence: int, other: int) -> bool:

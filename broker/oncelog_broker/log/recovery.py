@@ -29,6 +29,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 
+from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import (
     LEADER_EPOCH,
     PARTITION_META,
@@ -48,9 +49,8 @@ from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     CLEANED_MARK,
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    FILE_SUFFIXES,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
     file_name,
 )
@@ -91,6 +91,8 @@ class LoadedLog:
     """What the batches say of producers; nothing, of a damaged log."""
     snapshots: ProducerSnapshots | None = None
     """Its files of that; None for a new log."""
+    aborted: AbortedTransactions | None = None
+    """What the markers say; None for a new log."""
 
     @property
     def marked(self) -> bool:
@@ -216,10 +218,16 @@ def _finish(
         remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
         refetch_until = NOT_REFETCHING
     snapshots = ProducerSnapshots(loader.pool.files, loader.directory)
+    aborted = AbortedTransactions(loader.pool.files, loader.directory)
     if not loader.damage:
         was_cut = loader.cut_offset < _OFFSET_END
         snapshots.load(
-            segments, loader.producers, loader.now_ms, clean=loader.clean, was_cut=was_cut
+            segments,
+            loader.producers,
+            loader.now_ms,
+            aborted,
+            clean=loader.clean,
+            was_cut=was_cut,
         )
     _release(segments)
     return LoadedLog(
@@ -236,6 +244,7 @@ def _finish(
         cut_offset=loader.cut_offset,
         producers=loader.producers,
         snapshots=snapshots,
+        aborted=aborted,
     )
 
 
@@ -307,7 +316,7 @@ def _drop_replaced(loader: _Loader, bases: list[int]) -> None:
     files.sync_dir(loader.directory)
     for base in bases:
         logger.info("%s: removing segment %d, which was compacted", loader.directory, base)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
                 files.remove(path)
@@ -467,7 +476,7 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     files = loader.pool.files
     for base, size in reversed(list(zip(bases, sizes, strict=True))):
         logger.warning("%s: removing the unsynced segment %d", loader.directory, base)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
                 files.remove(path)
@@ -483,9 +492,7 @@ def _tidy(pool: OpenSegments, directory: str) -> list[str]:
     kept = []
     for name in names:
         stem, dot, suffix = name.rpartition(".")
-        orphan = (
-            dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
-        )
+        orphan = dot + suffix in FILE_SUFFIXES[:-1] and stem + LOG_SUFFIX not in names
         cleaned = stem.endswith(CLEANED_MARK)
         if orphan or cleaned or name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{name}")

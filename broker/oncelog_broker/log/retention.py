@@ -1,8 +1,9 @@
-"""Which segments may go. Pure.
+"""Which segments may go, and their going.
 
 Rules, oldest segment first, stopping at the first that must stay:
 
-- nothing at or above the high watermark goes (KAFKA-5634), and the high watermark is the caller's;
+- nothing at or above the last stable offset goes (KAFKA-5634), and that is the caller's: an
+  undecided transaction keeps all that lies behind its begin;
 - below the log start offset a segment goes whatever the policy;
 - with ``delete`` in the policy it goes when its newest record is older than ``retention_ms``, or
   when without it the log would still hold at least ``retention_bytes``;
@@ -12,12 +13,16 @@ Rules, oldest segment first, stopping at the first that must stay:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from oncelog_broker.log.partition_log import PartitionLog
     from oncelog_broker.log.segment import Segment
+
+
+logger = logging.getLogger(__name__)
 
 
 class SegmentAge(Protocol):
@@ -37,6 +42,23 @@ class SegmentAge(Protocol):
     def stamp_ms(self) -> int:
         """Newest record timestamp, capped at the time of the append."""
         ...
+
+
+def apply(log: PartitionLog, now_ms: int, stable_offset: int) -> int:
+    """Delete what may go; return the bytes freed. Raises StorageError."""
+    if log.damage or not log.log_dir.online:
+        return 0
+    doomed = deletable(log, now_ms, stable_offset)
+    if not doomed:
+        return 0
+    if doomed[-1] is log.segments.active:
+        log.roll()
+    freed = sum([segment.size_bytes for segment in doomed])
+    trash = log.drop_oldest(len(doomed))
+    start = log.log_start_offset
+    logger.info("%s: deleted %d bytes below offset %d", log.topic_partition, freed, start)
+    log.log_dir.remove_later(trash, log.config.file_delete_delay_ms)
+    return freed
 
 
 def deletable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:

@@ -13,8 +13,9 @@ Owns the generators that do it, a slice of a few milliseconds at a time. Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog_broker.log.compaction import Holes, emptied, is_hole, survivors, without
@@ -51,6 +52,24 @@ class UncleanableError(OncelogError):
     """A log that cannot be compacted, though nothing is wrong with its bytes."""
 
 
+class AbortedRanges:
+    """Which batches belong to transactions that were aborted: by producer, (first offset, marker's
+    offset) in order."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Mapping[int, list[tuple[int, int]]] | None = None) -> None:
+        self._ranges = ranges or {}
+
+    def hold(self, header: BatchHeader) -> bool:
+        """Whether a batch of data is in one of them."""
+        ranges = self._ranges.get(header.producer_id)
+        if ranges is None or not header.is_transactional:
+            return False
+        number = bisect_right(ranges, (header.base_offset, NO_TOMBSTONE)) - 1
+        return number >= 0 and header.base_offset < ranges[number][1]
+
+
 class Source(NamedTuple):
     """A segment that is to be read."""
 
@@ -72,6 +91,8 @@ class Known:
     keys: KeyMap
     upto: int
     """The keys of all records from where it began up to this offset are known."""
+    aborted: AbortedRanges = field(default_factory=AbortedRanges)
+    """Whose keys do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +106,10 @@ class Rule:
     epochs_from: int
     """Below this offset the history says nothing."""
     last_batches: frozenset[int] = frozenset()
-    """Base offsets of the last batches of producers."""
+    """Base offsets of the last batches and markers of producers."""
+    aborted: AbortedRanges = field(default_factory=AbortedRanges)
+    with_data: set[int] = field(default_factory=set)
+    """Producers of whose transaction something stays, until its marker comes."""
 
 
 @dataclass(slots=True)
@@ -98,6 +122,8 @@ class Written:
     """Below this offset no tombstone is left."""
     records: int = 0
     """Records that went."""
+    markers: set[int] = field(default_factory=set)
+    """Offsets of the markers that went."""
 
 
 def read_keys(files: Files, sources: Sequence[Source], known: Known) -> Iterator[int]:
@@ -109,7 +135,7 @@ def read_keys(files: Files, sources: Sequence[Source], known: Known) -> Iterator
             size += len(batch)
             cost += _cost(header, batch)
             if header.next_offset > known.upto:
-                if header.record_count and not header.is_control:
+                if header.record_count and not (header.is_control or known.aborted.hold(header)):
                     columns = _decode(source, batch)
                     keys = columns.keys
                     if keys is not None and not known.keys.add(keys, columns.offsets()):
@@ -145,7 +171,13 @@ def rewrite(
             _check_epoch(source, rule, header)
             size += len(batch)
             cost += _cost(header, batch)
-            kept = _what_stays(source, header, batch, rule, written)
+            kept: Buffer | None
+            if header.is_control:
+                kept = batch if _marker_stays(header, rule, written) else None
+            else:
+                kept = _what_stays(source, header, batch, rule, written)
+                if kept is not None and header.is_transactional:
+                    rule.with_data.add(header.producer_id)
             done = holes.add(header) if kept is None else holes.take()
             if done is not None:
                 put(done, parse_header(done))
@@ -175,13 +207,15 @@ def _what_stays(
     source: Source, header: BatchHeader, batch: memoryview, rule: Rule, written: Written
 ) -> Buffer | None:
     """The batch, what is left of it, or None."""
-    if header.is_control:
-        return batch
     last = header.base_offset in rule.last_batches
     if is_hole(header):
         return batch if last else None
     if header.base_offset >= rule.upto:
         return batch
+    if rule.aborted.hold(header):
+        written.changed = True
+        written.records += header.record_count
+        return emptied(header) if last else None
     columns = _decode(source, batch)
     keep = survivors(columns, rule.newest, rule.upto, rule.tombstones_below)
     if None in columns.values:
@@ -199,6 +233,22 @@ def _what_stays(
         return emptied(header) if left is None and last else left
     except (LocalProtocolError, CodecUnavailableError) as error:
         raise UncleanableError(f"{source.path}, offset {header.base_offset}: {error}") from error
+
+
+def _marker_stays(header: BatchHeader, rule: Rule, written: Written) -> bool:
+    """With what it decides, with what its producer is known by, and like a tombstone after that."""
+    if header.producer_id in rule.with_data:
+        rule.with_data.discard(header.producer_id)
+        return True
+    offset = header.base_offset
+    if offset in rule.last_batches or offset >= rule.upto:
+        return True
+    if offset >= rule.tombstones_below:
+        written.first_tombstone = min(written.first_tombstone, offset)
+        return True
+    written.changed = True
+    written.markers.add(offset)
+    return False
 
 
 def _decode(source: Source, batch: memoryview) -> RecordColumns:

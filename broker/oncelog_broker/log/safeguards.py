@@ -52,11 +52,25 @@ class LogSafeguards:
     """A follower remembers what it appends, for the day on which it leads (I14). Off: a new leader
     knows of no producer what others have appended."""
 
+    abort_index_before_lso: bool = True
+    """The range of an aborted transaction is known before the last stable offset passes it (I15).
+    Off: only when the next one comes."""
+
+    verify_transactions: bool = True
+    """The first batch of a transaction is appended only after its coordinator knows of the
+    partition, under a guard that ends with the transaction (KIP-890, K13). Off: unasked."""
+
+    markers_need_newer_epoch: bool = True
+    """A marker ends a transaction only if its epoch is above that of the data (KIP-1228, K14). Off:
+    an equal one does too."""
+
     def producer_state(self) -> ProducerState:
         """An empty one, for a log with these safeguards."""
         window = BATCHES_MAX if self.remember_five_batches else BATCHES_MAX - 1
         return ProducerState(
-            window=window if self.remember_producers else 0, compare_content=self.compare_content
+            window=window if self.remember_producers else 0,
+            compare_content=self.compare_content,
+            markers_need_newer_epoch=self.markers_need_newer_epoch,
         )
 
 

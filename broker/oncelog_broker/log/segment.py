@@ -42,6 +42,10 @@ logger = logging.getLogger(__name__)
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+"""Aborted transactions; see ``aborted_transactions``."""
+FILE_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX)
+"""Of all files that a segment may have, the log last."""
 DELETED_SUFFIX = ".deleted"
 CLEANED_MARK = ".cleaned"
 """In the names of files that compaction is writing, before the suffix: no data yet."""
@@ -543,7 +547,7 @@ class Segment:
         """
         files = self._pool.files
         cleaned, prefix = self._prefix, self._prefix.removesuffix(CLEANED_MARK)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             if files.exists(prefix + suffix):
                 files.remove(prefix + suffix)
         files.rename(cleaned + LOG_SUFFIX, prefix + LOG_SUFFIX)
@@ -568,7 +572,7 @@ class Segment:
         self.release()
         trash = []
         files = self._pool.files
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in FILE_SUFFIXES:
             path = self._prefix + suffix
             if files.exists(path):
                 files.rename(path, path + DELETED_SUFFIX)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import DELETED_SUFFIX, Segment
 
-_FILE_NAME = re.compile(r"\d{20}\.(log|index|timeindex)")
+_FILE_NAME = re.compile(r"\d{20}\.(log|index|timeindex|txnindex)")
 
 
 class SegmentList:

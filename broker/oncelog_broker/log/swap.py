@@ -20,7 +20,7 @@ a cut.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog_broker.log.invariants import InvariantError
@@ -30,17 +30,26 @@ if TYPE_CHECKING:
     from oncelog_broker.log.partition_log import PartitionLog
 
 
-def swap_in(log: PartitionLog, run: Sequence[Segment], segment: Segment) -> None:
-    """Step 2. ``segment`` is synced and closed, ``run`` is in the log. Raises OSError, and
-    InvariantError, and then the log is as it was."""
+def swap_in(
+    log: PartitionLog,
+    run: Sequence[Segment],
+    segment: Segment,
+    markers_gone: Collection[int] = (),
+) -> None:
+    """Step 2. ``segment`` is synced and closed, ``run`` is in the log; ``markers_gone``: offsets of
+    those that the new one lacks. Raises OSError, CorruptMessageError, InvariantError, and then the
+    log is as it was."""
     first, last = run[0], run[-1]
     if (segment.base_offset, segment.next_offset) != (first.base_offset, last.next_offset):
         raise InvariantError(f"{segment!r} was to replace {first!r} to {last!r}")
     settle(log)
+    bases = [old.base_offset for old in run]
+    log.aborted.preload(bases)
     for old in run:
         old.release()  # the name of the first will be another file
     segment.take_place()
     log.segments.replace(run, segment)
+    log.aborted.replaced(bases, markers_gone)
     log.size_bytes = log.segments.size_bytes()
     log.swaps += 1
     log.replaced = list(run[1:])

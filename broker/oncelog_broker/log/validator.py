@@ -6,8 +6,8 @@ of what its leader sent. Rules for clients:
 - only the header and the CRC are read; of the body no more than its first bytes, which must fit the
   codec and, uncompressed, the record count. What is deeper in the body is the consumer's decoder's
   business, which is bounded. Compacted topics are the exception: their keys must be there;
-- what only the broker may set (control and transactional bits, the append-time bit) is refused;
-  base offset and leader epoch are overwritten whatever they say;
+- what only the broker may set (control bit, append-time bit) is refused, and the transactional bit
+  without a producer; base offset and leader epoch are overwritten whatever they say;
 - a timestamp from the future beyond the topic's allowance is refused: it would spoil retention.
 """
 
@@ -76,7 +76,9 @@ def validate_client_batch(batch: memoryview, config: TopicConfig, now_ms: int) -
     except CorruptBatchError as error:
         raise CorruptMessageError(str(error)) from error
     attributes = header.attributes
-    if attributes & ~CODEC_MASK:
+    if attributes & ~CODEC_MASK and (
+        attributes & ~CODEC_MASK != TRANSACTIONAL_BIT or header.producer_id < 0
+    ):
         _refuse_attributes(attributes)
     count = header.record_count
     if count != header.last_offset_delta + 1 or count < 1:
@@ -143,7 +145,7 @@ def _refuse_attributes(attributes: int) -> NoReturn:
     if attributes & CONTROL_BIT:
         raise InvalidRecordError("control batches are written by brokers only")
     if attributes & TRANSACTIONAL_BIT:
-        raise InvalidRecordError("a transactional batch without a transaction")
+        raise InvalidRecordError("a transactional batch without a producer")
     if attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidTimestampError("the append-time bit is set by brokers only")
     raise InvalidRecordError(f"reserved attribute bits: {attributes:#06x}")

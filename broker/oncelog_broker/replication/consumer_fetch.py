@@ -9,6 +9,8 @@
   answered at once, whatever ``min_bytes`` says: there is more, and it comes with the next fetch.
 * The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
 * One high watermark per partition and read (KAFKA-9835).
+* A read_committed fetch ends at the last stable offset, and names the aborted transactions that
+  touch what is sent, no more: the consumer drops their records (KIP-98).
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from oncelog_broker.replication.waiters import Deadline, Deadlines
 from oncelog_protocol import limits
 from oncelog_protocol.errors import ApiError, InvalidRequestError, ProtocolError, StorageError
 from oncelog_protocol.messages.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
 )
+from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
 
@@ -191,6 +195,7 @@ class ConsumerFetch:
             if len(records) > budget and not first:
                 # Only the first batch of an answer may be larger than what was asked for.
                 records = b""
+            aborted = self._aborted(partition, records, asked.fetch_offset, upto)
             if records and asked.fetch_offset < partition.log.segments.active.base_offset:
                 self._in_older_segment = True
         except ApiError as error:
@@ -204,7 +209,20 @@ class ConsumerFetch:
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log.log_start_offset,
+            aborted=aborted,
         ), records
+
+    def _aborted(
+        self, partition: Partition, records: Buffer, offset: int, upto: int
+    ) -> list[AbortedTransaction] | None:
+        """Transactions of which ``records`` hold what the consumer must drop."""
+        if not records or self._request.isolation_level != IsolationLevel.READ_COMMITTED:
+            return None
+        if not partition.aborted_transactions(offset, upto):
+            return None
+        for _, header in iter_headers(records):
+            upto = header.next_offset
+        return partition.aborted_transactions(offset, upto)
 
     def _unwatch(self) -> None:
         for partition in self._watched:

@@ -3,9 +3,10 @@
 As in ``log.invariants``: a broken one takes the replica out of service (``Partition.break_down``).
 They are looked at where the numbers move, and for every replica with each lag check.
 
-- ``log start <= high watermark <= log end`` (I1);
-- the high watermark of a leader does not move back while it leads in one epoch (A23). A follower's
-  may, with its log: when it is cut, or begun anew below the leader's log start (KAFKA-9491);
+- ``log start <= last stable offset <= high watermark <= log end`` (I1);
+- high watermark and last stable offset of a leader do not move back while it leads in one epoch
+  (A23). A follower's may, with its log: when it is cut, or begun anew below the leader's log start
+  (KAFKA-9491);
 - a leader is in its own ISR, the maximal ISR holds the committed one, is the same while nothing is
   proposed, and all of it is waited for (I3);
 - a follower has one fetcher, that of its leader and in its leader epoch; a leader, and a replica
@@ -23,6 +24,7 @@ __all__ = [
     "check_fetchers",
     "check_isr",
     "check_offsets",
+    "check_stable",
     "check_watermark",
 ]
 
@@ -39,6 +41,15 @@ def check_watermark(before: int, now: int) -> None:
     """:raises InvariantError: a leader's high watermark has moved back within its epoch."""
     if now < before:
         raise InvariantError(f"the high watermark moved back from {before} to {now}")
+
+
+def check_stable(before: int, now: int, high_watermark: int) -> None:
+    """:raises InvariantError: a leader's last stable offset has moved back within its epoch, or
+    lies above its high watermark."""
+    if not before <= now <= high_watermark:
+        raise InvariantError(
+            f"last stable offset {now}, before {before}, high watermark {high_watermark}"
+        )
 
 
 def check_isr(

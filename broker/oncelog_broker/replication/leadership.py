@@ -86,6 +86,8 @@ class LeaderRole:
         self._at_end: list[FollowerProgress] = []
         self.watermark = 0
         """The high watermark that this leader has reached; see ``invariants``."""
+        self.stable_offset = 0
+        """The last stable offset when that was looked at last; see ``invariants``."""
         self._refused: dict[int, tuple[int, float]] = {}
         self._left: dict[int, float] = {}
         """When those that had to leave the ISR had last been heard of then."""

@@ -8,8 +8,10 @@ Rules
 * A new leader writes (epoch, log end) into its epoch history before it serves (KAFKA-7415).
 * Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only
   where the leader says that it diverges, never at the replica's own high watermark (K3, K6).
-* ``log start <= high watermark <= log end`` (I1). The high watermark only rises within a leader
-  epoch. A replica that finds this or another invariant broken goes out of service (``invariants``).
+* ``log start <= last stable offset <= high watermark <= log end`` (I1). A leader's high watermark
+  and last stable offset only rise within its epoch. The latter stops at the first transaction
+  whose marker is not committed (I15); it moves with the high watermark. A replica that finds this
+  or another invariant broken goes out of service (``invariants``).
 * Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
   of the end of the role in which they were parked.
 """
@@ -20,8 +22,15 @@ import logging
 
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.replication.divergence import common_end, divergence
-from oncelog_broker.replication.invariants import InvariantError, check_offsets, check_watermark
+from oncelog_broker.log.txn_guard import TxnGuard
+from oncelog_broker.replication import cutting, isr_changes
+from oncelog_broker.replication.divergence import divergence
+from oncelog_broker.replication.invariants import (
+    InvariantError,
+    check_offsets,
+    check_stable,
+    check_watermark,
+)
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionOwner, Reader
 from oncelog_broker.replication.progress import Contact, FollowerProgress
@@ -39,12 +48,13 @@ from oncelog_protocol.errors import (
     StorageError,
     UnknownLeaderEpochError,
 )
-from oncelog_protocol.messages.fetch import EpochEnd
+from oncelog_protocol.messages.fetch import AbortedTransaction, EpochEnd
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResult,
     PartitionOrder,
 )
+from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -88,6 +98,7 @@ class Partition:
         self._committed_waiters = OffsetWaiters()
         self._synced_waiters = OffsetWaiters()
         self._readers: dict[Reader, None] = {}
+        log.producers.committed(self.high_watermark)
         log.on_synced = self._on_synced
 
     # ---- state
@@ -114,8 +125,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where nothing is undecided; without transactions the high watermark."""
-        return self.high_watermark
+        """Up to where all is committed and every transaction decided."""
+        high_watermark, first = self.high_watermark, self.log.producers.first_undecided
+        if first >= high_watermark or not self.safeguards.lso_respects_transactions:
+            return high_watermark
+        return max(first, self.log.log_start_offset)
 
     @property
     def min_isr(self) -> int:
@@ -179,6 +193,7 @@ class Partition:
         except (FencedLeaderEpochError, ValueError) as error:
             logger.error("%s: ordered back into an older epoch: %s", self.topic_partition, error)
             return FencedLeaderEpochError.code
+        self.log.producers.void_guards()
         for reader in list(self._readers):
             reader.role_changed()
         self.check_invariants()
@@ -236,6 +251,7 @@ class Partition:
             return
         self.failed = True
         self.leader = None
+        self.log.producers.void_guards()
         self._fail_waiters(error_code)
         for reader in list(self._readers):
             reader.role_changed()
@@ -258,6 +274,9 @@ class Partition:
             log.epochs.check()
             if self.leader is not None:
                 check_watermark(self.leader.watermark, self.high_watermark)
+                stable = self.last_stable_offset
+                check_stable(self.leader.stable_offset, stable, self.high_watermark)
+                self.leader.stable_offset = stable
                 self.leader.check_invariants()
         except InvariantError as error:
             self.break_down(error)
@@ -269,23 +288,55 @@ class Partition:
 
     # ---- leader: writing
 
-    def append_as_leader(self, batch: memoryview, acks: int, now: float) -> LogAppend:
+    def append_as_leader(
+        self, batch: memoryview, acks: int, now: float, guard: TxnGuard | None = None
+    ) -> LogAppend:
         """Append one client batch; of a repeat, tell what it was, to be waited for like an append.
+        ``guard``: of the first batch of a transaction; see ``LogProducers.needs_guard``.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
         :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
         :raises ApiError: what the log refuses; StorageError when its directory fails.
         """
-        leader, log = self.leader_role(), self.log
-        if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
-            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
+        leader = self._writing_role(acks)
         try:
-            append = log.append_as_leader(batch, self.leader_epoch)
+            append = self.log.append_as_leader(batch, self.leader_epoch, guard)
         except InvariantError as error:
             self.break_down(error)
             raise
-        if append.repeated:
-            return append
+        return append if append.repeated else self._appended(leader, append, now)
+
+    def append_marker(
+        self,
+        commit: bool,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        now: float,
+    ) -> LogAppend:
+        """Append a coordinator's marker, with acks=all. ``repeated``: that was done already, and
+        is committed when the append's last offset is.
+
+        Raises as :meth:`append_as_leader`, and what ``ProducerState.check_marker`` raises.
+        """
+        leader = self._writing_role(Acks.ALL)
+        try:
+            append = self.log.append_marker(
+                commit, producer_id, producer_epoch, coordinator_epoch, self.leader_epoch
+            )
+        except InvariantError as error:
+            self.break_down(error)
+            raise
+        return append if append.repeated else self._appended(leader, append, now)
+
+    def _writing_role(self, acks: int) -> LeaderRole:
+        leader = self.leader_role()
+        if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
+            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
+        return leader
+
+    def _appended(self, leader: LeaderRole, append: LogAppend, now: float) -> LogAppend:
+        log = self.log
         leader.appended(log.log_end_offset, now)
         for reader in self._readers:
             reader.data_ready()
@@ -355,16 +406,7 @@ class Partition:
             now=now,
         )
         if lacking:
-            if leader.propose_leave([replica_id]):
-                logger.log(
-                    # Otherwise it may just have been empty before.
-                    logging.ERROR if offset < self.high_watermark else logging.INFO,
-                    "%s: broker %d has lost committed records (at %d, high watermark %d)",
-                    self.topic_partition,
-                    replica_id,
-                    offset,
-                    self.high_watermark,
-                )
+            if isr_changes.leave_at_once(self, leader, replica_id, offset):
                 self._owner.isr_change_wanted(self)
             raise IneligibleReplicaError("first leave the ISR, then fetch what is missing")
         if replica_id in leader.isr or leader.state.proposal is not None:
@@ -422,17 +464,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
-        lagging = leader.lagging(self.log.log_end_offset, now, lag_s_max)
-        if lagging and leader.propose_leave(lagging):
-            logger.warning(
-                "%s: brokers %s lag, high watermark %d, log end %d",
-                self.topic_partition,
-                lagging,
-                self.high_watermark,
-                self.log.log_end_offset,
-            )
-            self._owner.isr_change_wanted(self)
-        elif leader.propose_any_join(self.high_watermark, now):
+        if isr_changes.propose(self, leader, now, lag_s_max):
             self._owner.isr_change_wanted(self)
         self._advance_high_watermark()  # min.insync.replicas may have been lowered
 
@@ -449,25 +481,13 @@ class Partition:
         leader = self.leader
         if leader is None or leader.leader_epoch != item.leader_epoch:
             return False
-        before = leader.isr
-        if result is None:
-            leader.unanswered()
-        else:
-            leader.answered(result, now)
-        if leader.isr != before:
-            logger.info(
-                "%s: isr %s -> %s, version %d",
-                self.topic_partition,
-                before,
-                leader.isr,
-                leader.state.partition_epoch,
-            )
+        smaller = isr_changes.take_answer(self, leader, result, now)
         self.check_invariants()
         if self.failed:
             return False
         # A smaller ISR may let the high watermark move (KAFKA-13091), or hold it for good.
         self._advance_high_watermark()
-        if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
+        if smaller and not leader.has_min_isr(self.min_isr):
             self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
         leader.propose_any_join(self.high_watermark, now)
         return leader.state.proposal is not None
@@ -493,6 +513,7 @@ class Partition:
                     InvariantError(f"high watermark {leader.watermark} was to become {moved}")
                 )
             self.high_watermark = leader.watermark = moved
+            log.producers.committed(moved)
             for reader in self._readers:
                 reader.watermark_moved()
             self._committed_waiters.reach(self.high_watermark)
@@ -510,18 +531,25 @@ class Partition:
         return self.high_watermark
 
     def read_for_consumer(self, offset: int, max_bytes: int, *, upto: int) -> Buffer:
-        """Whole batches from ``offset``, none at or past ``upto`` (one snapshot: KAFKA-9835).
-
-        :raises OffsetOutOfRangeError: the offset is not in the log.
-        """
+        """Whole batches from ``offset`` on, which is in the log (or OffsetOutOfRangeError); none at
+        or past ``upto`` (one snapshot: KAFKA-9835)."""
         return self._read(offset, max_bytes, upto)
+
+    def aborted_transactions(self, start_offset: int, upto: int) -> list[AbortedTransaction]:
+        """What a reader of committed records must drop of ``[start_offset, upto)``. Raises
+        CorruptMessageError and OSError when that cannot be known: nothing of it may be sent."""
+        return self.log.aborted.find(start_offset, upto)
+
+    def describe_producers(self) -> list[DescribedProducer]:
+        """The producers that are known here, by id."""
+        return self.log.producers.describe()
 
     def add_reader(self, reader: Reader) -> None:
         """Tell ``reader`` of news from now on."""
         self._readers[reader] = None
 
     def remove_reader(self, reader: Reader) -> None:
-        """No more news for ``reader``; harmless when it was told of none."""
+        """No more news for ``reader``; harmless when there was none."""
         self._readers.pop(reader, None)
 
     # ---- follower
@@ -535,8 +563,7 @@ class Partition:
     def position(self) -> FetchPosition:
         """Where this follower stands: what its next fetch names.
 
-        A damaged log passes for an empty one; it is dropped when the leader sends data for that.
-        """
+        A damaged log passes for an empty one; it is dropped when the leader sends data for it."""
         log = self.log
         start = log.log_start_offset
         if log.damage:
@@ -549,6 +576,7 @@ class Partition:
         # Once committed is always committed: a new leader may know less than we do for a while.
         committed = min(high_watermark, log.log_end_offset)
         self.high_watermark = max(self.high_watermark, committed, log.log_start_offset)
+        log.producers.committed(self.high_watermark)
         if log_start_offset > log.log_start_offset:
             # Never past the high watermark: log start <= high watermark (KAFKA-5634).
             log.advance_log_start(min(log_start_offset, self.high_watermark))
@@ -558,39 +586,11 @@ class Partition:
 
     def truncate_to_divergence(self, diverging: EpochEnd) -> None:
         """The leader's log parts from ours: cut where the common part ends (KIP-279)."""
-        log = self.log
-        before = log.log_end_offset
-        # Also when there is nothing to cut: an epoch without records must go (KAFKA-10706).
-        log.truncate_to(common_end(log, diverging))
-        cut = self.high_watermark - log.log_end_offset
-        if cut > 0:
-            self.committed_records_cut += cut
-            self.high_watermark = log.log_end_offset
-            logger.error("%s: %d committed records were cut", self.topic_partition, cut)
-        logger.info(
-            "%s: cut from %d to %d, the leader's epoch %d ends at %d",
-            self.topic_partition,
-            before,
-            log.log_end_offset,
-            diverging.leader_epoch,
-            diverging.end_offset,
-        )
+        cutting.truncate_to_divergence(self, diverging)
 
     def restart_log_at(self, offset: int) -> None:
-        """Drop everything and begin again at ``offset``; the high watermark goes along
-        (KAFKA-9491)."""
-        if self.log.needs_refetch:
-            self.repair.begins()
-        logger.warning(
-            "%s: dropped [%d, %d) to begin again at %d",
-            self.topic_partition,
-            self.log.log_start_offset,
-            self.log.log_end_offset,
-            offset,
-        )
-        self.log.truncate_fully_and_start_at(offset)
-        self.repair.dropped()
-        self.high_watermark = offset
+        """Drop everything and begin again at ``offset``; the high watermark goes along."""
+        cutting.restart_log_at(self, offset)
 
     def __repr__(self) -> str:
         role = "leader" if self.leader is not None else f"follower of {self.leader_id}"

@@ -60,6 +60,10 @@ class Safeguards:
     ignore_diverging_fetches: bool = True
     """A fetch that is answered *diverging* says nothing about what the follower holds (B6)."""
 
+    lso_respects_transactions: bool = True
+    """Readers of committed records stop at the first undecided transaction (I15). Off: at the high
+    watermark."""
+
     log: LogSafeguards = field(default_factory=LogSafeguards)
     """Those of the log."""
 
@@ -82,6 +86,10 @@ SWITCHES: dict[str, int] = {
     "log.remember_five_batches": 15,
     "log.compare_content": 16,
     "log.followers_know_producers": 17,
+    "lso_respects_transactions": 18,
+    "log.abort_index_before_lso": 19,
+    "log.verify_transactions": 20,
+    "log.markers_need_newer_epoch": 22,
     "log.rewrite_unsynced": 0,
     "log.swap_in_order": 0,
     "truncate_on_divergence": 0,

@@ -18,9 +18,18 @@ from support.crash_judgement import judge
 from support.crash_points import STYLES, World, interrupted_starts, run_inline
 from support.logs import topic_config
 from support.memory_crashes import KILL, SECTOR_BYTES, Crash
+from support.transactional_logs import TxnProducer
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 LAZY = topic_config(segment_bytes=4096, flush="interval")
+COMPACTED = topic_config(
+    segment_bytes=4096,
+    index_interval_bytes=600,
+    cleanup_policy="compact",
+    min_cleanable_dirty_ratio=0,
+    file_delete_delay_ms=0,
+    delete_retention_ms=0,
+)
 VALUE_OF_A_SECTOR = 442
 """Bytes of a value whose batch fills a sector."""
 
@@ -260,6 +269,80 @@ async def failed_sync(world: World) -> None:
     await world.sync()
 
 
+async def transactions(world: World) -> None:
+    """Transactions are written, committed and aborted, over segments; markers are cut; what is old
+    goes. After each crash producers, open transactions and aborted ranges are what the log says."""
+    await world.start()
+    log = await world.create(A, "id-a")
+    one, two = TxnProducer(1), TxnProducer(2)
+    world.record()
+    world.send(log, one, 3, 0)
+    world.send(log, two, 2, 0)
+    world.end(log, one, 0, commit=False)
+    await world.sync()
+    world.committed(log)
+    for number in range(8):
+        world.send(log, one, 2, 0)
+        world.end(log, one, 0, commit=number % 3 == 0)
+    await world.sync()
+    await world.write_checkpoints()
+    world.committed(log)
+    world.end(log, two, 0, commit=False)
+    log.producers.snapshot()
+    world.send(log, one, 1, 0)
+    world.send(log, two, 14, 0)
+    world.end(log, two, 0, commit=True)
+    await world.sync()
+    world.end(log, one, 0, commit=False)
+    end = log.log_end_offset
+    world.truncate(log, end - 1)
+    world.truncate(log, end - 10)
+    one.epoch, one.sequence, two.epoch, two.sequence = 20, 0, 20, 0
+    world.end(log, one, 1, commit=False)
+    world.end(log, two, 1, commit=False)
+    world.send(log, one, 3, 1)
+    await world.sync()
+    world.committed(log)
+    await world.write_checkpoints()
+    world.apply_retention()
+    await world.write_checkpoints()
+    await world.sync()
+    await world.stop()
+    await world.start()
+    log = world.log(A)
+    world.end(log, one, 2, commit=False)
+    await world.sync()
+
+
+async def transactions_compacted(world: World) -> None:
+    """Records of aborted transactions are compacted away, and at last their markers and ranges."""
+    await world.start()
+    log = await world.create(A, "id-a", COMPACTED)
+    log.reconfigure(COMPACTED)
+    one, two = TxnProducer(1), TxnProducer(2)
+    for number in range(6):
+        world.send(log, one, 4, 0, keys=[b"a", b"b"])
+        world.end(log, one, 0, commit=number % 2 == 0)
+        world.send(log, two, 1, 0, keys=[b"c"])
+        world.end(log, two, 0, commit=False)
+    world.append_keyed(log, b"a", b"b", b"c", epoch=0)
+    log.roll()
+    await world.sync()
+    world.committed(log)
+    await world.write_checkpoints()
+    world.record()
+    await world.compact(log)
+    await world.write_checkpoints()
+    world.send(log, one, 2, 0, keys=[b"a"])
+    world.end(log, one, 0, commit=False)
+    log.roll()
+    await world.sync()
+    world.committed(log)
+    await world.compact(log)
+    log.producers.snapshot()
+    await world.write_checkpoints()
+
+
 SCENARIOS: dict[Scenario, int] = {
     first_start: 7,
     append: 35,
@@ -272,6 +355,8 @@ SCENARIOS: dict[Scenario, int] = {
     delete: 85,
     clean_stop: 105,
     failed_sync: 60,
+    transactions: 150,
+    transactions_compacted: 60,
 }
 """Each with the fewest crash points that it must have: it may not come to enumerate nothing."""
 

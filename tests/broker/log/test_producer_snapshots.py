@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import logging
+import zlib
 
+import msgpack
 import pytest
 
+from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_snapshots import (
     KEPT,
     SNAPSHOT_SUFFIX,
     ProducerSnapshots,
+    finder,
     last_batch,
     replay,
     snapshot_path,
@@ -19,6 +23,7 @@ from oncelog_broker.log.producer_snapshots import (
 from oncelog_broker.log.producer_state import ProducerState
 from support.logs import DATA, NOW_MS, TP, batch, make_log, sync, topic_config
 from support.memory_files import MemoryFiles
+from support.transactional_logs import TxnProducer
 
 DIRECTORY = f"{DATA}/{TP}"
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
@@ -37,9 +42,11 @@ def snapshots_of(log: PartitionLog) -> ProducerSnapshots:
     return ProducerSnapshots(log.log_dir.files, log.directory)
 
 
-def loaded(log: PartitionLog, **options: bool) -> tuple[ProducerState, ProducerSnapshots]:
+def loaded(
+    log: PartitionLog, *, clean: bool = False, was_cut: bool = False
+) -> tuple[ProducerState, ProducerSnapshots]:
     state, snapshots = ProducerState(), snapshots_of(log)
-    snapshots.load(list(log.segments), state, NOW_MS, **options)
+    snapshots.load(list(log.segments), state, NOW_MS, clean=clean, was_cut=was_cut)
     return state, snapshots
 
 
@@ -188,3 +195,52 @@ def test_a_replay_ends_where_the_log_is_damaged(caplog: pytest.LogCaptureFixture
     replay(list(log.segments), state, NOW_MS)
     assert state.producers[7].last_sequence == 2
     assert "damage" in caplog.text
+
+
+def test_a_snapshot_of_before_transactions_is_taken_over() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    write(log, 3)
+    last = last_batch(list(log.segments), 3)
+    assert last is not None
+    rows = [[7, 0, NOW_MS, [[0, 2, 0, 2, NOW_MS, 1]]]]
+    state = msgpack.packb([1, rows])
+    state = zlib.crc32(state).to_bytes(4, "big") + state
+    file = files.open(snapshot_path(DIRECTORY, 3), create=True)
+    file.append([msgpack.packb([1, 3, [last.leader_epoch, last.crc], state])])
+    file.close()
+    found, snapshots = loaded(log)
+    assert snapshots.newest == 3
+    assert found.producers[7].batches[0].content == 1, "from the file"
+
+
+def test_one_whose_aborted_transactions_do_not_hold_is_not_used() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    producer = TxnProducer()
+    producer.send(log, b"a")
+    producer.end(log, commit=False)
+    log.producers.snapshot()
+    path = snapshot_path(DIRECTORY, 2)
+    data = bytearray(files.read_bytes(path))
+    data[-1] ^= 1
+    files.remove(path)
+    file = files.open(path, create=True)
+    file.append([data])
+    file.close()
+    aborted = AbortedTransactions(files, DIRECTORY)
+    state, snapshots = ProducerState(), snapshots_of(log)
+    snapshots.load(list(log.segments), state, NOW_MS, aborted)
+    assert snapshots.newest == -1
+    assert [row[:3] for row in aborted.rows()] == [(7, 0, 1)], "read from the log"
+    assert state.encode() == log.producers.state.encode()
+
+
+def test_segments_are_found_by_offset() -> None:
+    log = make_log(MemoryFiles(), SMALL)
+    write(log, 30)
+    segments = list(log.segments)
+    find = finder(segments)
+    for segment in segments:
+        assert find(segment.base_offset) is segment
+        assert find(segment.next_offset - 1) is segment

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.log.checkpoint import CheckpointError
+from oncelog_broker.log.open_transactions import AbortedRow, EndedTransaction
 from oncelog_broker.log.producer_state import (
     BATCHES_MAX,
     SEQUENCE_MAX,
@@ -18,9 +22,11 @@ from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
 )
 from oncelog_protocol.records.batch import BatchHeader, parse_header
 from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.control import ControlType, Marker
 
 PID = 7
 
@@ -230,3 +236,155 @@ def test_a_damaged_snapshot_is_refused(position: int) -> None:
         ProducerState().restore(bytes(data))
     with pytest.raises(CheckpointError):
         ProducerState().restore(bytes(data[: position % len(data)]))
+
+
+# ---- markers and transactions
+
+
+def txn_header(sequence: int, offset: int, *, epoch: int = 0, pid: int = 7) -> BatchHeader:
+    batch = encode_batch(
+        [b"x"],
+        timestamps=1,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        base_offset=offset,
+        transactional=True,
+    )
+    return parse_header(batch)
+
+
+def marker(
+    offset: int, *, epoch: int = 1, pid: int = 7, commit: bool = True, coordinator: int = 0
+) -> Marker:
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    return Marker(kind, pid, epoch, coordinator, offset, 1)
+
+
+def test_a_marker_leaves_its_epoch_and_no_batches() -> None:
+    state = ProducerState()
+    for number in range(3):
+        state.applied(txn_header(number, number), 1000, append_time=False)
+    entry = state.producers[7]
+    assert entry.txn_first_offset == 0
+    assert state.marked(marker(3, coordinator=4), 2000) is None
+    assert (entry.epoch, entry.batches, entry.txn_first_offset) == (1, [], -1)
+    assert (entry.marker_offset, entry.coordinator_epoch, entry.seen_ms) == (3, 4, 2000)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        state.check(txn_header(1, 4, epoch=1), 0)
+    with pytest.raises(InvalidProducerEpochError):
+        state.check(txn_header(3, 4, epoch=0), 0)
+    assert state.check(txn_header(0, 4, epoch=1), 0) is None
+
+
+def test_an_abort_tells_its_range_and_what_else_is_open() -> None:
+    state = ProducerState()
+    state.applied(txn_header(0, 0, pid=8), 1000, append_time=False)
+    state.applied(txn_header(0, 1), 1000, append_time=False)
+    assert state.marked(marker(2, commit=False), 1000) == AbortedRow(7, 1, 2, 0)
+    told = marker(3, pid=8, commit=False)._replace(first_offset=0)
+    assert state.marked(told, 1000) == AbortedRow(8, 0, 3, 4)
+    assert state.marked(marker(4, epoch=2, commit=False), 1000) is None, "nothing was open"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "open_epoch", "answer"),
+    [
+        (4, 3, True),
+        (5, 3, True),
+        (3, 3, InvalidProducerEpochError),
+        (2, 3, InvalidProducerEpochError),
+        (4, None, False),
+        (5, None, True),
+        (3, None, InvalidProducerEpochError),
+    ],
+)
+def test_which_markers_a_leader_takes(
+    epoch: int, open_epoch: int | None, answer: bool | type[Exception]
+) -> None:
+    """With a transaction of epoch 3 open, or after the marker of epoch 4."""
+    state = ProducerState()
+    state.applied(txn_header(0, 0, epoch=3), 1000, append_time=False)
+    if open_epoch is None:
+        state.marked(marker(1, epoch=4), 1000)
+    if isinstance(answer, bool):
+        assert state.check_marker(7, epoch, 0) is answer
+    else:
+        with pytest.raises(answer):
+            state.check_marker(7, epoch, 0)
+    assert state.check_marker(99, 0, 0), "of a producer without state"
+
+
+def test_an_older_coordinator_is_refused_by_leaders_and_noted_by_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = ProducerState()
+    state.marked(marker(0, epoch=1, coordinator=5), 1000)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        state.check_marker(7, 2, 4)
+    state.marked(marker(1, epoch=2, coordinator=4), 1000)
+    assert state.producers[7].epoch == 2
+    assert state.producers[7].coordinator_epoch == 5
+    assert "older coordinator" in caplog.text
+
+
+def test_a_cut_reopens_what_a_marker_had_ended() -> None:
+    state = ProducerState()
+    state.applied(txn_header(0, 0), 1000, append_time=False)
+    state.applied(txn_header(0, 1, pid=8), 1000, append_time=False)
+    state.marked(marker(2), 1000)
+    assert state.cut(2) == [7], "the log is to be asked"
+    known = ProducerState()
+    known.applied(txn_header(0, 0), 1000, append_time=False)
+    state.adopt(known, [7])
+    state.recount(2)
+    assert state.transactions.first_open(-1) == 0
+    assert state.transactions.snapshot() == []
+    state.transactions.committed(100)
+    assert state.transactions.first_undecided == 0
+
+
+def test_a_cut_behind_a_marker_leaves_it() -> None:
+    state = ProducerState()
+    state.applied(txn_header(0, 0), 1000, append_time=False)
+    state.marked(marker(1), 1000)
+    assert state.cut(2) == []
+    assert state.producers[7].marker_offset == 1
+    state.recount(2)
+    assert state.transactions.snapshot() == [EndedTransaction(0, 1)]
+
+
+def test_a_snapshot_keeps_transactions_and_uncommitted_markers() -> None:
+    state = ProducerState()
+    state.applied(txn_header(0, 0), 1000, append_time=False)
+    state.applied(txn_header(0, 1, pid=8), 1000, append_time=False)
+    state.marked(marker(2, coordinator=6), 1000)
+    other = ProducerState()
+    other.restore(state.encode())
+    assert other.encode() == state.encode()
+    assert other.transactions.first_undecided == 0
+    assert other.transactions.snapshot() == [EndedTransaction(0, 2)]
+    assert other.transactions.first_open(-1) == 1
+    entry = other.producers[7]
+    assert (entry.marker_offset, entry.coordinator_epoch) == (2, 6)
+
+
+def test_a_snapshot_of_before_transactions_is_read() -> None:
+    body = msgpack.packb([1, [[7, 3, 1000, [[0, 4, 10, 14, 1000, 77]]]]])
+    state = ProducerState()
+    state.restore(zlib.crc32(body).to_bytes(4, "big") + body)
+    entry = state.producers[7]
+    assert (entry.epoch, entry.last_sequence, entry.txn_first_offset) == (3, 4, -1)
+    assert (entry.marker_offset, entry.coordinator_epoch) == (-1, -1)
+    body = msgpack.packb([3, [], []])
+    with pytest.raises(CheckpointError):
+        state.restore(zlib.crc32(body).to_bytes(4, "big") + body)
+
+
+def test_a_transaction_that_only_one_knows_of_is_a_contradiction() -> None:
+    state, other = ProducerState(), ProducerState()
+    state.applied(txn_header(0, 0), 1000, append_time=False)
+    other.applied(txn_header(0, 0), 1000, append_time=False)
+    assert state.contradiction(other) == ""
+    other.producers[7].txn_first_offset = -1
+    assert "a transaction from 0" in state.contradiction(other)

@@ -26,8 +26,9 @@ from oncelog_protocol.messages.fetch import (
     FetchTopic,
 )
 from oncelog_protocol.records.batch import iter_headers
+from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import Acks, TopicPartition
 from support.replicas import Replicas
 from support.waiting import eventually
 
@@ -271,3 +272,82 @@ async def test_closing_leaves_nothing_behind() -> None:
     assert consumer.answers == []
     assert len(group.deadlines) == 0
     assert group.leader.partition._readers.keys().isdisjoint([fetch])
+
+
+def transact(group: Replicas, pid: int, *values: bytes, sequence: int = 0) -> None:
+    """One batch of an open transaction of ``pid``, at epoch 1, replicated."""
+    partition = group.leader.partition
+    batch = encode_batch(
+        list(values),
+        timestamps=1,
+        producer_id=pid,
+        producer_epoch=1,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    guard = partition.log.producers.take_guard(pid, 1)
+    partition.append_as_leader(memoryview(batch), Acks.ALL, group.now, guard)
+    group.replicate()
+
+
+def end(group: Replicas, pid: int, *, commit: bool) -> None:
+    """Its marker, replicated."""
+    group.leader.partition.append_marker(commit, pid, 2, 0, group.now)
+    group.replicate()
+
+
+async def test_read_committed_ends_at_the_last_stable_offset() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.replicate()
+    transact(group, 7, b"b", b"c")
+    group.produce(b"d")
+    group.replicate()
+    for isolation, values in ((1, [b"a"]), (0, [b"a", b"b", b"c", b"d"])):
+        consumer = Consumer(group)
+        consumer.fetch(0, isolation=isolation, max_wait_ms=0)
+        assert consumer.values() == values
+        answer = consumer.one()
+        assert (answer.high_watermark, answer.last_stable_offset) == (4, 1)
+        assert answer.aborted is None
+
+
+async def test_read_committed_is_woken_by_the_end_of_a_transaction() -> None:
+    group = Replicas()
+    transact(group, 7, b"b")
+    consumer = Consumer(group)
+    consumer.fetch(0, isolation=1)
+    group.produce(b"c")
+    group.replicate()
+    await asyncio.sleep(0)
+    assert consumer.answers == []
+    end(group, 7, commit=True)
+    await asyncio.sleep(0)
+    assert consumer.one().last_stable_offset == 3
+    assert consumer.values()[:2] == [b"b", b"c"]
+    assert consumer.one().aborted is None
+
+
+async def test_aborted_transactions_are_named_if_they_touch_what_is_sent() -> None:
+    group = Replicas()
+    transact(group, 7, b"a")  # 0
+    transact(group, 8, b"b")  # 1
+    end(group, 7, commit=False)  # 2
+    end(group, 8, commit=True)  # 3
+    transact(group, 9, b"x" * 1000)  # 4
+    end(group, 9, commit=False)  # 5
+
+    def named(offset: int, *, isolation: int = 1, max_bytes: int = 1 << 20) -> list[Any] | None:
+        consumer = Consumer(group)
+        consumer.fetch(offset, isolation=isolation, max_bytes=max_bytes, max_wait_ms=0)
+        aborted = consumer.one().aborted
+        return aborted and [(each.producer_id, each.first_offset) for each in aborted]
+
+    assert named(0) == [(7, 0), (9, 4)]
+    assert named(0, isolation=0) is None
+    assert named(0, max_bytes=300) == [(7, 0)]
+    assert named(2) == [(7, 0), (9, 4)]
+    assert named(3) == [(9, 4)]
+    assert named(5) == [(9, 4)]
+    assert named(6) is None
+    assert named(3, max_bytes=1) in (None, [])

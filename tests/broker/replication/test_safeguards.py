@@ -42,6 +42,7 @@ async def test_the_default_is_safe() -> None:
         follower_fetches_synced_only=True,
         join_at_epoch_start=True,
         ignore_diverging_fetches=True,
+        lso_respects_transactions=True,
         log=LogSafeguards(sync_directories=True, keep_damaged_logs=True),
     )
 
@@ -50,7 +51,8 @@ async def test_every_switch_is_listed_and_turns_one_field() -> None:
     names = [field.name for field in fields(Safeguards) if field.name != "log"]
     names += [f"log.{field.name}" for field in fields(LogSafeguards)]
     assert sorted(SWITCHES) == sorted(names)
-    assert set(SWITCHES.values()) == {*range(18)} - {6, 8}, "those two are the controller's"
+    numbers = {*range(23)} - {6, 8, 21}
+    assert set(SWITCHES.values()) == numbers, "6 and 8 are the controller's, 21 a coordinator's"
     turned = [without(switch) for switch in SWITCHES]
     assert len(set(turned)) == len(SWITCHES)
     assert Safeguards() not in turned

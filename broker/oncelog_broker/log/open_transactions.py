@@ -1,0 +1,128 @@
+"""Which transactions of one log are undecided, and where the first of them begins.
+
+Pure: a function of the log's batches, in their order, and of the high watermark. Rules:
+
+- a transaction is undecided from its first batch on until its marker is *committed*: a marker at or
+  above the high watermark may be cut off yet, with what it decided;
+- nothing at or past the first batch of an undecided one is stable: the last stable offset stops
+  there (I15), and retention and compaction with it;
+- a start goes by the high watermark that was checkpointed last, which lags behind: so snapshots
+  also name those with a marker above that one, as long as that is few;
+- first batches come in the order of offsets, so the first of those that are left is the least.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+SETTLED_MAX = 65_536
+"""Of those that are committed and remembered for a start; of more, the oldest are not."""
+
+NONE_UNDECIDED = 2**63 - 1
+"""Instead of an offset: all that the log holds is decided."""
+
+
+class EndedTransaction(NamedTuple):
+    """One whose marker is in the log."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class AbortedRow(NamedTuple):
+    """One aborted transaction in one log."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    stable_offset: int
+    """Below it everything was decided when the marker came; -1: not known."""
+
+
+class OpenTransactions:
+    """Of one log. All offsets are those of batches in it."""
+
+    __slots__ = ("_ended", "_open", "_settled", "_undecided", "first_undecided")
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, None] = OrderedDict()
+        """First offsets of those without a marker."""
+        self._undecided: OrderedDict[int, None] = OrderedDict()
+        """Of these and of those in ``_ended``."""
+        self._ended: deque[EndedTransaction] = deque()
+        """Whose markers are not known to be committed, in the order of the markers."""
+        self._settled: deque[EndedTransaction] = deque(maxlen=SETTLED_MAX)
+        """Whose markers are, but lie above the high watermark that a start would find."""
+        self.first_undecided = NONE_UNDECIDED
+        """Where the first undecided one begins."""
+
+    def began(self, first_offset: int) -> None:
+        """The first batch of a transaction is in the log."""
+        self._open[first_offset] = None
+        self._undecided[first_offset] = None
+        if self.first_undecided == NONE_UNDECIDED:
+            self.first_undecided = first_offset
+
+    def ended(self, first_offset: int, marker_offset: int) -> None:
+        """The marker of an open one is in the log."""
+        del self._open[first_offset]
+        self._ended.append(EndedTransaction(first_offset, marker_offset))
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below ``high_watermark`` is there for good."""
+        ended = self._ended
+        if not ended or ended[0].marker_offset >= high_watermark:
+            return
+        while ended and ended[0].marker_offset < high_watermark:
+            self._settled.append(ended[0])
+            del self._undecided[ended.popleft().first_offset]
+        self.first_undecided = next(iter(self._undecided), NONE_UNDECIDED)
+
+    def checkpointed(self, high_watermark: int) -> None:
+        """A start would find this high watermark."""
+        settled = self._settled
+        while settled and settled[0].marker_offset < high_watermark:
+            settled.popleft()
+
+    def first_open(self, otherwise: int) -> int:
+        """Where the first transaction without a marker begins; ``otherwise`` when there is none."""
+        return next(iter(self._open), otherwise)
+
+    @property
+    def open_count(self) -> int:
+        """How many have no marker."""
+        return len(self._open)
+
+    def snapshot(self) -> list[EndedTransaction]:
+        """Those with a marker that a start may not know to be committed, in the markers' order."""
+        return [*self._settled, *self._ended]
+
+    def first_uncommitted_marker(self) -> int:
+        """Offset of the first marker that is not known to be committed."""
+        return self._ended[0].marker_offset if self._ended else NONE_UNDECIDED
+
+    def reset(self, opened: Iterable[int], ended: Iterable[EndedTransaction]) -> None:
+        """Take over what a snapshot says: first offsets of those without a marker, in any order,
+        and those with one, of which it is not known whether that is committed."""
+        self._settled.clear()
+        self._ended = deque(sorted(ended, key=_marker_offset))
+        self._recount(opened)
+
+    def cut(self, end: int, opened: Iterable[int]) -> None:
+        """The log ends at ``end`` now; ``opened`` are first offsets of those without a marker."""
+        kept = [each for each in self._settled if each.marker_offset < end]
+        self._settled = deque(kept, maxlen=SETTLED_MAX)
+        self._ended = deque([each for each in self._ended if each.marker_offset < end])
+        self._recount(opened)
+
+    def _recount(self, opened: Iterable[int]) -> None:
+        self._open = OrderedDict.fromkeys(sorted(opened))
+        firsts = [*self._open, *[each.first_offset for each in self._ended]]
+        self._undecided = OrderedDict.fromkeys(sorted(firsts))
+        self.first_undecided = next(iter(self._undecided), NONE_UNDECIDED)
+
+
+def _marker_offset(ended: EndedTransaction) -> int:
+    return ended.marker_offset
