@@ -57,6 +57,7 @@ class MemoryWriter:
         self.partitions: dict[TopicPartition, MemoryPartition] = {}
         self.refuse: ApiError | None = None
         """Raised by every append while it is set."""
+        self.refused_count = 0
         self.gate: asyncio.Event | None = None
         """While it is there and not set, reading stands still before each batch."""
         self.read_error: Exception | None = None
@@ -75,6 +76,7 @@ class MemoryWriter:
         """As the port says."""
         partition = self._led(topic_partition, leader_epoch)
         if self.refuse is not None:
+            self.refused_count += 1
             raise self.refuse
         partition.append(records)
         if self.auto_commit:

@@ -129,7 +129,10 @@ class CoordinatorEngine(Generic[S]):
     def _led_for(self, key: str) -> LedShard[S] | int:
         if self.partition_count is None:
             return NotCoordinatorError.code
-        led = self._led.get(coordinator_partition(key, self.partition_count))
+        return self._led_at(coordinator_partition(key, self.partition_count))
+
+    def _led_at(self, partition: int) -> LedShard[S] | int:
+        led = self._led.get(partition)
         if led is None:
             return NotCoordinatorError.code
         if led.serves:
@@ -156,6 +159,17 @@ class CoordinatorEngine(Generic[S]):
         ``reply``.)
         """
         led = self._led_for(key)
+        if isinstance(led, int):
+            reply(None, led)
+        else:
+            led.write(operation, reply)
+
+    def write_partition(
+        self, partition: int, operation: Callable[[S], Result[T]], reply: Reply[T]
+    ) -> None:
+        """As :meth:`write`, of what concerns a partition and not a key of it (the marker of a
+        transaction)."""
+        led = self._led_at(partition)
         if isinstance(led, int):
             reply(None, led)
         else:
@@ -208,7 +222,7 @@ class CoordinatorEngine(Generic[S]):
             if leader_epoch <= led.leader_epoch:
                 return
             if led.state is ShardState.ACTIVE:
-                led.leader_epoch = leader_epoch
+                led.leads_on(leader_epoch)
                 return
             self._give_up(led, NotCoordinatorError.code)
         self._begin(partition, leader_epoch, RELOAD_S)

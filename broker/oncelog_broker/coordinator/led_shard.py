@@ -26,7 +26,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog_broker.coordinator.ports import PartitionWriter, Timers
+from oncelog_broker.coordinator.ports import KnowsLeaderEpoch, PartitionWriter, Timers
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.coordinator.timers import ShardTimers, TimerOperation
@@ -136,7 +136,7 @@ class LedShard(Generic[S]):
     ) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
-        """The present one: it grows while the leader stays."""
+        """The present one: it grows while the leader stays (``leads_on``)."""
         self.state = ShardState.LOADING
         self.refusal_code = NO_ERROR
         """What callers are told in state FAILED."""
@@ -144,6 +144,7 @@ class LedShard(Generic[S]):
         """End of what was loaded and appended."""
         self.timers = ShardTimers(self._timer_due)
         self.shard = make_shard(topic_partition.partition, self.timers)
+        self._tell_epoch()
         self._writer = writer
         self._commit_timeout_s = commit_timeout_s
         self._waits_for_commit = safeguards.replies_wait_for_commit
@@ -172,6 +173,16 @@ class LedShard(Generic[S]):
     def pending_count(self) -> int:
         """Writes and reads that wait for a commit."""
         return sum(not pending.done for pending in self._pending)
+
+    def leads_on(self, leader_epoch: int) -> None:
+        """The same leader in a newer epoch, without a moment in which it was none."""
+        self.leader_epoch = leader_epoch
+        self._tell_epoch()
+
+    def _tell_epoch(self) -> None:
+        shard: object = self.shard
+        if isinstance(shard, KnowsLeaderEpoch):
+            shard.led_in(self.leader_epoch)
 
     # ---- loading
 
@@ -301,6 +312,8 @@ class LedShard(Generic[S]):
     def _carry_out(self, result: Result[T], reply: Reply[T]) -> None:
         """Append, replay, and have it answered."""
         if not result.records:
+            if result.rests_on_log and self._waits_for_commit and self.end_offset >= 0:
+                return self._park(True, partial(_finish, result, reply))
             if result.on_committed is not None:
                 result.on_committed()
             if result.reply is not None:

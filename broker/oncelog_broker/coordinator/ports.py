@@ -1,13 +1,15 @@
-"""What coordinators need from outside: a log to write to, to read back, and timers.
+"""What coordinators need from outside: a log to write to and to read back, timers, markers, ids.
 
-The room knows neither logs nor replication. The application gives the engine a ``PartitionWriter``
-over the broker's replicas; tests give one over lists.
+The room knows neither logs nor replication nor other brokers. The application gives the engine a
+``PartitionWriter`` over the broker's replicas, and the transaction coordinator a ``MarkerSender``
+and ``ProducerIdSource``; tests give some over lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
 from oncelog_protocol.types import TopicPartition
@@ -68,4 +70,54 @@ class Timers(Protocol):
 
     def now_s(self) -> float:
         """Loop time in seconds."""
+        ...
+
+
+@runtime_checkable
+class KnowsLeaderEpoch(Protocol):
+    """A shard that puts the epoch of its leader on what it sends elsewhere."""
+
+    def led_in(self, leader_epoch: int) -> None:
+        """The leader epoch from now on. Told before anything is replayed, and again whenever it
+        grows while the leader stays."""
+        ...
+
+
+class ProducerMarker(NamedTuple):
+    """How the transaction of one producer id ended, and where."""
+
+    producer_id: int
+    producer_epoch: int
+    """Of the marker: above that of the data."""
+    commit: bool
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkerOrder:
+    """All markers of one transaction. Compared by identity: no two orders are the same."""
+
+    transactional_id: str
+    coordinator_epoch: int
+    markers: list[ProducerMarker]
+
+
+class MarkerSender(Protocol):
+    """Has markers written by the leaders of the partitions, however long that takes."""
+
+    def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
+        """``done`` is called once, when every marker is committed or its partition is no more; it
+        may be called before this returns. Returns what gives the order up: nothing is sent for it
+        from then on, and ``done`` is not called."""
+        ...
+
+
+class ProducerIdSource(Protocol):
+    """Gives out producer ids."""
+
+    async def take(self) -> int:
+        """A producer id that nobody had.
+
+        :raises ApiError: none can be had now.
+        """
         ...

@@ -35,9 +35,13 @@ class Result(Generic[T]):
     durable: the shard takes back what it did in memory. With REQUEST_TIMED_OUT they may yet be:
     they were replayed if they were appended, and stay so. ``on_committed`` is called, before the
     reply is given, once they are.
+
+    Without records all of that happens at once, unless the answer ``rests_on_log``: then it waits
+    until everything that was appended before is committed, for what is told must not be lost again.
     """
 
     records: Sequence[CoordinatorRecord] = ()
     reply: T | None = None
     on_committed: Callable[[], None] | None = None
     on_failure: Callable[[int], None] | None = None
+    rests_on_log: bool = False

@@ -31,12 +31,28 @@ class CoordinatorSafeguards:
     after a record written since then was committed. Off: a coordinator that was deposed and does
     not know it tells them what was true once."""
 
+    require_stable: bool = True
+    """Who asks for stable offsets is not told one that an open transaction may replace (KIP-447).
+    Off: it is told the last committed one."""
+
+    bump_epoch_per_txn: bool = True
+    """Every end of a transaction raises the epoch of its producer, and its markers carry the raised
+    one (KIP-890). Off: epoch and markers stay the same, as before that; it needs partitions that
+    accept such markers (``markers_need_newer_epoch`` of the log off as well)."""
+
+    prepare_before_markers: bool = True
+    """How a transaction ends is committed before the first marker goes out. Off: it was only
+    appended."""
+
 
 SWITCHES: dict[str, int] = {
     "wait_for_load": 24,
-    "fence_generation": 0,
+    "fence_generation": 25,
     "replies_wait_for_commit": 0,
     "outsiders_wait_for_barrier": 0,
+    "require_stable": 26,
+    "bump_epoch_per_txn": 21,
+    "prepare_before_markers": 23,
 }
 """Every switch by its field, with its number in the list of ablations; 0: not in that list."""
 

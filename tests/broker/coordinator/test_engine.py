@@ -422,3 +422,15 @@ async def test_a_leadership_lost_and_not_yet_told_of() -> None:
         assert shard.values == {}
         assert shard.story == ["loaded", f"failed a {NOT_HERE}"]
         assert NotLeaderOrFollowerError.code != NOT_HERE
+
+
+async def test_an_operation_on_a_partition_and_not_on_a_key() -> None:
+    async with World() as world:
+        await world.elect("a")
+        number = partition_of("a")
+        world.engine.write_partition(number, lambda shard: shard.put("a", "1", "ok"), world.reply)
+        world.engine.write_partition(
+            (number + 1) % COUNT, lambda shard: shard.put("b", "1", "ok"), world.reply
+        )
+        assert world.told() == [("ok", 0), (None, NOT_HERE)]
+        assert world.log().records == [CoordinatorRecord(b"a", b"1")]

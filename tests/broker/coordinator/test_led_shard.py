@@ -110,6 +110,56 @@ async def test_a_result_without_records_is_given_at_once() -> None:
     assert bench.told() == [("alive", 0)]
 
 
+async def test_a_result_that_rests_on_the_log_waits_for_what_is_there() -> None:
+    bench = Bench()
+
+    def repeat() -> None:
+        result = Result(
+            (),
+            "again",
+            lambda: bench.shard.story.append("sure"),
+            lambda code: bench.shard.story.append(f"unsure {code}"),
+            rests_on_log=True,
+        )
+        bench.led.write(lambda _: result, bench.reply)
+
+    repeat()
+    assert bench.told() == [("again", 0)]
+    bench.put("a", "1")
+    repeat()
+    assert bench.told() == []
+    bench.log.commit()
+    assert bench.told() == [("ok", 0), ("again", 0)]
+    assert bench.shard.story == ["loaded", "sure", "committed a", "sure"]
+    bench.put("a", "2")
+    repeat()
+    bench.led.unload(NOT_HERE)
+    assert bench.told() == [(None, TIMED_OUT)] * 2
+    assert f"unsure {TIMED_OUT}" in bench.shard.story
+
+
+async def test_a_shard_that_wants_to_know_is_told_its_leader_epoch() -> None:
+    told: list[int] = []
+
+    class Knowing(TextShard):
+        def led_in(self, leader_epoch: int) -> None:
+            assert "loaded" not in self.story or told
+            told.append(leader_epoch)
+
+    led = LedShard(
+        TP,
+        3,
+        writer=MemoryWriter(),
+        make_shard=Knowing,
+        commit_timeout_s=60.0,
+        safeguards=CoordinatorSafeguards(),
+        on_broken=lambda _: None,
+    )
+    led.activate(0)
+    led.leads_on(5)
+    assert (told, led.leader_epoch) == ([3, 5], 5)
+
+
 async def test_a_parked_caller_is_the_shards_business() -> None:
     bench = Bench(auto_commit=True)
 

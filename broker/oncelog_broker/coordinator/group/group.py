@@ -1,8 +1,8 @@
 """One group: its members, its generation, its offsets, and what was written down of it. Pure.
 
-Two kinds of facts are kept apart. ``saved`` and ``offsets`` are durable and change only by the
-shard's ``replay``. The rest (state, members, leader, who waits) is memory: a new coordinator builds
-it from ``saved``. In a stable group both say the same.
+Two kinds of facts are kept apart. ``saved``, ``offsets`` and ``pending_offsets`` are durable and
+change only by the shard's ``replay``. The rest (state, members, leader, who waits) is
+memory: a new coordinator builds it from ``saved``. In a stable group both say the same.
 
 Members are kept in the order in which they joined: the first one leads.
 """
@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.group.members import (
     restored,
     subscription_of,
 )
-from oncelog_broker.coordinator.group.records import CommittedOffset, SavedGroup
+from oncelog_broker.coordinator.group.records import CommittedOffset, PendingOffset, SavedGroup
 from oncelog_broker.coordinator.group.states import GroupState, check_transition
 from oncelog_protocol.consumer_protocol import PROTOCOL_TYPE
 from oncelog_protocol.errors import (
@@ -59,6 +59,8 @@ class Group:
         """What the members of the consumer protocol are subscribed to; None when unknown."""
         self.saved: SavedGroup | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.pending_offsets: dict[TopicPartition, dict[int, PendingOffset]] = {}
+        """Offsets in open transactions by producer id, in the order in which they came."""
         self.metadata_bytes = 0
         self.joining_count = 0
         self.assigning = -1
@@ -89,7 +91,7 @@ class Group:
         return (
             self.state is GroupState.EMPTY
             and self.saved is None
-            and not (self.members or self.pending or self.offsets)
+            and not (self.members or self.pending or self.offsets or self.pending_offsets)
         )
 
     @property

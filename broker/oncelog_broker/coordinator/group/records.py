@@ -1,4 +1,4 @@
-"""What stands in ``__consumer_offsets``: two kinds of facts, as msgpack arrays. Pure.
+"""What stands in ``__consumer_offsets``: three kinds of facts, as msgpack arrays. Pure.
 
 ========  =================================  =====================================================
 fact      key                                value
@@ -9,6 +9,8 @@ group     [2, group]                         [0, generation, protocol_type, prot
                                              group_instance_id, client_id, client_host,
                                              session_timeout_ms, rebalance_timeout_ms,
                                              subscription, assignment]
+pending   [3, group, topic, partition,       [0, producer_epoch, offset, leader_epoch, metadata,
+          producer_id]                       timestamp]
 ========  =================================  =====================================================
 
 A value begins with its version; a reader takes newer ones and ignores what it does not know. No
@@ -29,9 +31,11 @@ from oncelog_protocol.types import TopicPartition
 
 OFFSET_KEY = 1
 GROUP_KEY = 2
+PENDING_KEY = 3
 VALUE_VERSION = 0
 
 _OFFSET_FIELDS = 5
+_PENDING_FIELDS = 6
 _GROUP_FIELDS = 7
 _MEMBER_FIELDS = 8
 
@@ -47,6 +51,16 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
+
+
+class PendingOffset(NamedTuple):
+    """How far a group will have come if the transaction of a producer commits."""
+
+    producer_epoch: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    timestamp_ms: int
 
 
 class SavedMember(NamedTuple):
@@ -91,6 +105,15 @@ class GroupFact(NamedTuple):
     saved: SavedGroup | None
 
 
+class PendingFact(NamedTuple):
+    """A decoded record; ``pending`` None takes it back: the transaction has ended."""
+
+    group: str
+    topic_partition: TopicPartition
+    producer_id: int
+    pending: PendingOffset | None
+
+
 _pack = msgpack.Packer().pack
 _unpack = msgpack.unpackb
 _unpack = msgpack.unpackb
@@ -124,7 +147,22 @@ def group_record(group: str, saved: SavedGroup | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, value)
 
 
-def decode_record(record: CoordinatorRecord) -> OffsetFact | GroupFact | None:
+def pending_record(
+    group: str,
+    topic_partition: TopicPartition,
+    producer_id: int,
+    pending: PendingOffset | None,
+) -> CoordinatorRecord:
+    """The record of one offset in an open transaction, or of its end."""
+    topic, partition = topic_partition
+    key = _pack([PENDING_KEY, group, topic, partition, producer_id])
+    value = None if pending is None else _pack([VALUE_VERSION, *pending])
+    return CoordinatorRecord(key, value)
+
+
+def decode_record(
+    record: CoordinatorRecord,
+) -> OffsetFact | GroupFact | PendingFact | None:
     """None: a key of a type that this release does not know.
 
     :raises RecordFormatError: the bytes are no such record.
@@ -145,6 +183,8 @@ def decode_record(record: CoordinatorRecord) -> OffsetFact | GroupFact | None:
             if type(group) is not str:
                 raise RecordFormatError("a group has a name")
             return GroupFact(group, None if record.value is None else _group_value(record.value))
+        if kind == PENDING_KEY:
+            return _pending_fact(key, record.value)
         if type(kind) is not int:
             raise RecordFormatError("a key begins with a number")
         return None
@@ -162,6 +202,16 @@ def _offset_value(value: bytes) -> CommittedOffset:
     ):
         raise RecordFormatError("an offset, a leader epoch, a text and a date")
     return CommittedOffset(offset, leader_epoch, metadata, timestamp)
+
+
+def _pending_fact(key: Any, value: bytes | None) -> PendingFact:
+    _, group, topic, partition, producer_id = key
+    _check_types((group, topic, partition, producer_id), (str, str, int, int))
+    pending = None
+    if value is not None:
+        pending = PendingOffset(*_unpack(value)[1:_PENDING_FIELDS])
+        _check_types(tuple(pending), (int, int, int, str, int))
+    return PendingFact(group, TopicPartition(topic, partition), producer_id, pending)
 
 
 def _group_value(value: bytes) -> SavedGroup:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from oncelog_broker.coordinator.group.members import Caller
+from oncelog_broker.coordinator.group.pending import TxnGuard
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_broker.coordinator.result import Result
+from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     NO_ERROR,
     CoordinatorLoadInProgressError,
     InvalidCommitOffsetSizeError,
+    UnstableOffsetCommitError,
 )
 from oncelog_protocol.messages.groups import (
     DescribedGroup,
@@ -40,9 +43,19 @@ from oncelog_protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from oncelog_protocol.messages.transaction_admin import DescribedProducer
+from oncelog_protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from oncelog_protocol.types import TopicPartition
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+Verify = Callable[[TopicPartition, Callable[[int], None]], None]
+"""Has the transaction coordinator add a partition to a transaction; calls back once, with an error
+code or 0."""
 
 
 class GroupEngine(Protocol):
@@ -60,6 +73,15 @@ class GroupEngine(Protocol):
         reply: Callable[[T | None, int], None],
     ) -> None:
         """See ``CoordinatorEngine.write``."""
+        ...
+
+    def write_partition(
+        self,
+        partition: int,
+        operation: Callable[[GroupShard], Result[T]],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.write_partition``."""
         ...
 
     def read(
@@ -172,14 +194,29 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest, respond: Callable[[OffsetFetchResponse], None]
     ) -> None:
-        """OffsetFetch; told once what it tells is committed. A member's generation fences it from
-        a coordinator that was deposed; who has none needs another proof."""
-        read = self._engine.read if request.member_id else self._engine.read_confirmed
-        read(
-            request.group_id,
-            lambda shard: shard.fetch_offsets(request),
-            _reply(Caller(respond), OffsetFetchResponse),
-        )
+        """OffsetFetch; told once what it tells is committed.
+
+        Never from the past, where that may matter: a member that asks how its transaction has
+        ended is in the generation that a coordinator which was deposed knows too. Only of who does
+        not ask for stable offsets the generation is fence enough. That offsets are not stable yet
+        is said without proof: who hears it asks again.
+        """
+        reply = _reply(Caller(respond), OffsetFetchResponse)
+
+        def fetch(shard: GroupShard) -> OffsetFetchResponse:
+            return shard.fetch_offsets(request)
+
+        def looked(value: OffsetFetchResponse | None, code: int) -> None:
+            if value is None or _is_unstable(value):
+                reply(value, code)
+            else:
+                self._engine.read_confirmed(request.group_id, fetch, reply)
+
+        if not request.member_id:
+            self._engine.read_confirmed(request.group_id, fetch, reply)
+        else:
+            told = looked if request.require_stable else reply
+            self._engine.read(request.group_id, fetch, told)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, respond: Callable[[OffsetDeleteResponse], None]
@@ -195,6 +232,86 @@ class GroupCoordinator:
         """Topics are gone: their offsets go. Asked of every coordinator, each for its groups."""
         if topics:
             self._engine.write_all(lambda shard: shard.forget_topics(topics))
+
+    # ---- offsets in transactions
+
+    def commit_in_txn(
+        self,
+        request: TxnOffsetCommitRequest,
+        verify: Verify,
+        respond: Callable[[TxnOffsetCommitResponse], None],
+    ) -> None:
+        """TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most, when nothing
+        of the transaction is pending here yet."""
+        reply = _reply(Caller(respond), TxnOffsetCommitResponse)
+
+        def tried(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:
+            if isinstance(value, TxnGuard):
+                guarded(value)
+            else:
+                reply(value, code)
+
+        def guarded(guard: TxnGuard) -> None:
+            def done(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:
+                guard.release()
+                # With a guard there is never another one.
+                reply(value if isinstance(value, TxnOffsetCommitResponse) else None, code)
+
+            def verified(code: int) -> None:
+                if code != NO_ERROR:
+                    done(None, code)
+                    return
+                self._engine.write(
+                    request.group_id, lambda shard: shard.commit_in_txn(request, guard), done
+                )
+
+            verify(TopicPartition(GROUP_TOPIC, guard.partition), verified)
+
+        self._engine.write(request.group_id, lambda shard: shard.commit_in_txn(request), tried)
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        callback: Callable[[int], None],
+    ) -> None:
+        """The marker of a transaction with offsets in this partition of the internal topic.
+        ``callback`` gets 0 once what it decides is committed and in force, or an error code:
+        INVALID_PRODUCER_EPOCH (late, a newer transaction is open), any other: ask again."""
+
+        def reply(complete: bool | None, code: int) -> None:
+            if code == NO_ERROR and not complete:
+                self.end_transaction(partition, producer_id, producer_epoch, commit, callback)
+            else:
+                callback(code)
+
+        self._engine.write_partition(
+            partition,
+            lambda shard: shard.end_transaction(producer_id, producer_epoch, commit),
+            reply,
+        )
+
+    def open_transactions(
+        self, partition: int, respond: Callable[[list[DescribedProducer], int], None]
+    ) -> None:
+        """Producers with offsets pending in a partition of the internal topic, and 0; or an error
+        code. Where their transactions begin has no meaning there: it is told as 0."""
+
+        def reply(found: list[DescribedProducer] | None, code: int) -> None:
+            respond(found or [], code)
+
+        def look(shard: GroupShard) -> Result[list[DescribedProducer]]:
+            return Result(
+                (),
+                [
+                    DescribedProducer(pid, epoch, -1, last_ms, txn_start_offset=0)
+                    for pid, epoch, last_ms in shard.transactions.open_transactions()
+                ],
+            )
+
+        self._engine.write_partition(partition, look, reply)
 
     # ---- groups
 
@@ -240,6 +357,13 @@ class GroupCoordinator:
                 respond(GroupResult(group_id, code))
 
         self._engine.write(group_id, lambda shard: shard.delete_group(group_id), reply)
+
+
+def _is_unstable(response: OffsetFetchResponse) -> bool:
+    unstable = UnstableOffsetCommitError.code
+    return any(
+        item.error_code == unstable for topic in response.topics for item in topic.partitions
+    )
 
 
 class _Gathered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
@@ -20,17 +21,24 @@ from oncelog_broker.coordinator.group.offsets import (
     check_commit,
     check_fetch,
     check_offsets,
+    check_txn_commit,
     expired,
     fetched,
+    to_commit,
+    to_pend,
 )
+from oncelog_broker.coordinator.group.pending import PendingOffsets, TxnGuard, superseded
 from oncelog_broker.coordinator.group.records import (
     CommittedOffset,
     GroupFact,
     OffsetFact,
+    PendingFact,
+    PendingOffset,
     RecordFormatError,
     decode_record,
     group_record,
     offset_record,
+    pending_record,
 )
 from oncelog_broker.coordinator.group.rounds import Rounds
 from oncelog_broker.coordinator.group.states import RULES, GroupState
@@ -40,11 +48,11 @@ from oncelog_broker.coordinator.result import CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.errors import (
     NO_ERROR,
+    ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     NonEmptyGroupError,
-    OffsetMetadataTooLargeError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     error_for,
@@ -62,10 +70,8 @@ from oncelog_protocol.messages.groups import (
     LeaveGroupResponse,
     LeavingMemberResponse,
     ListedGroup,
-    OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitTopicResponse,
     OffsetDeletePartitionResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -74,6 +80,10 @@ from oncelog_protocol.messages.groups import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+)
+from oncelog_protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
@@ -86,6 +96,10 @@ RECORDS_BYTES_MAX = 256 * 1024
 
 EXPIRY_OFFSETS_COUNT = 20_000
 """Offsets looked at in one go; others have their turn then."""
+
+
+_Dropped = tuple[str, TopicPartition, int | None, CommittedOffset | PendingOffset]
+"""What to drop: of a group, committed, or pending for a producer, if it is still that."""
 
 
 class GroupShard:
@@ -107,6 +121,7 @@ class GroupShard:
     ) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
+        self.transactions = PendingOffsets(partition)
         self._timers = timers
         self._config = config
         self._clock = clock
@@ -144,6 +159,8 @@ class GroupShard:
             self._replay_offset(fact)
         elif isinstance(fact, GroupFact):
             self._replay_group(fact)
+        elif isinstance(fact, PendingFact):
+            self._replay_pending(fact)
         else:
             logger.warning("a record of a newer release is left alone: %r", record.key[:64])
 
@@ -158,6 +175,17 @@ class GroupShard:
             group.offsets[tp] = committed
         elif group is not None:
             group.offsets.pop(tp, None)
+            self._forget_if_nothing(group)
+
+    def _replay_pending(self, fact: PendingFact) -> None:
+        group_id, tp, producer_id, pending = fact
+        if pending is not None:
+            group = self._durable(group_id)
+            tp = TopicPartition(self._names.setdefault(tp.topic, tp.topic), tp.partition)
+            self.transactions.put(group, tp, producer_id, pending)
+        elif group_id in self.groups:
+            group = self.groups[group_id]
+            self.transactions.take(group, tp, producer_id)
             self._forget_if_nothing(group)
 
     def _replay_group(self, fact: GroupFact) -> None:
@@ -196,6 +224,7 @@ class GroupShard:
         self._rounds.end(group, CoordinatorNotAvailableError.code)
         anew = Group(group.group_id, self._clock.now_ms())
         anew.saved, anew.offsets = group.saved, group.offsets
+        anew.pending_offsets = group.pending_offsets
         self.groups[group.group_id] = anew
         self._rounds.loaded(anew)
 
@@ -209,6 +238,7 @@ class GroupShard:
 
     def unload(self, error_code: int) -> None:
         """Nothing of this shard is coordinated here any more."""
+        self.transactions.void_guards()
         groups, self.groups = self.groups, {}
         for group in groups.values():
             self._rounds.end(group, error_code)
@@ -288,24 +318,48 @@ class GroupShard:
             member = check_commit(group, request)
             if group is not None and member is not None:
                 self._membership.sign_of_life(group, member)
-        now_ms = self._clock.now_ms()
         longest = self._config.offset_metadata_max_bytes
-        records = []
-        response = OffsetCommitResponse()
-        for topic in request.topics:
-            answers = []
-            for item in topic.partitions:
-                metadata = item.metadata or ""
-                if len(metadata) > longest or len(metadata.encode()) > longest:
-                    code = OffsetMetadataTooLargeError.code
-                    answers.append(OffsetCommitPartitionResponse(item.partition, code))
-                    continue
-                answers.append(OffsetCommitPartitionResponse(item.partition))
-                committed = CommittedOffset(item.offset, item.leader_epoch, metadata, now_ms)
-                tp = TopicPartition(topic.topic, item.partition)
-                records.append(offset_record(request.group_id, tp, committed))
-            response.topics.append(OffsetCommitTopicResponse(topic.topic, answers))
+        return Result(*to_commit(group, request, self._clock.now_ms(), longest))
+
+    def commit_in_txn(
+        self, request: TxnOffsetCommitRequest, guard: TxnGuard | None = None
+    ) -> Result[TxnOffsetCommitResponse | TxnGuard]:
+        """TxnOffsetCommit. A guard as reply: nothing was done, have the partition added to the
+        transaction and ask again with the guard.
+
+        :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
+        """
+        check_group_id(request.group_id)
+        check_offsets(request)
+        group = self.groups.get(request.group_id)
+        if self._safeguards.fence_generation:
+            member = check_txn_commit(group, request)
+            if group is not None and member is not None:
+                self._membership.sign_of_life(group, member)
+        producer_id, epoch = request.producer_id, request.producer_epoch
+        self.transactions.check_epoch(producer_id, epoch)
+        longest = self._config.offset_metadata_max_bytes
+        records, response = to_pend(request, self._clock.now_ms(), longest)
+        if records and self.transactions.needs_guard(producer_id, epoch):
+            if guard is None:
+                return Result((), self.transactions.take_guard(producer_id))
+            if not guard.valid:
+                raise ConcurrentTransactionsError("a transaction of the producer has ended")
         return Result(records, response)
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, commit: bool) -> Result[bool]:
+        """WriteTxnMarkers: offsets of transactions with older epochs become the groups', or are
+        dropped. False: there is more than one batch holds; call again.
+
+        :raises InvalidProducerEpochError: only a newer transaction of the producer is open here.
+        """
+        if not self._safeguards.bump_epoch_per_txn:
+            producer_epoch += 1  # Markers carry the epoch of their data then.
+        now_ms = self._clock.now_ms()
+        records, complete = self.transactions.end(
+            self.groups, producer_id, producer_epoch, commit, now_ms
+        )
+        return Result(records, complete)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """OffsetFetch.
@@ -315,7 +369,8 @@ class GroupShard:
         check_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         check_fetch(group, request)
-        return OffsetFetchResponse(topics=fetched(group, request))
+        stable = request.require_stable and self._safeguards.require_stable
+        return OffsetFetchResponse(topics=fetched(group, request, stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
         """OffsetDelete (KIP-496).
@@ -335,10 +390,11 @@ class GroupShard:
                 code = NO_ERROR
                 if subscribed:
                     code = GroupSubscribedToTopicError.code
-                elif tp not in group.offsets:
+                elif tp not in group.offsets and tp not in group.pending_offsets:
                     code = UnknownTopicOrPartitionError.code
                 else:
                     records.append(offset_record(group.group_id, tp, None))
+                    records += superseded(group, tp)
                 answers.append(OffsetDeletePartitionResponse(partition, code))
             response.topics.append(OffsetDeleteTopicResponse(topic.topic, answers))
         return Result(records, response)
@@ -347,23 +403,32 @@ class GroupShard:
         """Drop all offsets of topics that were deleted. Goes on by itself with what one batch does
         not hold, and after a refused append; commits to a new topic of that name stay."""
         gone = frozenset(topics)
-        left = [
-            (group.group_id, tp, committed)
-            for group in self.groups.values()
-            for tp, committed in group.offsets.items()
-            if tp.topic in gone
-        ]
+        left: list[_Dropped] = []
+        for group in self.groups.values():
+            for tp, committed in group.offsets.items():
+                if tp.topic in gone:
+                    left.append((group.group_id, tp, None, committed))
+            for tp, by_producer in group.pending_offsets.items():
+                if tp.topic in gone:
+                    left += [(group.group_id, tp, *entry) for entry in by_producer.items()]
         return self._drop(left)
 
-    def _drop(self, left: list[tuple[str, TopicPartition, CommittedOffset]]) -> Result[None]:
+    def _drop(self, left: list[_Dropped]) -> Result[None]:
         records: list[CoordinatorRecord] = []
         size = done = 0
-        for group_id, tp, committed in left:
+        for group_id, tp, producer_id, item in left:
             group = self.groups.get(group_id)
             done += 1
-            if group is None or group.offsets.get(tp) is not committed:
+            if group is None:
                 continue
-            record = offset_record(group_id, tp, None)
+            if producer_id is None:
+                now: object = group.offsets.get(tp)
+                record = offset_record(group_id, tp, None)
+            else:
+                now = group.pending_offsets.get(tp, {}).get(producer_id)
+                record = pending_record(group_id, tp, producer_id, None)
+            if now is not item:
+                continue
             records.append(record)
             size += len(record.key)
             if size > RECORDS_BYTES_MAX:
@@ -372,7 +437,7 @@ class GroupShard:
         self._drops += 1
         key = f"drop {self._drops}"
 
-        def go_on(remaining: list[tuple[str, TopicPartition, CommittedOffset]]) -> None:
+        def go_on(remaining: list[_Dropped]) -> None:
             if remaining:
                 pause_s = 0.0 if remaining is rest else 1.0
                 self._timers.set(key, pause_s, lambda: self._drop(remaining))
@@ -437,7 +502,8 @@ class GroupShard:
         code = RULES[group.state].delete
         if code != NO_ERROR:
             raise error_for(code)
-        records, complete = self._removal(group, list(group.offsets), True)
+        pending = [record for tp in group.pending_offsets for record in superseded(group, tp)]
+        records, complete = self._removal(group, list(group.offsets), True, pending)
         if complete:
             # Whoever was handed an id in it starts over.
             group.pending.clear()
@@ -453,21 +519,24 @@ class GroupShard:
 
     @staticmethod
     def _removal(
-        group: Group, offsets: Sequence[TopicPartition], ends: bool
+        group: Group,
+        offsets: Sequence[TopicPartition],
+        ends: bool,
+        pending: Sequence[CoordinatorRecord] = (),
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of these offsets, and of a group that ``ends`` if they are its last; and
-        whether that is all, or more than one batch should hold."""
-        records = []
+        """Tombstones of these offsets, those of ``pending`` ones, and of a group that ``ends`` if
+        the offsets are its last; and whether that is all, or more than one batch should hold."""
+        records = list[CoordinatorRecord]()
         size = 0
-        for tp in offsets:
-            records.append(offset_record(group.group_id, tp, None))
-            size += len(records[-1].key)
+        gone = (offset_record(group.group_id, tp, None) for tp in offsets)
+        for record in chain(pending, gone):
             if size > RECORDS_BYTES_MAX:
-                break
-        complete = len(records) == len(offsets)
-        if complete and ends and group.saved is not None and len(offsets) == len(group.offsets):
+                return records, False
+            records.append(record)
+            size += len(record.key)
+        if ends and group.saved is not None and len(offsets) == len(group.offsets):
             records.append(group_record(group.group_id, None))
-        return records, complete
+        return records, True
 
     # ---- expiry
 
@@ -487,7 +556,9 @@ class GroupShard:
                 continue
             looked_at += 1 + len(group.offsets)
             old = list(expired(group, now_ms, retention_ms))
-            ends = group.state is GroupState.EMPTY and not group.pending
+            ends = not (
+                group.state is not GroupState.EMPTY or group.pending or group.pending_offsets
+            )
             if not old and (group.offsets or not ends):
                 continue
             gone, complete = self._removal(group, old, ends)

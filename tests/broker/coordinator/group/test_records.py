@@ -11,12 +11,15 @@ from oncelog_broker.coordinator.group.records import (
     CommittedOffset,
     GroupFact,
     OffsetFact,
+    PendingFact,
+    PendingOffset,
     RecordFormatError,
     SavedGroup,
     SavedMember,
     decode_record,
     group_record,
     offset_record,
+    pending_record,
 )
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_protocol.types import TopicPartition
@@ -45,6 +48,7 @@ GROUPS = st.builds(
     INT64,
     st.lists(MEMBERS, max_size=3).map(tuple),
 )
+PENDING = st.builds(PendingOffset, INT32, INT64, INT32, NAMES, INT64)
 TP = TopicPartition("t", 3)
 
 
@@ -54,6 +58,16 @@ def test_offsets(group: str, topic: str, partition: int, value: CommittedOffset 
     record = offset_record(group, tp, value)
     assert (record.value is None) == (value is None)
     assert decode_record(record) == OffsetFact(group, tp, value)
+
+
+@given(NAMES, NAMES, INT32, INT64, st.none() | PENDING)
+def test_pending_offsets(
+    group: str, topic: str, partition: int, producer_id: int, value: PendingOffset | None
+) -> None:
+    tp = TopicPartition(topic, partition)
+    record = pending_record(group, tp, producer_id, value)
+    assert (record.value is None) == (value is None)
+    assert decode_record(record) == PendingFact(group, tp, producer_id, value)
 
 
 @given(NAMES, st.none() | GROUPS)
@@ -66,6 +80,9 @@ def test_keys_of_one_fact_are_the_same_bytes() -> None:
     old = offset_record("g", TP, CommittedOffset(1, 0, "", 5))
     assert old.key == offset_record("g", TP, None).key
     assert old.key != group_record("g", None).key
+    pending = pending_record("g", TP, 7, PendingOffset(1, 0, 0, "", 5))
+    assert pending.key == pending_record("g", TP, 7, None).key
+    assert pending.key != pending_record("g", TP, 8, None).key
 
 
 def test_newer_versions_are_taken() -> None:
@@ -73,6 +90,9 @@ def test_newer_versions_are_taken() -> None:
     value = msgpack.packb([7, 5, 1, "m", 9, "something new"])
     fact = decode_record(CoordinatorRecord(key, value))
     assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9))
+    value = msgpack.packb([7, 2, 5, 1, "m", 9, "something new"])
+    fact = decode_record(CoordinatorRecord(PENDING_KEY, value))
+    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9))
     member = ["m", None, "c", "h", 1, 2, b"s", b"a", "new"]
     value = msgpack.packb([7, 1, "consumer", "range", "m", 3, [member], "new"])
     fact = decode_record(CoordinatorRecord(group_record("g", None).key, value))
@@ -87,6 +107,7 @@ def test_newer_kinds_are_left_alone() -> None:
 
 OFFSET_KEY = offset_record("g", TP, None).key
 GROUP_KEY = group_record("g", None).key
+PENDING_KEY = pending_record("g", TP, 8, None).key
 
 
 @pytest.mark.parametrize(
@@ -101,6 +122,11 @@ GROUP_KEY = group_record("g", None).key
         (msgpack.packb([1, "g", "t", "3"]), None),
         (msgpack.packb([1, "g", "t", True]), None),
         (msgpack.packb([2, 5]), None),
+        (msgpack.packb([3, "g", "t", 3]), None),
+        (msgpack.packb([3, "g", "t", 3, "8"]), None),
+        (PENDING_KEY, b""),
+        (PENDING_KEY, msgpack.packb([0, 1, 2, 3, ""])),
+        (PENDING_KEY, msgpack.packb([0, 1, "2", 3, "", 5])),
         (OFFSET_KEY, b""),
         (OFFSET_KEY, b"\xc1"),
         (OFFSET_KEY, msgpack.packb(None)),
@@ -130,7 +156,7 @@ def test_any_bytes(key: bytes, value: bytes | None) -> None:
         pass
 
 
-@given(st.sampled_from([OFFSET_KEY, GROUP_KEY]), st.binary(max_size=60))
+@given(st.sampled_from([OFFSET_KEY, GROUP_KEY, PENDING_KEY]), st.binary(max_size=60))
 def test_any_value(key: bytes, value: bytes) -> None:
     try:
         decode_record(CoordinatorRecord(key, value))

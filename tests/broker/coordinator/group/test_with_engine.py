@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,12 @@ from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_protocol.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     RequestTimedOutError,
+    UnstableOffsetCommitError,
 )
 from oncelog_protocol.messages.groups import (
     GroupProtocol,
@@ -29,6 +32,11 @@ from oncelog_protocol.messages.groups import (
     OffsetCommitTopic,
     OffsetFetchRequest,
     SyncGroupRequest,
+)
+from oncelog_protocol.messages.transactions import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
 )
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
@@ -177,3 +185,130 @@ async def test_a_commit_of_which_nothing_was_heard_may_have_happened() -> None:
         committing = coordinator.commit(2)
         coordinator.engine.resigned(0, 2)
         assert committing.code == RequestTimedOutError.code
+
+
+# ---- offsets in transactions
+
+
+def pend(coordinator: Broker, offset: int, verify: Any = None, epoch: int = 0) -> Answer:
+    answer = Answer()
+    topics = [TxnOffsetCommitTopic("t", [TxnOffsetCommitPartition(0, offset)])]
+    coordinator.groups.commit_in_txn(
+        TxnOffsetCommitRequest("tx", 7, epoch, "g", topics),
+        verify or (lambda _tp, callback: callback(0)),
+        answer,
+    )
+    return answer
+
+
+def end(coordinator: Broker, epoch: int = 1, *, commit: bool = True) -> list[int]:
+    heard: list[int] = []
+    coordinator.groups.end_transaction(0, 7, epoch, commit, heard.append)
+    return heard
+
+
+async def test_a_marker_is_done_when_its_offsets_can_be_read_and_not_be_lost() -> None:
+    async with broker() as coordinator:
+        assert pend(coordinator, 5).code == 0
+        coordinator.writer.auto_commit = False
+        ending = end(coordinator)
+        assert ending == []
+        coordinator.partition.commit()
+        assert ending == [0]
+        coordinator.writer.auto_commit = True
+        assert coordinator.fetch().value.topics[0].partitions[0].offset == 5
+
+
+async def test_a_marker_asked_for_again_waits_for_the_first_one() -> None:
+    async with broker() as coordinator:
+        pend(coordinator, 5)
+        coordinator.writer.auto_commit = False
+        first, again = end(coordinator), end(coordinator)
+        assert (first, again) == ([], [])
+        coordinator.partition.commit()
+        assert (first, again) == ([0], [0])
+
+
+async def test_a_deposed_coordinator_does_not_say_that_nothing_is_pending() -> None:
+    """Its successor has offsets of the transaction that it does not know: a marker that it took
+    for done would never be written there."""
+    async with broker() as coordinator:
+        coordinator.writer.auto_commit = False
+        ending = end(coordinator)
+        assert ending == []
+        coordinator.engine.resigned(0, 2)
+        assert ending == [RequestTimedOutError.code]
+        assert end(coordinator) == [NotCoordinatorError.code]
+
+
+async def test_what_is_pending_is_known_to_the_next_coordinator() -> None:
+    async with broker() as coordinator:
+        pend(coordinator, 5)
+        coordinator.engine.resigned(0, 2)
+        await coordinator.elected(3)
+        assert coordinator.fetch().value.topics[0].partitions[0].error_code == (
+            UnstableOffsetCommitError.code
+        )
+        assert end(coordinator) == [0]
+        coordinator.engine.resigned(0, 4)
+        await coordinator.elected(5)
+        assert coordinator.fetch().value.topics[0].partitions[0].offset == 5
+
+
+async def test_a_guard_of_an_earlier_leadership_is_void() -> None:
+    async with broker() as coordinator:
+        asked: list[Any] = []
+        late = pend(coordinator, 5, lambda _tp, callback: asked.append(callback))
+        coordinator.engine.resigned(0, 2)
+        await coordinator.elected(3)
+        asked[0](0)
+        assert late.code == ConcurrentTransactionsError.code
+        assert coordinator.fetch().value.topics == []
+
+
+async def test_pending_offsets_are_acknowledged_when_they_cannot_be_lost() -> None:
+    async with broker() as coordinator:
+        coordinator.writer.auto_commit = False
+        committing = pend(coordinator, 5)
+        assert committing.waits
+        coordinator.partition.commit()
+        assert committing.code == 0
+
+
+@pytest.mark.parametrize("stable", [True, False])
+async def test_a_member_is_told_stable_offsets_by_who_can_commit(stable: bool) -> None:
+    async with broker() as coordinator:
+        member_id = await coordinator.member()
+        coordinator.writer.auto_commit = False
+        answer = Answer()
+        request = OffsetFetchRequest("g", None, stable, member_id, 1)
+        coordinator.groups.fetch_offsets(request, answer)
+        assert answer.waits == stable
+        coordinator.partition.commit()
+        assert answer.code == 0
+
+
+async def test_that_offsets_are_not_stable_is_said_at_once() -> None:
+    async with broker() as coordinator:
+        member_id = await coordinator.member()
+        answer = Answer()
+        coordinator.groups.commit_in_txn(
+            TxnOffsetCommitRequest(
+                "tx",
+                7,
+                0,
+                "g",
+                [TxnOffsetCommitTopic("t", [TxnOffsetCommitPartition(0, 5)])],
+                1,
+                member_id,
+            ),
+            lambda _tp, callback: callback(0),
+            answer,
+        )
+        assert answer.code == 0
+        coordinator.writer.auto_commit = False
+        records = len(coordinator.partition.records)
+        told = Answer()
+        coordinator.groups.fetch_offsets(OffsetFetchRequest("g", None, True, member_id, 1), told)
+        assert told.value.topics[0].partitions[0].error_code == UnstableOffsetCommitError.code
+        assert len(coordinator.partition.records) == records

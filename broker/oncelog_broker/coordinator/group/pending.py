@@ -1,0 +1,191 @@
+"""Offsets in open transactions of one shard: who may add to them, and what a marker does. Pure.
+
+Rules
+-----
+* They are ordinary facts, not a transaction in the log of offsets: the marker of a transaction is
+  an operation. It writes the offsets and takes the pending facts back, so whoever is told that it
+  is done can read them (KAFKA-17507).
+* The first offset of a transaction in a shard needs a *guard*: taken before the transaction
+  coordinator is asked to add the partition, unique, and void once a marker of that producer comes
+  meanwhile. Otherwise what comes late would be pending for ever, or in the next transaction
+  (KIP-890). Where an offset of the transaction is pending already, its marker is still to come.
+* A marker ends what has an older epoch than itself; where there is only newer, it is late.
+* What is committed later counts: an offset supersedes those of that partition that became pending
+  before it. Their transactions then have no say in it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from oncelog_broker.coordinator.group.group import Group
+from oncelog_broker.coordinator.group.records import (
+    CommittedOffset,
+    PendingOffset,
+    offset_record,
+    pending_record,
+)
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord
+from oncelog_protocol.errors import InvalidProducerEpochError
+from oncelog_protocol.types import TopicPartition
+
+MARKER_BYTES_MAX = 256 * 1024
+"""Of what a marker writes in one go; one batch must hold it. The rest follows."""
+
+
+class TxnGuard:
+    """Who has it may add offsets to the transaction for which it was taken, while it is valid."""
+
+    __slots__ = ("_release", "partition", "valid")
+
+    def __init__(self, partition: int, release: Callable[[TxnGuard], None]) -> None:
+        self.partition = partition
+        """Of the internal topic: what to add to the transaction."""
+        self.valid = True
+        self._release = release
+
+    def release(self) -> None:
+        """It is not needed any more."""
+        self.valid = False
+        self._release(self)
+
+
+class PendingOffsets:
+    """The index by producer of what the groups hold as ``pending_offsets``, and the guards."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self._by_producer: dict[int, dict[tuple[str, TopicPartition], PendingOffset]] = {}
+        self._newest: dict[int, int] = {}
+        """Newest epoch of those producers."""
+        self._guards: dict[int, list[TxnGuard]] = {}
+        self._ending: dict[int, int] = {}
+        """Epochs of markers of which some pieces are written and some are not."""
+
+    # ---- replay
+
+    def put(self, group: Group, tp: TopicPartition, producer_id: int, item: PendingOffset) -> None:
+        """An offset is pending, or another one instead."""
+        by_producer = group.pending_offsets.setdefault(tp, {})
+        by_producer.pop(producer_id, None)  # It counts from now on, not from when it first came.
+        by_producer[producer_id] = item
+        self._by_producer.setdefault(producer_id, {})[group.group_id, tp] = item
+        newest = self._newest.get(producer_id, -1)
+        self._newest[producer_id] = max(newest, item.producer_epoch)
+
+    def take(self, group: Group, tp: TopicPartition, producer_id: int) -> None:
+        """It is pending no more; harmless when it was not."""
+        by_producer = group.pending_offsets.get(tp, {})
+        if by_producer.pop(producer_id, None) is None:
+            return
+        if not by_producer:
+            del group.pending_offsets[tp]
+        items = self._by_producer[producer_id]
+        del items[group.group_id, tp]
+        if not items:
+            del self._by_producer[producer_id], self._newest[producer_id]
+
+    # ---- guards
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """:raises InvalidProducerEpochError: the transaction has ended, or a newer one is open."""
+        newest = self._newest.get(producer_id, -1)
+        if producer_epoch < newest or producer_epoch < self._ending.get(producer_id, -1):
+            raise InvalidProducerEpochError(f"epoch {producer_epoch} of producer {producer_id}")
+
+    def needs_guard(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether nothing of this transaction is pending here."""
+        return self._newest.get(producer_id) != producer_epoch
+
+    def take_guard(self, producer_id: int) -> TxnGuard:
+        """A new one, to be released."""
+
+        def release(guard: TxnGuard) -> None:
+            guards = self._guards.get(producer_id, [])
+            if guard in guards:
+                guards.remove(guard)
+                if not guards:
+                    del self._guards[producer_id]
+
+        guard = TxnGuard(self._partition, release)
+        self._guards.setdefault(producer_id, []).append(guard)
+        return guard
+
+    def void_guards(self) -> None:
+        """Nothing of this shard is coordinated here any more."""
+        for producer_id in list(self._guards):
+            self._void(producer_id)
+
+    def _void(self, producer_id: int) -> None:
+        for guard in self._guards.pop(producer_id, ()):
+            guard.valid = False
+
+    # ---- markers
+
+    def end(
+        self,
+        groups: Mapping[str, Group],
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        now_ms: int,
+    ) -> tuple[list[CoordinatorRecord], bool]:
+        """What a marker writes, and whether that is all; if not, it is to be asked again.
+
+        When nothing is pending a record that says nothing is written: who says so must have been
+        the coordinator then, or the offsets are pending elsewhere for ever.
+
+        :raises InvalidProducerEpochError: only a newer transaction is open here.
+        """
+        self._void(producer_id)
+        items = self._by_producer.get(producer_id, {})
+        older = [key for key, item in items.items() if item.producer_epoch < producer_epoch]
+        if items and not older:
+            raise InvalidProducerEpochError(f"epoch {producer_epoch} of producer {producer_id}")
+        records: list[CoordinatorRecord] = []
+        size = done = 0
+        for group_id, tp in older:
+            added = list(_ended(groups[group_id], tp, producer_id, commit, now_ms))
+            records += added
+            size += sum(len(record.key) + len(record.value or b"") for record in added)
+            done += 1
+            if size > MARKER_BYTES_MAX:
+                break
+        complete = done == len(older)
+        if complete:
+            self._ending.pop(producer_id, None)
+        else:
+            self._ending[producer_id] = producer_epoch
+        return records or [BARRIER], complete
+
+    # ---- looking
+
+    def open_transactions(self) -> list[tuple[int, int, int]]:
+        """Producer id, epoch and time of the last offset (ms since 1970) of each, by id."""
+        return [
+            (pid, self._newest[pid], max(item.timestamp_ms for item in items.values()))
+            for pid, items in sorted(self._by_producer.items())
+        ]
+
+
+def _ended(
+    group: Group, tp: TopicPartition, producer_id: int, commit: bool, now_ms: int
+) -> Iterator[CoordinatorRecord]:
+    item = group.pending_offsets[tp][producer_id]
+    if commit:
+        committed = CommittedOffset(item.offset, item.leader_epoch, item.metadata, now_ms)
+        yield offset_record(group.group_id, tp, committed)
+        yield from superseded(group, tp, before=producer_id)
+    yield pending_record(group.group_id, tp, producer_id, None)
+
+
+def superseded(
+    group: Group | None, tp: TopicPartition, before: int | None = None
+) -> Iterator[CoordinatorRecord]:
+    """Take back what is pending for ``tp``, all or what came before that of a producer."""
+    if group is None:
+        return
+    for producer_id in group.pending_offsets.get(tp, ()):
+        if producer_id == before:
+            break
+        yield pending_record(group.group_id, tp, producer_id, None)

@@ -1,0 +1,41 @@
+"""What a transaction coordinator needs to be told. Names are Kafka's in snake case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog_protocol import limits
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Settings of all transactions of one broker; the same on every broker of a cluster."""
+
+    transaction_max_timeout_ms: int = 900_000
+    """What a producer may ask for at most."""
+    transactional_id_expiration_ms: int = 604_800_000
+    """An ordinary id that has been idle for so long is forgotten. Those of shared transactions are
+    not: their last committed tag is kept for good."""
+    transactional_id_expiration_check_interval_ms: int = 3_600_000
+    transaction_wait_ms: int = 1_000
+    """How long after the end of a transaction was decided requests still wait until it is complete;
+    then they are told CONCURRENT_TRANSACTIONS. Below what a broker waits for an answer."""
+    transactional_ids_max: int = limits.TRANSACTIONAL_IDS_MAX
+    """Of one partition of ``__transaction_state``."""
+    txn_partitions_max: int = limits.TXN_PARTITIONS_MAX
+    """Of one producer in one transaction."""
+    shared_txn_writers_max: int = limits.SHARED_TXN_WRITERS_MAX
+    shared_txn_partitions_max: int = limits.SHARED_TXN_PARTITIONS_MAX
+    """Of all writers together, each counting its own."""
+
+    def __post_init__(self) -> None:
+        if self.transaction_max_timeout_ms < 1 or self.transaction_wait_ms < 0:
+            raise ValueError("time-outs are above zero")
+        if self.transactional_id_expiration_ms < 1:
+            raise ValueError("transactional_id_expiration_ms is above zero")
+        if self.transactional_id_expiration_check_interval_ms < 1:
+            raise ValueError("transactional_id_expiration_check_interval_ms is above zero")
+        if min(self.transactional_ids_max, self.txn_partitions_max) < 1:
+            raise ValueError("there is room for one id and one partition at least")
+        if min(self.shared_txn_writers_max, self.shared_txn_partitions_max) < 1:
+            raise ValueError("a shared transaction has room for one writer and partition at least")

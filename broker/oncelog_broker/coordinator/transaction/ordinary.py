@@ -1,0 +1,317 @@
+"""What an ordinary transactional id does with a request: its next states, or why not. Pure.
+
+The epoch of a producer is that of its next transaction (KIP-890): every end raises it, and the
+markers carry the raised one, so that nothing late of one transaction can touch another. Rules:
+
+- only the present (producer id, epoch) may add and end; whoever names another pair is told why not;
+- the end of a transaction is repeated as long as none has begun since and nobody took the id over:
+  asked the same, the answer is the same; asked for a commit of what the coordinator aborted in the
+  meantime, the producer is told to abort, and asked to abort it is told its next pair;
+- an abort without a transaction raises the epoch too: batches of which nothing was heard may yet
+  arrive, and must not count as the next transaction's;
+- a producer that names itself in InitPid is served if it is the present one, also if its last
+  transaction was ended behind its back by a time-out; a newer instance fences it;
+- epoch 32,767 is for markers alone: at 32,766 the next pair is a new producer id at epoch 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
+from oncelog_broker.coordinator.transaction.records import SavedTransaction
+from oncelog_broker.coordinator.transaction.states import (
+    RULES,
+    Act,
+    Ending,
+    IllegalTransitionError,
+    TxnState,
+)
+from oncelog_protocol.errors import (
+    ApiError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    PolicyViolationError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from oncelog_protocol.types import TopicPartition
+
+PRODUCER_EPOCH_MAX = 32_766
+"""The last epoch under which a producer writes; one more is for the markers of that one."""
+
+
+class Producer(NamedTuple):
+    """A producer id and epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Now(NamedTuple):
+    """What an operation is given from outside."""
+
+    now_ms: int
+    fresh_id: int | None
+    """A producer id that nobody had, if one was fetched."""
+
+
+class Step(NamedTuple):
+    """The next states, in order, or none. ``goes_on``: the request is not answered by them; it is
+    carried out again when the last of them is complete."""
+
+    states: tuple[SavedTransaction, ...] = ()
+    goes_on: bool = False
+
+
+def present(saved: SavedTransaction) -> Producer:
+    """The pair of the open or the next transaction."""
+    return Producer(saved.producer_id, saved.producer_epoch)
+
+
+def check_producer(old: SavedTransaction, new: SavedTransaction) -> None:
+    """No two instances ever hold the same pair (I16): epochs rise, and an InitPid gives a new one.
+
+    :raises IllegalTransitionError: they do not.
+    """
+    before, after = present(old), present(new)
+    if after.producer_id == before.producer_id and after.epoch < before.epoch:
+        raise IllegalTransitionError(f"producer {tuple(after)} after {tuple(before)}")
+    if new.state is TxnState.EMPTY and after == before:
+        raise IllegalTransitionError(f"producer {tuple(after)} is given twice")
+
+
+# ---- InitPid
+
+
+def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: Now) -> Step:
+    """InitPid of a producer that names itself as ``named``, or names nobody (-1).
+
+    :raises ProducerFencedError: there is a newer instance.
+    :raises StillEndingError, ProducerIdNeededError: not now.
+    """
+    names_itself = named.producer_id >= 0
+    if saved is None:
+        # One that names itself was idle for so long that it was forgotten.
+        return Step((_new(_fresh(now), timeout_ms, now.now_ms),))
+    if names_itself:
+        if _is_repeated_init(saved, named):
+            return Step()
+        if named != present(saved) and not _may_go_on(saved, named):
+            raise ProducerFencedError(f"the present producer is {tuple(present(saved))}")
+    act = RULES[saved.state].init
+    if act is Act.WAIT:
+        raise StillEndingError
+    if act is Act.PREPARE:
+        ending = Ending.REINIT if names_itself else Ending.FENCE
+        return Step((prepared(saved, False, ending, now),), goes_on=True)
+    producer = _next(present(saved), now)
+    return Step(
+        (
+            SavedTransaction(
+                TxnState.EMPTY,
+                *producer,
+                timeout_ms,
+                changed_ms=now.now_ms,
+                init_id=named.producer_id,
+                init_epoch=named.epoch if names_itself else -1,
+            ),
+        )
+    )
+
+
+def _new(producer_id: int, timeout_ms: int, now_ms: int) -> SavedTransaction:
+    return SavedTransaction(TxnState.EMPTY, producer_id, 0, timeout_ms, changed_ms=now_ms)
+
+
+def _is_repeated_init(saved: SavedTransaction, named: Producer) -> bool:
+    """Whether the producer asks again for what it was given, for the answer was lost (KIP-360)."""
+    return saved.state is TxnState.EMPTY and named == (saved.init_id, saved.init_epoch)
+
+
+def _may_go_on(saved: SavedTransaction, named: Producer) -> bool:
+    """Whether ``named`` was the present one until its transaction was ended, and nobody else has
+    taken the id since."""
+    return _has_ended(saved, named) and saved.ending is not Ending.FENCE
+
+
+# ---- AddPartitionsToTxn
+
+
+def add(
+    saved: SavedTransaction | None,
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    *,
+    verify_only: bool,
+    partition_count_max: int,
+    now_ms: int,
+) -> Step:
+    """Partitions belong to the transaction of ``producer`` from now on, which they may begin.
+
+    :raises ApiError: those of ``AddPartitionsResult``.
+    :raises StillEndingError: not now.
+    """
+    saved = _of_producer(saved, producer)
+    if producer != present(saved):
+        if _was_last(saved, producer) and saved.ending is not Ending.FENCE:
+            # By itself, before this batch of it came, or by the time-out: no reason to give up.
+            raise TransactionAbortableError("the transaction has ended")
+        raise _stranger(saved, producer)
+    is_open = saved.state is TxnState.ONGOING
+    known = frozenset(saved.partitions) if is_open else frozenset()
+    missing = [tp for tp in dict.fromkeys(partitions) if tp not in known]
+    if verify_only:
+        if missing or not is_open:
+            raise TransactionAbortableError("the partition is not in the transaction")
+        return Step()
+    act = RULES[saved.state].add
+    if act is Act.WAIT:
+        raise StillEndingError
+    if not missing:
+        return Step()
+    together = (*(saved.partitions if is_open else ()), *missing)
+    if len(together) > partition_count_max:
+        raise PolicyViolationError(f"a transaction has at most {partition_count_max} partitions")
+    if act is Act.ADD:
+        return Step((saved._replace(partitions=together, changed_ms=now_ms),))
+    return Step(
+        (
+            saved._replace(
+                state=TxnState.ONGOING,
+                start_ms=now_ms,
+                changed_ms=now_ms,
+                init_id=-1,
+                init_epoch=-1,
+                partitions=together,
+            ),
+        )
+    )
+
+
+# ---- ends
+
+
+def end(
+    saved: SavedTransaction | None, producer: Producer, commit: bool, now: Now, *, bump: bool = True
+) -> Step:
+    """EndTxn: PREPARE of the open transaction, or nothing for a repeat. The answer is the present
+    pair afterwards.
+
+    :param bump: whether ends raise the epoch; False is for proving that they have to.
+    :raises ApiError: those of ``EndTxnResponse``.
+    :raises StillEndingError, ProducerIdNeededError: not now.
+    """
+    saved = _of_producer(saved, producer)
+    if producer != present(saved):
+        if not _has_ended(saved, producer):
+            raise _stranger(saved, producer)
+        return _repeated_end(saved, commit)
+    rules = RULES[saved.state]
+    act = rules.commit if commit else rules.abort
+    if not bump and saved.state is not TxnState.ONGOING and saved.state.is_committed == commit:
+        return Step()
+    if act is Act.WAIT:
+        raise StillEndingError
+    if act is Act.REFUSE:
+        raise InvalidTxnStateError(f"in {saved.state.label} there is nothing to commit")
+    ended = prepared(saved, commit, Ending.CLIENT, now, bump=bump)
+    if act is Act.PREPARE:
+        return Step((ended,))
+    return Step((ended, completed(ended, now.now_ms)))
+
+
+def _repeated_end(saved: SavedTransaction, commit: bool) -> Step:
+    if saved.ending is Ending.FENCE:
+        raise ProducerFencedError("a newer instance has aborted the transaction")
+    if commit == saved.state.is_committed:
+        return Step()
+    if commit and saved.ending is Ending.TIMEOUT:
+        raise TransactionAbortableError("its time was over: the coordinator has aborted it")
+    raise InvalidTxnStateError(f"it has ended: {saved.state.label}")
+
+
+def timed_out(saved: SavedTransaction, now: Now, *, bump: bool = True) -> SavedTransaction:
+    """PrepareAbort of an open transaction whose time is over.
+
+    :raises ProducerIdNeededError: not now.
+    """
+    return prepared(saved, False, Ending.TIMEOUT, now, bump=bump)
+
+
+def prepared(
+    saved: SavedTransaction, commit: bool, ending: Ending, now: Now, *, bump: bool = True
+) -> SavedTransaction:
+    """How the transaction ends: the epoch of its markers, and the next pair.
+
+    :raises ProducerIdNeededError: not without a fresh producer id.
+    """
+    producer = present(saved)
+    return saved._replace(
+        state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+        producer_id=_next(producer, now).producer_id if bump else producer.producer_id,
+        producer_epoch=_next(producer, now).epoch if bump else producer.epoch,
+        changed_ms=now.now_ms,
+        marker_id=producer.producer_id,
+        marker_epoch=producer.epoch + bump,
+        ending=ending,
+        init_id=-1,
+        init_epoch=-1,
+    )
+
+
+def completed(saved: SavedTransaction, now_ms: int) -> SavedTransaction:
+    """All markers are written."""
+    commits = saved.state.is_committed
+    return saved._replace(
+        state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
+        changed_ms=now_ms,
+        start_ms=-1,
+        partitions=(),
+    )
+
+
+# ---- who asks
+
+
+def _next(producer: Producer, now: Now) -> Producer:
+    if producer.epoch < PRODUCER_EPOCH_MAX:
+        return Producer(producer.producer_id, producer.epoch + 1)
+    return Producer(_fresh(now), 0)
+
+
+def _fresh(now: Now) -> int:
+    if now.fresh_id is None:
+        raise ProducerIdNeededError
+    return now.fresh_id
+
+
+def _has_ended(saved: SavedTransaction, producer: Producer) -> bool:
+    """Whether the last transaction was that of ``producer``, and none has begun since."""
+    ended = saved.state.is_prepared or saved.state.is_complete
+    return ended and _was_last(saved, producer)
+
+
+def _was_last(saved: SavedTransaction, producer: Producer) -> bool:
+    """Whether the last transaction that has ended was that of ``producer``."""
+    following = (producer.producer_id, producer.epoch + 1)
+    return following == (saved.marker_id, saved.marker_epoch)
+
+
+def _of_producer(saved: SavedTransaction | None, producer: Producer) -> SavedTransaction:
+    if saved is None:
+        raise InvalidProducerIdMappingError("the transactional id is not known")
+    ids = (saved.producer_id, saved.marker_id)
+    if producer.producer_id not in ids or producer.producer_id < 0:
+        raise InvalidProducerIdMappingError(
+            f"producer id {producer.producer_id}, the present one is {saved.producer_id}"
+        )
+    return saved
+
+
+def _stranger(saved: SavedTransaction, producer: Producer) -> ApiError:
+    return ProducerFencedError(
+        f"epoch {producer.epoch} of producer {producer.producer_id}, the present producer is "
+        f"{tuple(present(saved))}"
+    )

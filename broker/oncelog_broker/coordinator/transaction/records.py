@@ -1,0 +1,282 @@
+"""What stands in ``__transaction_state``: three kinds of facts, as msgpack arrays. Pure.
+
+============  =======================  ============================================================
+fact          key                      value
+============  =======================  ============================================================
+ordinary id   [1, transactional_id]    [0, 0, state, producer_id, producer_epoch, timeout_ms,
+                                       start_ms, changed_ms, marker_id, marker_epoch, ending,
+                                       init_id, init_epoch, topics]
+shared id     [1, transactional_id]    [0, 1, state, ordinal, tag, timeout_ms, start_ms, changed_ms,
+                                       last_committed_tag, last_committed_ordinal, ending, winners]
+writer        [2, transactional_id,    [0, ordinal, writer, topics]
+              producer_id]
+ordinals      [3]                      [0, last_ordinal]
+============  =======================  ============================================================
+
+``topics`` is [[topic, [partition, ...]], ...]. A value begins with its version; a reader takes
+newer ones and ignores fields it does not know. No value: the fact is taken back. A key of an
+unknown type is of a newer release, and is left alone. Dates are wall-clock milliseconds.
+
+One fact a writer, so that the n-th of ten thousand does not write down the others again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.coordinator.transaction.states import Ending, TxnState
+from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.types import TopicPartition
+
+ID_KEY = 1
+WRITER_KEY = 2
+ORDINALS_KEY = 3
+VALUE_VERSION = 0
+
+_ORDINARY = 0
+_SHARED = 1
+_ORDINARY_FIELDS = 14
+_SHARED_FIELDS = 12
+
+
+class RecordFormatError(OncelogError):
+    """A record of the internal topic cannot be read: it was not written by a coordinator."""
+
+
+class SavedTransaction(NamedTuple):
+    """An ordinary transactional id: its producer and the transaction that is open or was last.
+
+    ``producer_id`` and ``producer_epoch`` are the present pair, that of the next transaction from
+    PREPARE on. ``marker_id`` and ``marker_epoch`` are the pair of the last end's markers, -1 when
+    none came after the last InitPid. ``init_id`` and ``init_epoch`` are what the InitPid named that
+    made this Empty, -1 when it named none. ``partitions`` are those of the open transaction."""
+
+    state: TxnState
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int = -1
+    changed_ms: int = 0
+    marker_id: int = -1
+    marker_epoch: int = -1
+    ending: Ending = Ending.CLIENT
+    init_id: int = -1
+    init_epoch: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class SavedShared(NamedTuple):
+    """An id of shared transactions: the transaction that is open or was last. ``winners`` are
+    producer ids, while a commit is being carried out."""
+
+    state: TxnState
+    ordinal: int
+    tag: int
+    timeout_ms: int
+    start_ms: int = -1
+    changed_ms: int = 0
+    last_committed_tag: int = -1
+    last_committed_ordinal: int = -1
+    ending: Ending = Ending.CLIENT
+    winners: tuple[int, ...] = ()
+
+
+class SavedWriter(NamedTuple):
+    """One writer of the shared transaction that is open, by its producer id."""
+
+    ordinal: int
+    writer: str
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+Saved = SavedTransaction | SavedShared
+
+
+class IdFact(NamedTuple):
+    """A decoded record; ``saved`` None takes it back."""
+
+    transactional_id: str
+    saved: SavedTransaction | SavedShared | None
+
+
+class WriterFact(NamedTuple):
+    """A decoded record; ``saved`` None takes it back."""
+
+    transactional_id: str
+    producer_id: int
+    saved: SavedWriter | None
+
+
+class OrdinalsFact(NamedTuple):
+    """A decoded record."""
+
+    last_ordinal: int
+
+
+_pack = msgpack.Packer().pack
+_unpack = msgpack.unpackb
+
+
+def id_record(
+    transactional_id: str, saved: SavedTransaction | SavedShared | None
+) -> CoordinatorRecord:
+    """The record of an id, or of its end."""
+    key = _pack([ID_KEY, transactional_id])
+    if saved is None:
+        return CoordinatorRecord(key, None)
+    if isinstance(saved, SavedTransaction):
+        fields = [
+            VALUE_VERSION,
+            _ORDINARY,
+            int(saved.state),
+            saved.producer_id,
+            saved.producer_epoch,
+            saved.timeout_ms,
+            saved.start_ms,
+            saved.changed_ms,
+            saved.marker_id,
+            saved.marker_epoch,
+            int(saved.ending),
+            saved.init_id,
+            saved.init_epoch,
+            by_topic(saved.partitions),
+        ]
+    else:
+        fields = [
+            VALUE_VERSION,
+            _SHARED,
+            int(saved.state),
+            saved.ordinal,
+            saved.tag,
+            saved.timeout_ms,
+            saved.start_ms,
+            saved.changed_ms,
+            saved.last_committed_tag,
+            saved.last_committed_ordinal,
+            int(saved.ending),
+            saved.winners,
+        ]
+    return CoordinatorRecord(key, _pack(fields))
+
+
+def writer_record(
+    transactional_id: str, producer_id: int, saved: SavedWriter | None
+) -> CoordinatorRecord:
+    """The record of a writer, or of its end."""
+    key = _pack([WRITER_KEY, transactional_id, producer_id])
+    if saved is None:
+        return CoordinatorRecord(key, None)
+    fields = [VALUE_VERSION, saved.ordinal, saved.writer, by_topic(saved.partitions)]
+    return CoordinatorRecord(key, _pack(fields))
+
+
+def ordinals_record(last_ordinal: int) -> CoordinatorRecord:
+    """The record of how far ordinals were given out."""
+    return CoordinatorRecord(_pack([ORDINALS_KEY]), _pack([VALUE_VERSION, last_ordinal]))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """The partitions of each topic, in order of first appearance."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return list(topics.items())
+
+
+def decode_record(record: CoordinatorRecord) -> IdFact | WriterFact | OrdinalsFact | None:
+    """None: a key of a type that this release does not know.
+
+    :raises RecordFormatError: the bytes are no such record.
+    """
+    try:
+        key = _unpack(record.key)
+        kind = key[0]
+        value = record.value
+        if kind == ID_KEY:
+            _, transactional_id = key
+            _check((transactional_id,), (str,))
+            return IdFact(transactional_id, None if value is None else _id_value(value))
+        if kind == WRITER_KEY:
+            _, transactional_id, producer_id = key
+            _check((transactional_id, producer_id), (str, int))
+            writer = None if value is None else _writer_value(value)
+            return WriterFact(transactional_id, producer_id, writer)
+        if kind == ORDINALS_KEY:
+            if value is None:
+                raise RecordFormatError("ordinals are not taken back")
+            last_ordinal = _unpack(value)[1]
+            _check((last_ordinal,), (int,))
+            return OrdinalsFact(last_ordinal)
+        if type(kind) is not int:
+            raise RecordFormatError("a key begins with a number")
+        return None
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        raise RecordFormatError(f"record of key {record.key[:64]!r}: {error}") from None
+
+
+def _id_value(value: bytes) -> SavedTransaction | SavedShared:
+    fields = _unpack(value)
+    if fields[1] == _ORDINARY:
+        _, _, state, *numbers, ending, init_id, init_epoch, topics = fields[:_ORDINARY_FIELDS]
+        _check_numbers((state, *numbers, ending, init_id, init_epoch))
+        producer_id, epoch, timeout_ms, start_ms, changed_ms, marker_id, marker_epoch = numbers
+        return SavedTransaction(
+            TxnState(state),
+            producer_id,
+            epoch,
+            timeout_ms,
+            start_ms,
+            changed_ms,
+            marker_id,
+            marker_epoch,
+            Ending(ending),
+            init_id,
+            init_epoch,
+            _partitions(topics),
+        )
+    if fields[1] != _SHARED:
+        raise RecordFormatError("neither an ordinary id nor one of shared transactions")
+    _, _, state, *numbers, ending, winners = fields[:_SHARED_FIELDS]
+    _check_numbers((state, *numbers, ending, *winners))
+    ordinal, tag, timeout_ms, start_ms, changed_ms, last_tag, last_ordinal = numbers
+    return SavedShared(
+        TxnState(state),
+        ordinal,
+        tag,
+        timeout_ms,
+        start_ms,
+        changed_ms,
+        last_tag,
+        last_ordinal,
+        Ending(ending),
+        tuple(winners),
+    )
+
+
+def _writer_value(value: bytes) -> SavedWriter:
+    _, ordinal, writer, topics = _unpack(value)[:4]
+    _check((ordinal, writer), (int, str))
+    return SavedWriter(ordinal, writer, _partitions(topics))
+
+
+def _partitions(topics: Sequence[Any]) -> tuple[TopicPartition, ...]:
+    found = []
+    for topic, partitions in topics:
+        _check((topic,), (str,))
+        _check_numbers(partitions)
+        found += [TopicPartition(topic, partition) for partition in partitions]
+    return tuple(found)
+
+
+def _check_numbers(values: Sequence[Any]) -> None:
+    if not {int}.issuperset(map(type, values)):
+        raise RecordFormatError("a field is a number")
+
+
+def _check(values: tuple[Any, ...], types: tuple[type, ...]) -> None:
+    if tuple(map(type, values)) != types:
+        raise RecordFormatError(f"fields of types {[type(value).__name__ for value in values]}")

@@ -1,0 +1,266 @@
+"""The transaction coordinator as handlers call it: requests in, answers by callback.
+
+It finds the shard through the engine, and turns what goes wrong into answers of the API. Nothing
+here waits; callbacks come at once or later, each exactly once. Whether the principal may, and
+whether topics exist, is for the handlers. Put together like this::
+
+    ids = ProducerIdRequests(producer_ids, tasks)
+    make_shard = partial(TransactionShard, config=config, clock=clock, markers=markers,
+                         producer_ids=ids, safeguards=safeguards)
+    engine = CoordinatorEngine(name="transactions", topic=TRANSACTION_TOPIC, make_shard=make_shard,
+                               ...)
+    transactions = TransactionCoordinator(engine, config)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from oncelog_broker.coordinator.result import Result
+from oncelog_broker.coordinator.transaction.asks import Ask
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.shard import TransactionShard
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    CoordinatorLoadInProgressError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    TransactionAlreadyCommittedError,
+)
+from oncelog_protocol.messages.shared_transactions import (
+    ORDINAL_KEY,
+    BeginSharedTxnRequest,
+    BeginSharedTxnResponse,
+    EndSharedTxnRequest,
+    EndSharedTxnResponse,
+    JoinTxnRequest,
+    JoinTxnResponse,
+)
+from oncelog_protocol.messages.transaction_admin import (
+    DescribedTransaction,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from oncelog_protocol.messages.transactions import (
+    AddedTransaction,
+    AddPartitionsResult,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitPidRequest,
+    InitPidResponse,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Described = list[DescribedTransaction]
+"""Named here: inside of the class, ``list`` is its method."""
+
+
+class TransactionEngine(Protocol):
+    """What is needed of ``CoordinatorEngine[TransactionShard]``."""
+
+    @property
+    def loading(self) -> bool:
+        """Whether some shard is being loaded."""
+        ...
+
+    def write(
+        self,
+        key: str,
+        operation: Callable[[TransactionShard], Result[T]],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.write``."""
+        ...
+
+    def read(
+        self,
+        key: str,
+        operation: Callable[[TransactionShard], T],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        """See ``CoordinatorEngine.read``."""
+        ...
+
+    def all_shards(self, operation: Callable[[TransactionShard], T]) -> list[T]:
+        """See ``CoordinatorEngine.all_shards``."""
+        ...
+
+
+class TransactionCoordinator:
+    """All transactional ids that this broker coordinates."""
+
+    def __init__(self, engine: TransactionEngine, config: TransactionConfig) -> None:
+        self._engine = engine
+        self._config = config
+
+    # ---- ordinary transactions
+
+    def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
+        """InitPid with a transactional id."""
+
+        def refused(error: ApiError) -> InitPidResponse:
+            return InitPidResponse(error.code, str(error))
+
+        transactional_id = request.transactional_id or ""
+        try:
+            _check_id(transactional_id)
+            self._check_timeout(request.transaction_timeout_ms)
+            if (request.producer_id < 0) != (request.producer_epoch < 0):
+                raise InvalidRequestError("a producer names its id and its epoch, or neither")
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(
+            Ask(transactional_id, lambda shard, fresh: shard.init(request, fresh), respond, refused)
+        )
+
+    def add_partitions(
+        self, added: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
+    ) -> None:
+        """One transaction of AddPartitionsToTxn; AddOffsetsToTxn, by the partition of its group."""
+
+        def refused(error: ApiError) -> AddPartitionsResult:
+            return AddPartitionsResult(added.transactional_id, error.code, str(error))
+
+        try:
+            _check_id(added.transactional_id)
+            if not any(topic.partitions for topic in added.topics):
+                raise InvalidRequestError("no partition is named")
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(Ask(added.transactional_id, lambda shard, _: shard.add(added), respond, refused))
+
+    def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
+        """EndTxn."""
+
+        def refused(error: ApiError) -> EndTxnResponse:
+            return EndTxnResponse(error.code, str(error))
+
+        try:
+            _check_id(request.transactional_id)
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(
+            Ask(
+                request.transactional_id,
+                lambda shard, fresh: shard.end(request, fresh),
+                respond,
+                refused,
+            )
+        )
+
+    # ---- shared transactions
+
+    def begin_shared(
+        self, _request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
+    ) -> None:
+        """BeginSharedTxn."""
+
+        def refused(error: ApiError) -> BeginSharedTxnResponse:
+            return BeginSharedTxnResponse(error.code, str(error))
+
+        self._ask(Ask(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused))
+
+    def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
+        """JoinTxn."""
+
+        def refused(error: ApiError) -> JoinTxnResponse:
+            response = JoinTxnResponse(error.code, str(error))
+            if error.code == TransactionAlreadyCommittedError.code:
+                response.last_committed_tag = committed_tag[0]
+            return response
+
+        committed_tag = [-1]
+
+        def join(shard: TransactionShard, fresh: int | None) -> Result[JoinTxnResponse]:
+            committed_tag[0] = shard.last_committed_tag(request.transactional_id)
+            return shard.join(request, fresh)
+
+        try:
+            _check_id(request.transactional_id)
+            _check_shared(request.ordinal, request.tag)
+            if not request.writer:
+                raise InvalidRequestError("a writer has a name")
+            self._check_timeout(request.transaction_timeout_ms)
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(Ask(request.transactional_id, join, respond, refused))
+
+    def end_shared(
+        self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
+    ) -> None:
+        """EndSharedTxn."""
+
+        def refused(error: ApiError) -> EndSharedTxnResponse:
+            return EndSharedTxnResponse(error.code, str(error))
+
+        try:
+            _check_id(request.transactional_id)
+            _check_shared(request.ordinal, request.tag)
+        except ApiError as error:
+            return respond(refused(error))
+        self._ask(
+            Ask(
+                request.transactional_id,
+                lambda shard, _: shard.end_shared(request),
+                respond,
+                refused,
+            )
+        )
+
+    # ---- looking at them
+
+    def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """Ids of the shards that are loaded, in their order."""
+        transactions: list[ListedTransaction] = []
+        for some in self._engine.all_shards(lambda shard: shard.list(request)):
+            transactions += some
+        transactions.sort(key=lambda transaction: transaction.transactional_id)
+        code = CoordinatorLoadInProgressError.code if self._engine.loading else NO_ERROR
+        return ListTransactionsResponse(code, transactions)
+
+    def describe(
+        self,
+        transactional_ids: Sequence[str],
+        respond: Callable[[Described], None],
+    ) -> None:
+        """One answer an id, in order; what is wrong with one stands with it."""
+        answers: dict[int, DescribedTransaction] = {}
+        count = len(transactional_ids)
+        if not count:
+            return respond([])
+
+        def ask(index: int, transactional_id: str) -> None:
+            def told(described: DescribedTransaction | None, code: int) -> None:
+                answers[index] = described or DescribedTransaction(code, transactional_id)
+                if len(answers) == count:
+                    respond([answers[at] for at in range(count)])
+
+            self._engine.read(
+                transactional_id, lambda shard: shard.describe(transactional_id), told
+            )
+
+        for index, transactional_id in enumerate(transactional_ids):
+            ask(index, transactional_id)
+
+    def _ask(self, ask: Ask[R]) -> None:
+        self._engine.write(ask.key, lambda shard: shard.ask(ask), ask.reply)
+
+    def _check_timeout(self, timeout_ms: int) -> None:
+        longest = self._config.transaction_max_timeout_ms
+        if not 0 < timeout_ms <= longest:
+            raise InvalidTransactionTimeoutError(f"{timeout_ms} ms are not within 1 and {longest}")
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id or transactional_id == ORDINAL_KEY:
+        raise InvalidRequestError(f"{transactional_id!r} cannot be a transactional id")
+
+
+def _check_shared(ordinal: int, tag: int) -> None:
+    if ordinal < 1 or tag < 0:
+        raise InvalidRequestError(f"ordinal {ordinal} and tag {tag}: at least 1, and 0")

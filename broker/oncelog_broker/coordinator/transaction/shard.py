@@ -1,0 +1,579 @@
+"""The transactional ids of one partition of ``__transaction_state``: operations, replay of records.
+
+Operations answer requests and change nothing durable; what does is ``replay``, of records that were
+appended a moment ago as of those of years. An operation that raises has changed nothing. Rules:
+
+- no answer is given before everything that it may rest on is committed, be it a yes without a
+  record (a repeat) or a no;
+- a no that is final for its caller is told once a record written since is committed: a coordinator
+  that was deposed and does not know it condemns nobody for what was true once;
+- an open transaction ends in time: by its timer, which counts from its first record, also when the
+  coordinator changes; the date is believed within the bounds of the time-out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+from oncelog_broker.coordinator.ports import MarkerSender, Timers
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.transaction import looking, ordinary, shared
+from oncelog_broker.coordinator.transaction.asks import (
+    Ask,
+    ProducerIdNeededError,
+    ProducerIdRequests,
+    StillEndingError,
+)
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.ends import AGAIN_S, Ends
+from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
+from oncelog_broker.coordinator.transaction.records import (
+    IdFact,
+    OrdinalsFact,
+    RecordFormatError,
+    Saved,
+    SavedShared,
+    SavedTransaction,
+    WriterFact,
+    decode_record,
+    id_record,
+    ordinals_record,
+    writer_record,
+)
+from oncelog_broker.coordinator.transaction.states import (
+    Ending,
+    TxnState,
+    check_transition,
+)
+from oncelog_broker.coordinator.transaction.transaction import Transaction
+from oncelog_broker.coordinator.transaction.waiting import WaitingAsks
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ApiError,
+    InvalidTxnStateError,
+    Kind,
+    PolicyViolationError,
+    TransactionalIdNotFoundError,
+    UnknownServerError,
+    error_for,
+)
+from oncelog_protocol.messages.shared_transactions import (
+    BeginSharedTxnResponse,
+    EndSharedTxnRequest,
+    EndSharedTxnResponse,
+    JoinTxnRequest,
+    JoinTxnResponse,
+)
+from oncelog_protocol.messages.transaction_admin import (
+    DescribedTransaction,
+    ListedTransaction,
+    ListTransactionsRequest,
+)
+from oncelog_protocol.messages.transactions import (
+    AddedTransaction,
+    AddPartitionsResult,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitPidRequest,
+    InitPidResponse,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+EXPIRY_KEY = "expiry"
+EXPIRED_COUNT_MAX = 2_000
+"""Ids that are forgotten in one batch; the rest follows."""
+
+
+class TransactionShard:
+    """Transactional ids, and what may be done to them.
+
+    :param timers: as the engine's: what is due runs as an operation of this shard.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        timers: Timers,
+        *,
+        config: TransactionConfig,
+        clock: WallClock,
+        markers: MarkerSender,
+        producer_ids: ProducerIdRequests,
+        safeguards: CoordinatorSafeguards | None = None,
+    ) -> None:
+        self.partition = partition
+        self.transactions: dict[str, Transaction] = {}
+        self.last_ordinal = 0
+        self._timers = timers
+        self._config = config
+        self._clock = clock
+        self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
+        self._is_loaded = False
+        self._waiting = WaitingAsks(timers, producer_ids, config, self.ask)
+        self._ends = Ends(timers, markers, clock, self.transactions.get, self._next_in_line)
+
+    def led_in(self, leader_epoch: int) -> None:
+        """Markers carry the leader epoch as their coordinator epoch."""
+        self._ends.leader_epoch = leader_epoch
+
+    # ---- durable state
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take in one record. What cannot be read was not written by a coordinator: it is left
+        alone, for the ids of a partition must not all hang on it.
+
+        :raises IllegalTransitionError: a live record that cannot follow what is there.
+        """
+        try:
+            fact = decode_record(record)
+        except RecordFormatError as error:
+            logger.error("partition %d: %s", self.partition, error)
+            return
+        if isinstance(fact, IdFact):
+            self._replay_id(fact)
+        elif isinstance(fact, WriterFact):
+            txn = self._known_or_new(fact.transactional_id)
+            txn.set_writer(fact.producer_id, fact.saved)
+        elif isinstance(fact, OrdinalsFact):
+            self.last_ordinal = max(self.last_ordinal, fact.last_ordinal)
+        else:
+            logger.warning("a record of a newer release is left alone: %r", record.key[:64])
+
+    def _known_or_new(self, transactional_id: str) -> Transaction:
+        txn = self.transactions.get(transactional_id)
+        if txn is None:
+            txn = self.transactions[transactional_id] = Transaction(transactional_id)
+        return txn
+
+    def _replay_id(self, fact: IdFact) -> None:
+        transactional_id, saved = fact
+        txn = self._known_or_new(transactional_id)
+        old = txn.saved
+        if self._is_loaded:
+            state = TxnState.DEAD if saved is None else saved.state
+            check_transition(None if old is None else old.state, state)
+            if isinstance(old, SavedTransaction) and isinstance(saved, SavedTransaction):
+                ordinary.check_producer(old, saved)
+            elif isinstance(old, SavedShared) and isinstance(saved, SavedShared):
+                shared.check_ordinal(old, saved)
+        txn.saved = saved
+        if saved is None:
+            del self.transactions[transactional_id]
+        if self._is_loaded:
+            self._changed(txn, old)
+
+    def _changed(self, txn: Transaction, old: Saved | None) -> None:
+        """A live change: timers, markers and who waits follow it."""
+        saved = txn.saved
+        is_open = saved is not None and saved.state is TxnState.ONGOING
+        was_open = old is not None and old.state is TxnState.ONGOING
+        if saved is not None and is_open and not was_open:
+            self._arm(txn, saved.timeout_ms / 1000)
+        elif was_open and not is_open:
+            self._timers.cancel(_timeout_key(txn.transactional_id))
+        if saved is not None and saved.state.is_prepared:
+            txn.decided_s = self._timers.now_s()
+            if not self._safeguards.prepare_before_markers:
+                self._ends.decided(txn.transactional_id, saved)
+            return
+        if old is not None and old.state.is_prepared:
+            self._ends.stop(txn)
+        if txn.parked:
+            self._waiting.release(txn)
+
+    def loaded(self, now_s: float) -> Sequence[Result[None]]:
+        """Go on with what is open or decided. Decided transactions get their markers (again)."""
+        self._is_loaded = True
+        decided = []
+        for txn in list(self.transactions.values()):
+            saved = txn.saved
+            if saved is None:
+                del self.transactions[txn.transactional_id]
+                continue
+            for producer_id, writer in list(txn.writers.items()):
+                if not isinstance(saved, SavedShared) or writer.ordinal != saved.ordinal:
+                    txn.set_writer(producer_id, None)
+            if saved.state is TxnState.ONGOING:
+                left_ms = saved.start_ms + saved.timeout_ms - self._clock.now_ms()
+                self._arm(txn, min(max(left_ms, 0), saved.timeout_ms) / 1000)
+            elif saved.state.is_prepared:
+                txn.decided_s = now_s
+                decided.append(self._ends.settled(txn.transactional_id))
+        self._set_expiry(self._config.transactional_id_expiration_check_interval_ms)
+        return decided
+
+    def unload(self, error_code: int) -> None:
+        """Nothing of this shard is coordinated here any more. The next coordinator goes on with the
+        markers."""
+        for txn in self.transactions.values():
+            self._ends.stop(txn)
+        self._waiting.unload(error_code)
+        self.transactions.clear()
+
+    # ---- asks
+
+    def ask(self, ask: Ask[R]) -> Result[None]:
+        """Carry it out, now or later. Whatever comes of it, the ask is answered once: by the
+        result's callbacks, or by ``WaitingAsks``."""
+        try:
+            result = ask.operation(self, ask.fresh_id)
+        except StillEndingError:
+            self._waiting.park(self.transactions[ask.key], ask)
+            return Result()
+        except ProducerIdNeededError:
+            self._waiting.fetch_id(ask)
+            return Result()
+        except ApiError as error:
+            return self._refused(ask, error)
+        except Exception as error:
+            logger.exception("partition %d: an operation failed", self.partition)
+            ask.refuse(UnknownServerError(repr(error)))
+            return Result()
+        txn = self.transactions.get(ask.key)
+        if result.reply is None and txn is not None:
+            # It ends another transaction, and goes on when that is complete.
+            txn.decided_s = self._timers.now_s()
+            self._waiting.park(txn, ask)
+
+        return self._answering(ask, result)
+
+    def _answering(self, ask: Ask[R], result: Result[R]) -> Result[None]:
+        """``result``, such that the ask is answered when it is committed."""
+
+        def committed() -> None:
+            if result.on_committed is not None:
+                result.on_committed()
+            if result.reply is not None:
+                ask.answer(result.reply)
+
+        def failed(error_code: int) -> None:
+            if result.on_failure is not None:
+                result.on_failure(error_code)
+            txn = self.transactions.get(ask.key)
+            if result.reply is None and txn is not None:
+                self._waiting.unpark(txn, ask)
+            ask.refuse(error_for(error_code))
+
+        return Result(result.records, None, committed, failed, rests_on_log=True)
+
+    def _next_in_line(self, txn: Transaction, complete: Saved) -> Result[None] | None:
+        """What the first that waits writes when the transaction is ``complete``, as it is about to
+        be. Only if that is all there is to it; else it has its turn like the others."""
+        if not txn.parked:
+            return None
+        ask = next(iter(txn.parked.values()))
+        prepared, txn.saved = txn.saved, complete
+        try:
+            result = ask.operation(self, ask.fresh_id)
+        except Exception:
+            return None
+        finally:
+            txn.saved = prepared
+        if result.reply is None or not result.records:
+            return None
+        self._waiting.unpark(txn, ask)
+        return self._answering(ask, result)
+
+    def _refused(self, ask: Ask[R], error: ApiError) -> Result[None]:
+        if error.kind is Kind.RETRIABLE:
+            ask.refuse(error)
+            return Result()
+        confirmed = self._safeguards.outsiders_wait_for_barrier
+        return Result(
+            (BARRIER,) if confirmed else (),
+            None,
+            lambda: ask.refuse(error),
+            lambda error_code: ask.refuse(error_for(error_code)),
+            rests_on_log=True,
+        )
+
+    def _now(self, fresh_id: int | None = None) -> Now:
+        return Now(self._clock.now_ms(), fresh_id)
+
+    def _saved(self, transactional_id: str) -> Saved | None:
+        txn = self.transactions.get(transactional_id)
+        return None if txn is None else txn.saved
+
+    def _ordinary(self, transactional_id: str) -> SavedTransaction | None:
+        saved = self._saved(transactional_id)
+        if isinstance(saved, SavedShared):
+            raise InvalidTxnStateError("the id belongs to shared transactions")
+        return saved
+
+    def _shared(self, transactional_id: str) -> SavedShared | None:
+        saved = self._saved(transactional_id)
+        if isinstance(saved, SavedTransaction):
+            raise InvalidTxnStateError("the id belongs to ordinary transactions")
+        return saved
+
+    def _check_room(self, saved: Saved | None) -> None:
+        if saved is None and len(self.transactions) >= self._config.transactional_ids_max:
+            raise PolicyViolationError(
+                f"partition {self.partition} has {len(self.transactions)} transactional ids"
+            )
+
+    def _changing(
+        self,
+        transactional_id: str,
+        states: Sequence[Saved],
+        reply: R | None,
+        more: Sequence[CoordinatorRecord] = (),
+    ) -> Result[R]:
+        """The result that writes these states of the id, in order, and ``more`` with them."""
+        old = self._saved(transactional_id)
+        if states:
+            self._check_room(old)
+        before = None if old is None else old.state
+        for saved in states:
+            check_transition(before, saved.state)
+            before = saved.state
+        records = (*(id_record(transactional_id, saved) for saved in states), *more)
+        if not states or not states[-1].state.is_prepared:
+            return Result(records, reply)
+        hooks = self._ends.hooked(records, transactional_id, states[-1])
+        return Result(records, reply, hooks.on_committed, hooks.on_failure)
+
+    # ---- ordinary transactions
+
+    def init(self, request: InitPidRequest, fresh_id: int | None) -> Result[InitPidResponse]:
+        """InitPid.
+
+        :raises ApiError: those of ``InitPidResponse``.
+        :raises StillEndingError, ProducerIdNeededError: not now.
+        """
+        transactional_id = request.transactional_id or ""
+        saved = self._ordinary(transactional_id)
+        self._check_room(saved)
+        named = Producer(request.producer_id, request.producer_epoch)
+        step = ordinary.init(saved, named, request.transaction_timeout_ms, self._now(fresh_id))
+        if step.goes_on:
+            return self._changing(transactional_id, step.states, None)
+        last = step.states[-1] if step.states else saved
+        assert last is not None
+        answer = InitPidResponse(NO_ERROR, None, last.producer_id, last.producer_epoch)
+        return self._changing(transactional_id, step.states, answer)
+
+    def add(self, added: AddedTransaction) -> Result[AddPartitionsResult]:
+        """One transaction of AddPartitionsToTxn.
+
+        :raises ApiError: those of ``AddPartitionsResult``.
+        :raises StillEndingError: not now.
+        """
+        transactional_id = added.transactional_id
+        saved = self._saved(transactional_id)
+        producer = Producer(added.producer_id, added.producer_epoch)
+        partitions = [
+            TopicPartition(topic.topic, partition)
+            for topic in added.topics
+            for partition in topic.partitions
+        ]
+        answer = AddPartitionsResult(transactional_id)
+        if isinstance(saved, SavedShared):
+            txn = self.transactions[transactional_id]
+            writer = shared.add(
+                saved,
+                txn.writers,
+                producer,
+                partitions,
+                verify_only=added.verify_only,
+                partition_count_max=self._config.txn_partitions_max,
+            )
+            if writer is None:
+                return Result((), answer)
+            if txn.partition_count + len(partitions) > self._config.shared_txn_partitions_max:
+                raise PolicyViolationError("the writers have too many partitions together")
+            return Result((writer_record(transactional_id, added.producer_id, writer),), answer)
+        step = ordinary.add(
+            saved,
+            producer,
+            partitions,
+            verify_only=added.verify_only,
+            partition_count_max=self._config.txn_partitions_max,
+            now_ms=self._clock.now_ms(),
+        )
+        return self._changing(transactional_id, step.states, answer)
+
+    def end(self, request: EndTxnRequest, fresh_id: int | None) -> Result[EndTxnResponse]:
+        """EndTxn.
+
+        :raises ApiError: those of ``EndTxnResponse``.
+        :raises StillEndingError, ProducerIdNeededError: not now.
+        """
+        transactional_id = request.transactional_id
+        saved = self._ordinary(transactional_id)
+        step = ordinary.end(
+            saved,
+            Producer(request.producer_id, request.producer_epoch),
+            request.commit,
+            self._now(fresh_id),
+            bump=self._safeguards.bump_epoch_per_txn,
+        )
+        last = step.states[-1] if step.states else saved
+        assert last is not None
+        answer = EndTxnResponse(NO_ERROR, None, last.producer_id, last.producer_epoch)
+        return self._changing(transactional_id, step.states, answer)
+
+    # ---- shared transactions
+
+    def begin_shared(self) -> Result[BeginSharedTxnResponse]:
+        """BeginSharedTxn."""
+        ordinal = self.last_ordinal + 1
+        return Result((ordinals_record(ordinal),), BeginSharedTxnResponse(NO_ERROR, None, ordinal))
+
+    def last_committed_tag(self, transactional_id: str) -> int:
+        """Of an id of shared transactions; -1: none."""
+        saved = self._saved(transactional_id)
+        return saved.last_committed_tag if isinstance(saved, SavedShared) else -1
+
+    def join(self, request: JoinTxnRequest, fresh_id: int | None) -> Result[JoinTxnResponse]:
+        """JoinTxn.
+
+        :raises ApiError: those of ``JoinTxnResponse``.
+        :raises StillEndingError, ProducerIdNeededError: not now.
+        """
+        transactional_id = request.transactional_id
+        saved = self._shared(transactional_id)
+        self._check_room(saved)
+        txn = self.transactions.get(transactional_id)
+        joined = shared.join(
+            saved,
+            {} if txn is None else txn.names,
+            request.ordinal,
+            request.tag,
+            request.writer,
+            request.transaction_timeout_ms,
+            self._now(fresh_id),
+            writer_count_max=self._config.shared_txn_writers_max,
+        )
+        states = () if joined.state is None else (joined.state,)
+        if joined.producer_id < 0:
+            return self._changing(transactional_id, states, None)
+        last_tag = self.last_committed_tag(transactional_id)
+        answer = JoinTxnResponse(NO_ERROR, None, joined.producer_id, shared.WRITER_EPOCH, last_tag)
+        more = []
+        if joined.writer is not None:
+            more.append(writer_record(transactional_id, joined.producer_id, joined.writer))
+        return self._changing(transactional_id, states, answer, more)
+
+    def end_shared(self, request: EndSharedTxnRequest) -> Result[EndSharedTxnResponse]:
+        """EndSharedTxn.
+
+        :raises ApiError: those of ``EndSharedTxnResponse``.
+        :raises StillEndingError: not now.
+        """
+        transactional_id = request.transactional_id
+        saved = self._shared(transactional_id)
+        txn = self.transactions.get(transactional_id)
+        ended = shared.end(
+            saved,
+            {} if txn is None else txn.writers,
+            request.ordinal,
+            request.tag,
+            request.commit,
+            request.winners,
+            self._clock.now_ms(),
+        )
+        if ended.goes_on:
+            return self._changing(transactional_id, ended.states, None)
+        answer = EndSharedTxnResponse(NO_ERROR, None, ended.committed, ended.already)
+        return self._changing(transactional_id, ended.states, answer)
+
+    # ---- looking at them
+
+    def list(self, request: ListTransactionsRequest) -> list[ListedTransaction]:
+        """ListTransactions."""
+        return looking.listed(self.transactions.values(), request, self._clock.now_ms())
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """DescribeTransactions, of one id.
+
+        :raises TransactionalIdNotFoundError: it is not known.
+        """
+        txn = self.transactions.get(transactional_id)
+        if txn is None or txn.saved is None:
+            raise TransactionalIdNotFoundError
+        return looking.described(txn)
+
+    # ---- time
+
+    def _arm(self, txn: Transaction, delay_s: float) -> None:
+        transactional_id = txn.transactional_id
+        saved = txn.saved
+        assert saved is not None
+        due = partial(self._time_is_over, transactional_id, _name(saved))
+        self._timers.set(_timeout_key(transactional_id), delay_s, due)
+
+    def _time_is_over(self, transactional_id: str, name: object) -> Result[None]:
+        """The timer of the transaction ``name`` has run out."""
+
+        def end(shard: TransactionShard, fresh_id: int | None) -> Result[bool]:
+            saved = shard._saved(transactional_id)
+            # While an id was fetched, or an append was refused, something else may have ended it.
+            if saved is None or not _is_open(saved, name):
+                return Result((), True)
+            logger.info("the time of transaction %r is over", transactional_id)
+            now = shard._now(fresh_id)
+            ended: Saved
+            if isinstance(saved, SavedTransaction):
+                bump = shard._safeguards.bump_epoch_per_txn
+                ended = ordinary.timed_out(saved, now, bump=bump)
+            else:
+                ended = shared.ended(saved, (), Ending.TIMEOUT, now.now_ms, commit=False)
+            return shard._changing(transactional_id, (ended,), True)
+
+        def later(_error: ApiError) -> bool:
+            txn = self.transactions.get(transactional_id)
+            if txn is not None and _is_open(txn.saved, name):
+                self._arm(txn, AGAIN_S)
+            return False
+
+        return self.ask(Ask(transactional_id, end, lambda _: None, later))
+
+    def _set_expiry(self, delay_ms: int) -> None:
+        self._timers.set(EXPIRY_KEY, delay_ms / 1000, self._expire)
+
+    def _expire(self) -> Result[None]:
+        """Forget ordinary ids that were idle for too long."""
+        old_ms = self._clock.now_ms() - self._config.transactional_id_expiration_ms
+        old = [
+            txn.transactional_id
+            for txn in self.transactions.values()
+            if isinstance(txn.saved, SavedTransaction)
+            and (txn.saved.state is TxnState.EMPTY or txn.saved.state.is_complete)
+            and txn.saved.changed_ms <= old_ms
+        ]
+        now = old[:EXPIRED_COUNT_MAX]
+        more = len(old) > len(now)
+        self._set_expiry(0 if more else self._config.transactional_id_expiration_check_interval_ms)
+        if now:
+            logger.info("partition %d: %d idle transactional ids go", self.partition, len(now))
+        return Result(
+            [id_record(transactional_id, None) for transactional_id in now],
+            on_failure=lambda _: self._set_expiry(
+                self._config.transactional_id_expiration_check_interval_ms
+            ),
+        )
+
+
+def _name(saved: Saved) -> object:
+    """What tells one transaction of an id from the next."""
+    if isinstance(saved, SavedShared):
+        return saved.ordinal
+    return ordinary.present(saved)
+
+
+def _is_open(saved: Saved | None, name: object) -> bool:
+    return saved is not None and saved.state is TxnState.ONGOING and _name(saved) == name
+
+
+def _timeout_key(transactional_id: str) -> str:
+    return f"timeout {transactional_id}"

@@ -1,0 +1,252 @@
+"""What an id of shared transactions does with a request: its next state, or why not. Pure.
+
+A shared transaction is bound to an ordinal and a tag by the first writer that joins with them. Its
+writers have a producer id each, at epoch 0; their markers carry epoch 1. Rules:
+
+- a tag at or below the last committed one is refused as committed, whoever comes with it: first of
+  all checks, so that what is done again is not done twice;
+- a greater ordinal takes the id over: an open transaction is aborted first;
+- an ordinal that has ended, or was never bound and is smaller, is over: nobody joins it, only what
+  was decided is said again;
+- one PREPARE holds the winners and the last committed tag: both count, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
+from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
+from oncelog_broker.coordinator.transaction.records import SavedShared, SavedWriter
+from oncelog_broker.coordinator.transaction.states import (
+    RULES,
+    Act,
+    Ending,
+    IllegalTransitionError,
+    TxnState,
+)
+from oncelog_protocol.errors import (
+    InvalidRequestError,
+    InvalidTxnStateError,
+    PolicyViolationError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAlreadyCommittedError,
+)
+from oncelog_protocol.types import TopicPartition
+
+WRITER_EPOCH = 0
+MARKER_EPOCH = 1
+"""A producer id has one transaction."""
+
+
+class Joined(NamedTuple):
+    """``state`` and ``writer`` are new if not None. ``producer_id`` -1: the open transaction is
+    aborted first, see again when that is complete."""
+
+    producer_id: int
+    state: SavedShared | None = None
+    writer: SavedWriter | None = None
+
+
+class Ended(NamedTuple):
+    """``states``: new ones, in order; ``goes_on``: they end another transaction, see again."""
+
+    committed: bool
+    already: bool
+    states: tuple[SavedShared, ...] = ()
+    goes_on: bool = False
+
+
+def check_ordinal(old: SavedShared, new: SavedShared) -> None:
+    """Ordinals and committed tags do not go back.
+
+    :raises IllegalTransitionError: they do.
+    """
+    if (new.ordinal, new.last_committed_tag) < (old.ordinal, old.last_committed_tag) or (
+        new.last_committed_tag < old.last_committed_tag
+    ):
+        raise IllegalTransitionError(f"{new} after {old}")
+
+
+def check_tag(saved: SavedShared | None, tag: int) -> None:
+    """:raises TransactionAlreadyCommittedError: it is at or below the last committed one."""
+    if saved is not None and tag <= saved.last_committed_tag:
+        raise TransactionAlreadyCommittedError(f"tag {saved.last_committed_tag} is committed")
+
+
+def join(
+    saved: SavedShared | None,
+    names: Mapping[str, int],
+    ordinal: int,
+    tag: int,
+    writer: str,
+    timeout_ms: int,
+    now: Now,
+    *,
+    writer_count_max: int,
+) -> Joined:
+    """A writer joins, and may bind the ordinal. ``names``: producer ids of the writers by name.
+
+    :raises ApiError: those of ``JoinTxnResponse``.
+    :raises StillEndingError, ProducerIdNeededError: not now.
+    """
+    check_tag(saved, tag)
+    if saved is not None and ordinal <= saved.ordinal:
+        _check_open(saved, ordinal, tag)
+        if writer in names:
+            return Joined(names[writer])
+        if len(names) >= writer_count_max:
+            raise PolicyViolationError(f"a shared transaction has at most {writer_count_max}")
+        return Joined(_fresh(now), None, SavedWriter(ordinal, writer))
+    if saved is not None:
+        act = RULES[saved.state].add
+        if act is Act.WAIT:
+            raise StillEndingError
+        if act is Act.ADD:
+            return Joined(-1, ended(saved, (), Ending.FENCE, now.now_ms, commit=False))
+    bound = _bound(saved, ordinal, tag, timeout_ms, now.now_ms)
+    return Joined(_fresh(now), bound, SavedWriter(ordinal, writer))
+
+
+def _check_open(saved: SavedShared, ordinal: int, tag: int) -> None:
+    if ordinal < saved.ordinal:
+        raise ProducerFencedError(f"ordinal {saved.ordinal} has taken the id over")
+    if saved.state is not TxnState.ONGOING:
+        raise ProducerFencedError("the transaction has ended")
+    if tag != saved.tag:
+        raise InvalidTxnStateError(f"ordinal {ordinal} is bound to tag {saved.tag}")
+
+
+def _bound(
+    saved: SavedShared | None, ordinal: int, tag: int, timeout_ms: int, now_ms: int
+) -> SavedShared:
+    return SavedShared(
+        TxnState.ONGOING,
+        ordinal,
+        tag,
+        timeout_ms,
+        start_ms=now_ms,
+        changed_ms=now_ms,
+        last_committed_tag=-1 if saved is None else saved.last_committed_tag,
+        last_committed_ordinal=-1 if saved is None else saved.last_committed_ordinal,
+    )
+
+
+def add(
+    saved: SavedShared,
+    writers: Mapping[int, SavedWriter],
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    *,
+    verify_only: bool,
+    partition_count_max: int,
+) -> SavedWriter | None:
+    """The writer with these partitions as well; None: it has them already.
+
+    :raises ApiError: those of ``AddPartitionsResult``.
+    """
+    writer = writers.get(producer.producer_id)
+    if writer is None or saved.state is not TxnState.ONGOING or producer.epoch != WRITER_EPOCH:
+        raise ProducerFencedError("the transaction that this writer joined has ended")
+    known = frozenset(writer.partitions)
+    missing = [tp for tp in dict.fromkeys(partitions) if tp not in known]
+    if not missing:
+        return None
+    if verify_only:
+        raise TransactionAbortableError("the partition is not in the transaction")
+    if len(writer.partitions) + len(missing) > partition_count_max:
+        raise PolicyViolationError(f"a writer has at most {partition_count_max} partitions")
+    return writer._replace(partitions=(*writer.partitions, *missing))
+
+
+def end(
+    saved: SavedShared | None,
+    writers: Mapping[int, SavedWriter],
+    ordinal: int,
+    tag: int,
+    commit: bool,
+    winners: Sequence[int],
+    now_ms: int,
+) -> Ended:
+    """EndSharedTxn. An ordinal that no writer has bound can be aborted: none will then.
+
+    :raises ApiError: those of ``EndSharedTxnResponse``.
+    :raises StillEndingError: not now.
+    """
+    if saved is None or ordinal > saved.ordinal:
+        return _end_of_unbound(saved, ordinal, tag, commit, winners, now_ms)
+    if (ordinal, tag) == (saved.last_committed_ordinal, saved.last_committed_tag):
+        return Ended(True, True)
+    if ordinal < saved.ordinal:
+        raise ProducerFencedError(f"ordinal {saved.ordinal} has taken the id over")
+    if tag != saved.tag:
+        raise InvalidTxnStateError(f"ordinal {ordinal} is bound to tag {saved.tag}")
+    if saved.state is not TxnState.ONGOING:
+        if commit:
+            raise ProducerFencedError("the transaction was aborted")
+        return Ended(False, True)
+    strangers = [winner for winner in winners if winner not in writers]
+    if commit and strangers:
+        raise InvalidRequestError(f"no writers of this transaction: {strangers[:8]}")
+    chosen = tuple(sorted(set(winners))) if commit else ()
+    state = ended(saved, chosen, Ending.CLIENT, now_ms, commit=commit)
+    return Ended(commit, False, (state,))
+
+
+def _end_of_unbound(
+    saved: SavedShared | None,
+    ordinal: int,
+    tag: int,
+    commit: bool,
+    winners: Sequence[int],
+    now_ms: int,
+) -> Ended:
+    if commit:
+        if saved is not None and tag <= saved.last_committed_tag and not winners:
+            # Every writer was told that the tag is committed, and has written nothing.
+            return Ended(True, True)
+        raise InvalidTxnStateError("nobody has joined the transaction")
+    if saved is not None:
+        act = RULES[saved.state].add
+        if act is Act.WAIT:
+            raise StillEndingError
+        if act is Act.ADD:
+            state = ended(saved, (), Ending.FENCE, now_ms, commit=False)
+            return Ended(False, False, (state,), goes_on=True)
+    bound = _bound(saved, ordinal, tag, 0, now_ms)
+    state = ended(bound, (), Ending.CLIENT, now_ms, commit=False)
+    return Ended(False, False, (state, completed(state, now_ms)))
+
+
+def ended(
+    saved: SavedShared, winners: tuple[int, ...], ending: Ending, now_ms: int, *, commit: bool
+) -> SavedShared:
+    """PREPARE of an open transaction."""
+    state = saved._replace(
+        state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+        changed_ms=now_ms,
+        ending=ending,
+        winners=winners,
+    )
+    if commit:
+        state = state._replace(last_committed_tag=saved.tag, last_committed_ordinal=saved.ordinal)
+    return state
+
+
+def completed(saved: SavedShared, now_ms: int) -> SavedShared:
+    """All markers are written; the writers are forgotten with it."""
+    commits = saved.state.is_committed
+    return saved._replace(
+        state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
+        changed_ms=now_ms,
+        start_ms=-1,
+        winners=(),
+    )
+
+
+def _fresh(now: Now) -> int:
+    if now.fresh_id is None:
+        raise ProducerIdNeededError
+    return now.fresh_id

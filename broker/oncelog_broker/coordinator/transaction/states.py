@@ -1,0 +1,182 @@
+"""The states of a transactional id: what each does with a request, where it leads, what ends it.
+
+Pure. All rules that depend on the state alone are in ``RULES``; whether the producer that asks is
+the present one is checked before. Ordinary and shared transactions have the same states: a shared
+one is never Empty, its first writer begins it.
+
+No id hangs: Ongoing is left by the time-out of the transaction, Prepare* by the markers (sent until
+they are all written, by whoever coordinates), the others wait for nobody and may expire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, unique
+
+from oncelog_protocol.errors import OncelogError
+
+
+@unique
+class TxnState(IntEnum):
+    """The numbers stand in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Forgotten, nothing follows."""
+
+    @property
+    def label(self) -> str:
+        """As ListTransactions and DescribeTransactions name it."""
+        return _LABELS[self]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it is decided how the transaction ends, and its markers are being written."""
+        return self in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last transaction has ended everywhere."""
+        return self in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the transaction commits, or the last one did."""
+        return self in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
+
+
+_LABELS = {
+    TxnState.EMPTY: "Empty",
+    TxnState.ONGOING: "Ongoing",
+    TxnState.PREPARE_COMMIT: "PrepareCommit",
+    TxnState.PREPARE_ABORT: "PrepareAbort",
+    TxnState.COMPLETE_COMMIT: "CompleteCommit",
+    TxnState.COMPLETE_ABORT: "CompleteAbort",
+    TxnState.DEAD: "Dead",
+}
+
+
+@unique
+class Ending(IntEnum):
+    """Who ended a transaction. The numbers stand in the log."""
+
+    CLIENT = 0
+    """Its producer or owner, by EndTxn or EndSharedTxn."""
+    TIMEOUT = 1
+    """The coordinator, because its time was over. Its producer may go on after an abort."""
+    FENCE = 2
+    """A newer instance or owner, which has taken the id."""
+    REINIT = 3
+    """Its producer, by an InitPid that names itself."""
+
+
+@unique
+class Act(IntEnum):
+    """What a request of the present producer does."""
+
+    BEGIN = 0
+    """A transaction begins."""
+    ADD = 1
+    """The open transaction grows."""
+    PREPARE = 2
+    """The open transaction ends; its end is written down, and markers follow."""
+    BUMP = 3
+    """Nothing is open; the producer gets a new epoch, for what is late shall not count later."""
+    WAIT = 4
+    """Wait until the last transaction is complete, then see."""
+    REFUSE = 5
+    """INVALID_TXN_STATE."""
+
+
+class IllegalTransitionError(OncelogError):
+    """A transactional id was to change to what cannot follow: a defect of the coordinator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a state does."""
+
+    next_states: tuple[TxnState, ...]
+    add: Act
+    """AddPartitionsToTxn of the present producer; for shared ones, a join of the next ordinal."""
+    commit: Act
+    abort: Act
+    init: Act
+    """InitPid; PREPARE: first the open transaction is aborted."""
+    left_by: str
+    """What takes an id out of the state when no request does."""
+
+
+_EMPTY = TxnState.EMPTY
+_ONGOING = TxnState.ONGOING
+_PREPARE_COMMIT = TxnState.PREPARE_COMMIT
+_PREPARE_ABORT = TxnState.PREPARE_ABORT
+_COMPLETE_COMMIT = TxnState.COMPLETE_COMMIT
+_COMPLETE_ABORT = TxnState.COMPLETE_ABORT
+_DEAD = TxnState.DEAD
+
+
+def _at_rest() -> Rules:
+    return Rules(
+        next_states=(_EMPTY, _ONGOING, _PREPARE_ABORT, _DEAD),
+        add=Act.BEGIN,
+        commit=Act.REFUSE,
+        abort=Act.BUMP,
+        init=Act.BUMP,
+        left_by="expiry",
+    )
+
+
+def _prepared(complete: TxnState) -> Rules:
+    return Rules(
+        next_states=(complete,),
+        add=Act.WAIT,
+        commit=Act.WAIT,
+        abort=Act.WAIT,
+        init=Act.WAIT,
+        left_by="markers",
+    )
+
+
+RULES: dict[TxnState, Rules] = {
+    _EMPTY: _at_rest(),
+    _ONGOING: Rules(
+        next_states=(_ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT),
+        add=Act.ADD,
+        commit=Act.PREPARE,
+        abort=Act.PREPARE,
+        init=Act.PREPARE,
+        left_by="time-out",
+    ),
+    _PREPARE_COMMIT: _prepared(_COMPLETE_COMMIT),
+    _PREPARE_ABORT: _prepared(_COMPLETE_ABORT),
+    _COMPLETE_COMMIT: _at_rest(),
+    _COMPLETE_ABORT: _at_rest(),
+    _DEAD: Rules(
+        next_states=(),
+        add=Act.REFUSE,
+        commit=Act.REFUSE,
+        abort=Act.REFUSE,
+        init=Act.REFUSE,
+        left_by="nothing",
+    ),
+}
+
+FIRST_STATES = (_EMPTY, _ONGOING, _PREPARE_ABORT)
+"""Of an id that is not known: InitPid, the first writer of a shared transaction, or an owner's
+abort before any came."""
+
+
+def check_transition(old: TxnState | None, new: TxnState) -> None:
+    """``old`` None: the id is not known.
+
+    :raises IllegalTransitionError: ``new`` cannot follow ``old``.
+    """
+    if new not in (FIRST_STATES if old is None else RULES[old].next_states):
+        before = "nothing" if old is None else old.label
+        raise IllegalTransitionError(f"a transactional id cannot go from {before} to {new.label}")

@@ -1,0 +1,31 @@
+"""What a coordinator of transactions refuses to be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+
+
+def test_the_defaults_are_kafkas() -> None:
+    config = TransactionConfig()
+    assert config.transaction_max_timeout_ms == 900_000
+    assert config.transactional_id_expiration_ms == 604_800_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"transaction_max_timeout_ms": 0},
+        {"transactional_id_expiration_ms": 0},
+        {"transactional_id_expiration_check_interval_ms": 0},
+        {"transaction_wait_ms": -1},
+        {"transactional_ids_max": 0},
+        {"txn_partitions_max": 0},
+        {"shared_txn_writers_max": 0},
+        {"shared_txn_partitions_max": 0},
+    ],
+)
+def test_what_cannot_be(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"above zero|room"):
+        TransactionConfig(**wrong)
