@@ -5,8 +5,9 @@ at the directories, connect to the metadata store, learn the cluster id, load th
 replication, serve the internal listener, register, run for controller, and serve clients once the
 controller has described the cluster.
 
-Stop (rule D10): have the leaderships moved, resign, leave, give up the groups, close the listeners,
-stop replication, sync everything, write the clean-shutdown file with the broker epoch.
+Stop (rule D10): have the leaderships moved, resign, leave, give up the transactions and the
+groups, close the listeners, stop replication, sync everything, write the clean-shutdown file with
+the broker epoch.
 
 Losing the session with the metadata store is not the end: the broker goes on serving, registers
 again under a new broker epoch, and is told what to do by the controller. What does end a broker
@@ -20,15 +21,13 @@ import json
 import logging
 from collections.abc import Awaitable
 
+from oncelog_broker import room_configs
 from oncelog_broker.config import BrokerConfig, ConfigError
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.log.checkpoint import SESSION
-from oncelog_broker.log.cleaner import CleanerConfig
 from oncelog_broker.log.log_dir import LogDir, LogDirError
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.preflight import check_directories, known_cluster_id
-from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
@@ -36,13 +35,14 @@ from oncelog_broker.server.controller_channel import BrokerConnector, Controller
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
-from oncelog_broker.server.internal_topics import group_topic
+from oncelog_broker.server.internal_topics import InternalTopics, group_topic, transaction_topic
 from oncelog_broker.server.listener import Listener
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.producer_ids import ProducerIds
-from oncelog_broker.server.quotas import BytePool, ConnectionLimits
+from oncelog_broker.server.quotas import BytePool
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
@@ -120,29 +120,36 @@ class Broker:
             files=files,
             clock=clock,
             entropy=entropy.fork("logs"),
-            config=_log_config(config),
+            config=room_configs.log_config(config),
             broker_id=config.broker_id,
             on_dir_offline=self._directory_failed,
             safeguards=safeguards.log,
         )
         listener = config.inter_broker_listener
         self._connector = BrokerConnector(config.broker_id, self.image, listener)
-        self.runner = ControllerRunner(
-            broker_id=config.broker_id,
-            store=metadata_store,
-            clock=clock,
-            entropy=entropy.fork("controller"),
-            config=_controller_config(config),
-            tasks=self.tasks,
-            safeguards=controller_safeguards,
-        )
+        self.runner = self._make_runner(controller_safeguards)
         self._isr_controller = self._controller_channel()
         self._admin_controller = self._controller_channel()
         self.replicas = self._make_replicas(safeguards)
+        self.topics = self._make_internal_topics()
+        self.producer_ids = ProducerIds(
+            config.broker_id, self._admin_controller, self.fence, self.tasks
+        )
         self.coordination = self._make_coordination(coordinator_safeguards)
-        self.producer_ids = self._make_producer_ids()
+        self.transactions = self._make_transactions(coordinator_safeguards)
         self.membership: Membership | None = None
         self._stopping = False
+
+    def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
+        return ControllerRunner(
+            broker_id=self.broker_id,
+            store=self._store,
+            clock=self._clock,
+            entropy=self._entropy.fork("controller"),
+            config=_controller_config(self.config),
+            tasks=self.tasks,
+            safeguards=safeguards,
+        )
 
     def _make_replicas(self, safeguards: Safeguards) -> ReplicaManager:
         isr_channel = IsrChannel(
@@ -153,7 +160,7 @@ class Broker:
             logs=self.logs,
             clock=self._clock,
             entropy=self._entropy.fork("replication"),
-            config=_replica_config(self.config),
+            config=room_configs.replica_config(self.config),
             isr_port=isr_channel,
             connector=self._connector,
             safeguards=safeguards,
@@ -161,30 +168,59 @@ class Broker:
             on_broken_replica=self._report_storage_failure,
         )
 
-    def _make_coordination(self, safeguards: CoordinatorSafeguards | None) -> GroupCoordination:
+    def _make_internal_topics(self) -> InternalTopics:
         config = self.config
+        return InternalTopics(
+            [
+                group_topic(
+                    config.offsets_topic_num_partitions,
+                    config.offsets_topic_replication_factor,
+                    config.offsets_topic_segment_bytes,
+                ),
+                transaction_topic(
+                    config.transaction_state_log_num_partitions,
+                    config.transaction_state_log_replication_factor,
+                    config.transaction_state_log_segment_bytes,
+                ),
+            ],
+            image=self.image,
+            channel=self._admin_controller,
+            tasks=self.tasks,
+            min_insync_replicas=int(config.topic_default_texts()["min_insync_replicas"]),
+        )
+
+    def _make_coordination(self, safeguards: CoordinatorSafeguards | None) -> GroupCoordination:
         return GroupCoordination(
             broker_id=self.broker_id,
-            config=_group_config(config),
-            topic=group_topic(
-                config.offsets_topic_num_partitions,
-                config.offsets_topic_replication_factor,
-                config.offsets_topic_segment_bytes,
-            ),
-            commit_timeout_ms=config.offset_commit_timeout_ms,
-            min_insync_replicas=int(config.topic_default_texts()["min_insync_replicas"]),
+            config=room_configs.group_config(self.config),
+            topics=self.topics,
+            commit_timeout_ms=self.config.offset_commit_timeout_ms,
             replicas=self.replicas,
             image=self.image,
             connector=self._connector,
-            controller=self._admin_controller,
             clock=self._clock,
             entropy=self._entropy.fork("groups"),
             tasks=self.tasks,
             safeguards=safeguards,
         )
 
-    def _make_producer_ids(self) -> ProducerIds:
-        return ProducerIds(self.broker_id, self._admin_controller, self.fence, self.tasks)
+    def _make_transactions(
+        self, safeguards: CoordinatorSafeguards | None
+    ) -> TransactionCoordination:
+        return TransactionCoordination(
+            broker_id=self.broker_id,
+            config=room_configs.transaction_config(self.config),
+            topics=self.topics,
+            commit_timeout_ms=self.config.offset_commit_timeout_ms,
+            replicas=self.replicas,
+            groups=self.coordination.groups,
+            producer_ids=self.producer_ids,
+            image=self.image,
+            connector=self._connector,
+            clock=self._clock,
+            tasks=self.tasks,
+            safeguards=safeguards,
+        )
 
     def _controller_channel(self) -> ControllerChannel:
         return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
@@ -234,7 +270,7 @@ class Broker:
         )
 
     async def _bind(self) -> None:
-        limits = _limits(self.config)
+        limits = room_configs.connection_limits(self.config)
         for index, wanted in enumerate(self.config.listeners):
             internal = wanted.name == self.config.inter_broker_listener
             listener = Listener(
@@ -309,10 +345,12 @@ class Broker:
             fence=self.fence,
             controller=self.runner,
             creation=creation,
+            topics=self.topics,
             coordination=self.coordination,
+            transactions=self.transactions,
             producer_ids=self.producer_ids,
             topic_defaults=self.config.topic_default_texts(),
-            broker_settings=_settings(self.config),
+            broker_settings=room_configs.described_settings(self.config),
             authorizer=self.authorizer,
         )
 
@@ -406,6 +444,7 @@ class Broker:
         await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)
         if self.membership is not None:
             await self._step("leaving", self.membership.close(), timeout_s=STORE_STEP_S)
+        await self._step("giving up the transactions", self.transactions.stop())
         await self._step("giving up the groups", self.coordination.stop())
         for listener in self.listeners.values():
             await self._step("closing a listener", listener.close())
@@ -480,50 +519,6 @@ def _retrieve(future: asyncio.Future[None]) -> None:
         future.exception()
 
 
-def _log_config(config: BrokerConfig) -> LogConfig:
-    return LogConfig(
-        log_dirs=config.log_dirs,
-        flush=config.flush,
-        flush_interval_ms=config.flush_interval_ms,
-        flush_inline_bytes_max=config.flush_inline_bytes_max,
-        retention_check_interval_ms=config.log_retention_check_interval_ms,
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-        checkpoint_interval_ms=config.log_checkpoint_interval_ms,
-        scrub_interval_ms=config.log_scrub_interval_ms,
-        scrub_bytes_per_second=config.log_scrub_bytes_per_second,
-        cleaner=CleanerConfig(
-            enable=config.log_cleaner_enable,
-            backoff_ms=config.log_cleaner_backoff_ms,
-            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_bytes,
-            io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-            cpu_percent=config.log_cleaner_cpu_percent,
-        ),
-        topic_defaults=config.topic_default_texts(),
-    )
-
-
-def _replica_config(config: BrokerConfig) -> ReplicaConfig:
-    return ReplicaConfig(
-        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
-        replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
-        replica_fetch_min_bytes=config.replica_fetch_min_bytes,
-        replica_fetch_max_bytes=config.replica_fetch_max_bytes,
-        replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
-    )
-
-
-def _group_config(config: BrokerConfig) -> GroupConfig:
-    return GroupConfig(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        offsets_retention_ms=config.offsets_retention_ms,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-    )
-
-
 def _controller_config(config: BrokerConfig) -> ControllerConfig:
     return ControllerConfig(
         inter_broker_listener=config.inter_broker_listener,
@@ -534,28 +529,3 @@ def _controller_config(config: BrokerConfig) -> ControllerConfig:
         leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_ms,
         topic_defaults=config.topic_default_texts(),
     )
-
-
-def _limits(config: BrokerConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
-        handshake_s=config.connection_handshake_timeout_ms / 1000,
-        frame_s=config.request_frame_timeout_ms / 1000,
-        idle_s=config.connections_max_idle_ms / 1000,
-        in_flight_max=config.max_in_flight_requests,
-        unsent_bytes_max=config.connection_unsent_max_bytes,
-        stall_s=config.response_stall_timeout_ms / 1000,
-    )
-
-
-def _settings(config: BrokerConfig) -> dict[str, tuple[str | None, bool]]:
-    """Every setting as text, and whether it is the built-in default."""
-    given = config.model_dump(mode="json")
-    settings: dict[str, tuple[str | None, bool]] = {}
-    for key, field in type(config).model_fields.items():
-        value = given[key]
-        text = value if value is None or isinstance(value, str) else json.dumps(value)
-        is_default = not field.is_required() and getattr(config, key) == field.default
-        settings[key] = (text, is_default)
-    return settings

@@ -157,6 +157,18 @@ class BrokerConfig(BaseModel):
     offset_commit_timeout_ms: int = Field(default=5_000, ge=1)
     """How long the coordinator of a group waits for the replicas of what it has written."""
 
+    transaction_state_log_num_partitions: int = Field(default=50, ge=1, le=100)
+    """Of the internal topic of transactional ids, when it is made; see
+    offsets_topic_num_partitions."""
+    transaction_state_log_replication_factor: int = Field(default=3, ge=1, le=32767)
+    """Of the same; with fewer brokers it gets as many replicas as there are brokers."""
+    transaction_state_log_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
+    """Of the same: what a coordinator reads to begin with is kept small by compaction."""
+    transaction_max_timeout_ms: int = Field(default=900_000, ge=1)
+    """The longest time that a producer may ask for, after which its open transaction is aborted."""
+    transactional_id_expiration_ms: int = Field(default=604_800_000, ge=1)
+    """How long a transactional id without an open transaction is kept after it was used last."""
+
     controlled_shutdown_enable: bool = True
     controlled_shutdown_timeout_ms: int = Field(default=10_000, ge=0)
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog import Producer
-from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.app import Broker
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
@@ -45,8 +44,8 @@ class LosesAnswers(ProduceHandler):
     """Closes the connection where every k-th answer was to be written: the records are there, and
     nobody has heard of it."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer, every: int) -> None:
-        super().__init__(replicas, authorizer)
+    def __init__(self, broker: Broker, every: int) -> None:
+        super().__init__(broker.replicas, broker.authorizer, broker.transactions.verifier)
         self.every = every
         self.answers = self.lost = 0
 
@@ -70,7 +69,7 @@ class LosesAnswers(ProduceHandler):
 
 def lose_answers(cluster: Cluster, broker_id: int, every: int) -> LosesAnswers:
     broker = cluster.brokers[broker_id]
-    handler = LosesAnswers(broker.replicas, broker.authorizer, every)
+    handler = LosesAnswers(broker, every)
     broker.router.install({ApiKey.PRODUCE: handler}, {})
     return handler
 
@@ -206,7 +205,7 @@ async def test_every_producer_gets_an_id_of_its_own_from_any_broker(tmp_path: Pa
         assert {answer.error_code for answer in answers} == {0}
         assert {answer.producer_epoch for answer in answers} == {0}
         assert len({answer.producer_id for answer in answers}) == 30
-        refused = await cluster.call(1, InitPidRequest("mine"))
+        refused = await cluster.call(1, InitPidRequest(""))
         assert refused.error_code == InvalidRequestError.code
         foreign = await cluster.call(1, AllocateProducerIdsRequest(1, 0))
         assert foreign.error_code == ClusterAuthorizationFailedError.code

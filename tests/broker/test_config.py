@@ -82,6 +82,10 @@ MISTAKES = [
      "group_min_session_timeout_ms", "Lower it"),
     ("too many partitions of the internal topic", GOOD + "offsets_topic_num_partitions = 101\n",
      "offsets_topic_num_partitions", "100"),
+    ("too many partitions of transactions", GOOD + "transaction_state_log_num_partitions = 101\n",
+     "transaction_state_log_num_partitions", "100"),
+    ("no time for transactions", GOOD + "transaction_max_timeout_ms = 0\n",
+     "transaction_max_timeout_ms", "1"),
     ("not TOML", "broker_id = \n", "", "line 1"),
     ("not text", "\x00\x01", "", "TOML"),
 ]  # fmt: skip

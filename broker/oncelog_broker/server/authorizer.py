@@ -13,7 +13,7 @@ from oncelog_broker.server.request import RequestContext
 CLUSTER = "CLUSTER"
 TOPIC = "TOPIC"
 GROUP = "GROUP"
-GROUP = "GROUP"
+TRANSACTIONAL_ID = "TRANSACTIONAL_ID"
 CLUSTER_NAME = "oncelog-cluster"
 
 READ = "READ"

@@ -14,11 +14,12 @@ from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel
+from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.end_offsets import EndOffsets
-from oncelog_broker.server.internal_topics import InternalTopic, InternalTopics
+from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.partition_gateway import PartitionGateway
+from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
@@ -28,7 +29,6 @@ class GroupCoordination:
     """Made before the first order of the controller arrives; ``stop`` before replication stops.
 
     :param commit_timeout_ms: how long an answer waits for the replicas of what it has written.
-    :param min_insync_replicas: of topics that do not say.
     """
 
     def __init__(
@@ -36,13 +36,11 @@ class GroupCoordination:
         *,
         broker_id: int,
         config: GroupConfig,
-        topic: InternalTopic,
+        topics: InternalTopics,
         commit_timeout_ms: int,
-        min_insync_replicas: int,
         replicas: ReplicaManager,
         image: MetadataImage,
         connector: BrokerConnector,
-        controller: ControllerChannel,
         clock: WallClock,
         entropy: Entropy,
         tasks: Tasks,
@@ -53,7 +51,7 @@ class GroupCoordination:
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[GroupShard] = CoordinatorEngine(
             name="groups",
-            topic=topic.topic,
+            topic=GROUP_TOPIC,
             writer=self.gateway,
             make_shard=partial(
                 GroupShard, config=config, clock=clock, entropy=entropy, safeguards=safeguards
@@ -63,14 +61,7 @@ class GroupCoordination:
             safeguards=safeguards,
         )
         self.gateway.attach(self.engine)
-        self.topics = InternalTopics(
-            [topic],
-            image=image,
-            channel=controller,
-            tasks=tasks,
-            min_insync_replicas=min_insync_replicas,
-        )
-        self._unfollow = self.topics.follow(self.engine)
+        self._unfollow = topics.follow(self.engine)
         self.end_offsets = EndOffsets(broker_id, image, replicas, connector)
         self.groups = GroupCoordinator(self.engine)
         self._topic_ids: dict[str, str] = {}

@@ -10,10 +10,14 @@ from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.group_coordination import GroupCoordination
+from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHandler
+from oncelog_broker.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from oncelog_broker.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from oncelog_broker.server.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
+from oncelog_broker.server.handlers.begin_shared_txn import BeginSharedTxnHandler
 from oncelog_broker.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
@@ -24,15 +28,21 @@ from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandl
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
+from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
+from oncelog_broker.server.handlers.describe_transactions import DescribeTransactionsHandler
 from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
+from oncelog_broker.server.handlers.end_shared_txn import EndSharedTxnHandler
+from oncelog_broker.server.handlers.end_txn import EndTxnHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
 from oncelog_broker.server.handlers.heartbeat import HeartbeatHandler
 from oncelog_broker.server.handlers.init_pid import InitPidHandler
 from oncelog_broker.server.handlers.join_group import JoinGroupHandler
+from oncelog_broker.server.handlers.join_txn import JoinTxnHandler
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from oncelog_broker.server.handlers.leave_group import LeaveGroupHandler
 from oncelog_broker.server.handlers.list_groups import ListGroupsHandler
+from oncelog_broker.server.handlers.list_transactions import ListTransactionsHandler
 from oncelog_broker.server.handlers.metadata import MetadataHandler
 from oncelog_broker.server.handlers.offset_commit import OffsetCommitHandler
 from oncelog_broker.server.handlers.offset_delete import OffsetDeleteHandler
@@ -41,11 +51,15 @@ from oncelog_broker.server.handlers.offsets import ListOffsetsHandler, OffsetFor
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
 from oncelog_broker.server.handlers.sync_group import SyncGroupHandler
+from oncelog_broker.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
+from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.files import Files
 
@@ -61,7 +75,9 @@ def install_handlers(
     fence: ControllerFence,
     controller: ControllerPort,
     creation: TopicCreation | None,
+    topics: InternalTopics,
     coordination: GroupCoordination,
+    transactions: TransactionCoordination,
     producer_ids: ProducerIds,
     topic_defaults: Mapping[str, str],
     broker_settings: Mapping[str, tuple[str | None, bool]],
@@ -72,7 +88,7 @@ def install_handlers(
     router.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(),
-            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer),
+            ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier),
             ApiKey.FETCH: FetchHandler(replicas, authorizer),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
@@ -98,11 +114,15 @@ def install_handlers(
             ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(requests),
             ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(requests),
-            ApiKey.INIT_PID: InitPidHandler(producer_ids),
+            ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
             ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(controller),
         },
     )
+    router.install({ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer)}, {})
     _install_group_handlers(router, coordination, image, authorizer)
+    _install_transaction_handlers(
+        router, transactions, coordination, image, topics, replicas, authorizer
+    )
 
 
 def _install_group_handlers(
@@ -111,7 +131,6 @@ def _install_group_handlers(
     groups = coordination.groups
     router.install(
         {
-            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, coordination.topics, authorizer),
             ApiKey.JOIN_GROUP: JoinGroupHandler(groups, authorizer),
             ApiKey.SYNC_GROUP: SyncGroupHandler(groups, authorizer),
             ApiKey.HEARTBEAT: HeartbeatHandler(groups, authorizer),
@@ -127,4 +146,39 @@ def _install_group_handlers(
                 groups, authorizer, coordination.end_offsets
             ),
         },
+    )
+
+
+def _install_transaction_handlers(
+    router: Router,
+    coordination: TransactionCoordination,
+    groups: GroupCoordination,
+    image: MetadataImage,
+    topics: InternalTopics,
+    replicas: ReplicaManager,
+    authorizer: Authorizer,
+) -> None:
+    transactions, writer = coordination.transactions, coordination.marker_writer
+    router.install(
+        {
+            ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnHandler(
+                transactions, authorizer, image, replicas.deadlines
+            ),
+            ApiKey.ADD_OFFSETS_TO_TXN: AddOffsetsToTxnHandler(transactions, authorizer, topics),
+            ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitHandler(
+                groups.groups, authorizer, image, coordination.verifier
+            ),
+            ApiKey.END_TXN: EndTxnHandler(transactions, authorizer),
+            ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkersHandler(writer),
+            ApiKey.BEGIN_SHARED_TXN: BeginSharedTxnHandler(transactions),
+            ApiKey.JOIN_TXN: JoinTxnHandler(transactions, authorizer),
+            ApiKey.END_SHARED_TXN: EndSharedTxnHandler(transactions, authorizer),
+            ApiKey.LIST_TRANSACTIONS: ListTransactionsHandler(transactions, authorizer),
+            ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsHandler(transactions, authorizer),
+            ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(
+                replicas, groups.groups, authorizer
+            ),
+            ApiKey.ABORT_TRANSACTION: AbortTransactionHandler(replicas, writer, authorizer),
+        },
+        {},
     )

@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol import limits
-from oncelog_protocol.coordinators import GROUP_TOPIC
+from oncelog_protocol.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
 from oncelog_protocol.messages.admin import (
     ConfigEntry,
@@ -51,13 +51,26 @@ def group_topic(
 ) -> InternalTopic:
     """Where groups and their offsets are kept, by Kafka's settings but for the size of a batch: one
     must hold a group of ``group_max_size`` members."""
-    configs = {
+    configs = _configs(segment_bytes)
+    return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, configs)
+
+
+def transaction_topic(
+    partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
+) -> InternalTopic:
+    """Where transactional ids are kept. One batch must hold a shared transaction of many writers.
+    What was decided must not be undone by an election."""
+    configs = {**_configs(segment_bytes), "unclean_leader_election_enable": "false"}
+    return InternalTopic(TRANSACTION_TOPIC, partition_count, replication_factor, configs)
+
+
+def _configs(segment_bytes: int) -> dict[str, str]:
+    return {
         "cleanup_policy": "compact",
         "compression_type": "producer",
         "max_message_bytes": str(limits.BATCH_BYTES_MAX),
         "segment_bytes": str(segment_bytes),
     }
-    return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, configs)
 
 
 class InternalTopics:

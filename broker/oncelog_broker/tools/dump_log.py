@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oncelog_broker.log import checkpoint, offset_index, time_index
+from oncelog_broker.log.aborted_transactions import decode_rows
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
     OFFSET_INDEX_MAGIC,
@@ -33,9 +34,11 @@ from oncelog_broker.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
 )
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_protocol.records.compression import CodecUnavailableError
+from oncelog_protocol.records.control import decode_marker
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_runtime.files import File, Files, SystemFiles
 
@@ -54,6 +57,8 @@ def dump_file(files: Files, path: str, *, records: bool = False) -> Iterator[Lin
         yield from _dump_offset_index(path, files.read_bytes(path), _base_offset(name))
     elif name.endswith(TIME_INDEX_SUFFIX):
         yield from _dump_time_index(path, files.read_bytes(path))
+    elif name.endswith(TXN_INDEX_SUFFIX):
+        yield from _dump_txn_index(path, files.read_bytes(path))
     else:
         yield from _dump_small(path, name, files.read_bytes(path))
 
@@ -78,7 +83,9 @@ def _dump_segment(files: Files, path: str, records: bool) -> Iterator[Line]:
                 batches += 1
                 count += header.record_count
                 yield _batch_line(position, header)
-                if records:
+                if header.is_control:
+                    yield _marker_line(file, position, header)
+                elif records:
                     yield from _record_lines(file, position, header)
         except CorruptBatchError as error:
             damage = f"byte {scan.position}: {error}"
@@ -172,6 +179,29 @@ def _dump_time_index(path: str, data: bytes) -> Iterator[Line]:
     yield _verdict(path, "" if whole else "a block does not hold", entries=entries)
 
 
+def _dump_txn_index(path: str, data: bytes) -> Iterator[Line]:
+    rows, whole = decode_rows(data)
+    for row in rows:
+        yield {"kind": "aborted", **row._asdict()}
+    yield _verdict(path, "" if whole else "a block does not hold", entries=len(rows))
+
+
+def _marker_line(file: File, position: int, header: BatchHeader) -> Line:
+    try:
+        marker = decode_marker(file.read_at(position, header.size_bytes), verify=False)
+    except CorruptBatchError as error:
+        return {"kind": "undecodable", "base_offset": header.base_offset, "reason": str(error)}
+    return {
+        "kind": "marker",
+        "offset": marker.offset,
+        "type": marker.control_type.name.lower(),
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": marker.coordinator_epoch,
+        "first_offset": marker.first_offset,
+    }
+
+
 def _dump_small(path: str, name: str, data: bytes) -> Iterator[Line]:
     damage = ""
     try:
@@ -193,7 +223,7 @@ def _dump_small(path: str, name: str, data: bytes) -> Iterator[Line]:
 
 
 def _producer_lines(data: bytes) -> Iterator[Line]:
-    offset, _, encoded = decode(data)
+    offset, _, encoded, _ = decode(data)
     state = ProducerState()
     state.restore(encoded)
     for producer_id, entry in sorted(state.producers.items()):
@@ -207,6 +237,9 @@ def _producer_lines(data: bytes) -> Iterator[Line]:
             "last_sequence": entry.last_sequence,
             "last_offset": last.last_offset if last is not None else None,
             "seen_ms": entry.seen_ms,
+            "txn_first_offset": entry.txn_first_offset,
+            "marker_offset": entry.marker_offset,
+            "coordinator_epoch": entry.coordinator_epoch,
         }
 
 
@@ -224,7 +257,9 @@ def main(arguments: list[str] | None = None) -> int:
         description="Print what files of a log directory hold, and whether they hold.",
     )
     parser.add_argument(
-        "file", nargs="+", help="a .log, .index, .timeindex or .snapshot file, or a checkpoint"
+        "file",
+        nargs="+",
+        help="a .log, .index, .timeindex, .txnindex or .snapshot file, or a checkpoint",
     )
     parser.add_argument("--records", action="store_true", help="print the records of segments too")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")

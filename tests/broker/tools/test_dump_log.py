@@ -12,6 +12,7 @@ from oncelog_broker.tools.dump_log import Line, dump_file, main
 from oncelog_protocol.records.compression import Codec
 from oncelog_runtime.files import SystemFiles
 from support.logs import NOW_MS, TP, batch, make_log, make_log_dir, sync, topic_config
+from support.transactional_logs import TxnProducer
 
 
 @pytest.fixture
@@ -80,6 +81,33 @@ def test_producers(directory: Path) -> None:
         damaged.write_bytes(data)
         (verdict,) = dump(damaged)
         assert "producer snapshot" in verdict["damage"]
+
+
+def test_markers_and_aborted_transactions(tmp_path: Path) -> None:
+    log = make_log(SystemFiles(), log_dir=make_log_dir(SystemFiles(), str(tmp_path)))
+    producer = TxnProducer(7, 2)
+    producer.send(log, b"a")
+    producer.end(log, commit=False, coordinator_epoch=9)
+    sync(log)
+    log.close()
+    path = Path(log.directory)
+    _, _, marker, _ = dump(segment(path))
+    assert marker == {
+        "kind": "marker",
+        "offset": 1,
+        "type": "abort",
+        "producer_id": 7,
+        "producer_epoch": 3,
+        "coordinator_epoch": 9,
+        "first_offset": 0,
+    }
+    row, verdict = dump(segment(path, ".txnindex"))
+    assert (row["producer_id"], row["first_offset"], row["marker_offset"]) == (7, 0, 1)
+    assert verdict["damage"] is None
+    known, _ = dump(path / f"{2:020d}.snapshot")
+    assert (known["marker_offset"], known["txn_first_offset"]) == (1, -1)
+    segment(path, ".txnindex").write_bytes(b"torn")
+    assert dump(segment(path, ".txnindex"))[-1]["damage"]
 
 
 def test_small_files(directory: Path) -> None:

@@ -1,32 +1,41 @@
-"""FindCoordinator, v0: which broker coordinates a group, by the address of the asking listener.
+"""FindCoordinator, v0: which broker coordinates a group or a transactional id, by the address of
+the asking listener.
 
 Any broker answers, from what it knows of the cluster: the leader of the partition of the internal
 topic that the key falls on. The topic is made when it is asked for first.
 
-Errors: INVALID_REQUEST (a ``key_type`` that is not known), INVALID_GROUP_ID (an empty name),
-GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE (the topic is being made, the partition has no
-leader, or the leader has no such listener).
+Errors: INVALID_REQUEST (a ``key_type`` that is not known, an empty transactional id),
+INVALID_GROUP_ID (an empty name), GROUP_AUTHORIZATION_FAILED,
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE (the topic is being made, the
+partition has no leader, or the leader has no such listener).
 """
 
 from __future__ import annotations
 
-from oncelog_broker.server.authorizer import DESCRIBE, GROUP, Authorizer
+from oncelog_broker.server.authorizer import DESCRIBE, GROUP, TRANSACTIONAL_ID, Authorizer
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_protocol.coordinators import GROUP_TOPIC, coordinator_partition
+from oncelog_protocol.coordinators import (
+    GROUP_TOPIC,
+    TRANSACTION_TOPIC,
+    coordinator_partition,
+)
 from oncelog_protocol.errors import (
     NO_ERROR,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
     InvalidRequestError,
+    TransactionalIdAuthorizationFailedError,
 )
 from oncelog_protocol.messages.groups import (
     COORDINATOR_GROUP,
+    COORDINATOR_TRANSACTION,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from oncelog_protocol.messages.shared_transactions import ORDINAL_KEY
 from oncelog_protocol.types import TopicPartition
 
 
@@ -51,13 +60,29 @@ class FindCoordinatorHandler:
 
         :raises ApiError: see the module.
         """
-        if request.key_type != COORDINATOR_GROUP:
+        if request.key_type == COORDINATOR_GROUP:
+            topic = GROUP_TOPIC
+            self._check_group(context, request.key)
+        elif request.key_type == COORDINATOR_TRANSACTION:
+            topic = TRANSACTION_TOPIC
+            self._check_transactional_id(context, request.key)
+        else:
             raise InvalidRequestError(f"there is no coordinator of key type {request.key_type}")
-        if not request.key:
+        respond(self._find(topic, request.key, context.listener))
+
+    def _check_group(self, context: RequestContext, group: str) -> None:
+        if not group:
             raise InvalidGroupIdError("a group has a name")
-        if not self._authorizer.authorize(context, DESCRIBE, GROUP, request.key):
+        if not self._authorizer.authorize(context, DESCRIBE, GROUP, group):
             raise GroupAuthorizationFailedError
-        respond(self._find(GROUP_TOPIC, request.key, context.listener))
+
+    def _check_transactional_id(self, context: RequestContext, key: str) -> None:
+        if not key:
+            raise InvalidRequestError("a transactional id is not empty")
+        if key == ORDINAL_KEY:
+            return  # ordinals are for everybody
+        if not self._authorizer.authorize(context, DESCRIBE, TRANSACTIONAL_ID, key):
+            raise TransactionalIdAuthorizationFailedError
 
     def _find(self, topic: str, key: str, listener: str) -> FindCoordinatorResponse:
         if not self._topics.ensure(topic):

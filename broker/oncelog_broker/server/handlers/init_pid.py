@@ -1,30 +1,52 @@
-"""InitPid, v0: a producer id at epoch 0, from any broker.
+"""InitPid, v0: a producer id at epoch 0 from any broker, or, from the coordinator of a
+transactional id, its producer under a new epoch.
 
-INVALID_REQUEST for a transactional id, which is not served yet; COORDINATOR_NOT_AVAILABLE when no
-id could be had, which the client tries again.
+With a transactional id: needs WRITE on it; errors are those in ``messages.transactions``. Without:
+COORDINATOR_NOT_AVAILABLE when no id could be had, which the client tries again; INVALID_REQUEST for
+a producer id of its own, of which nobody could say whether it is.
 """
 
 from __future__ import annotations
 
+import asyncio
+
+from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.request import RequestContext
+from oncelog_broker.server.transaction_port import TransactionsPort
 from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
+from oncelog_protocol.types import NO_PRODUCER_ID
 
 
 class InitPidHandler:
     """Serves InitPid."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(
+        self, producer_ids: ProducerIds, transactions: TransactionsPort, authorizer: Authorizer
+    ) -> None:
         self._producer_ids = producer_ids
+        self._transactions = transactions
+        self._authorizer = authorizer
 
     async def handle_async(
         self, context: RequestContext, request: InitPidRequest
     ) -> InitPidResponse:
-        """An id of this broker's block.
+        """An id of this broker's block, or what the coordinator says.
 
-        :raises InvalidRequestError, CoordinatorNotAvailableError:
+        :raises ApiError: see the module.
         """
-        if request.transactional_id is not None:
-            raise InvalidRequestError("transactional ids are not served")
-        return InitPidResponse(0, None, await self._producer_ids.take(), 0)
+        if request.transactional_id is None:
+            if request.producer_id != NO_PRODUCER_ID:
+                raise InvalidRequestError("a producer id is kept for a transactional id only")
+            return InitPidResponse(0, None, await self._producer_ids.take(), 0)
+        check_transactional_id(self._authorizer, context, request.transactional_id)
+        answered: asyncio.Future[InitPidResponse] = asyncio.get_running_loop().create_future()
+
+        def answer(response: InitPidResponse) -> None:
+            if not answered.done():  # it is when the broker stops meanwhile
+                answered.set_result(response)
+
+        self._transactions.init_pid(request, answer)
+        return await answered

@@ -3,24 +3,31 @@
 ``acks`` 0: no answer. 1: when this broker holds it (with ``flush=commit``: synced). -1 (all): when
 the high watermark has passed it, that is when every in-sync replica holds it.
 
-Whole-request errors: INVALID_REQUIRED_ACKS, INVALID_REQUEST (a partition twice). Per partition:
-TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic), whatever the
-partition and the log refuse, NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after
-the append, NOT_LEADER_OR_FOLLOWER when the leadership ends while the request is parked,
-REQUEST_TIMED_OUT.
+Whole-request errors: INVALID_REQUIRED_ACKS (with a transactional id: all but -1), INVALID_REQUEST
+(a partition twice, an empty or reserved transactional id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+Per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writes to an internal topic),
+INVALID_REQUEST (a batch of a transaction without a transactional id, or the reverse), whatever the
+partition, the log and the transaction coordinator refuse, NOT_ENOUGH_REPLICAS before and
+NOT_ENOUGH_REPLICAS_AFTER_APPEND after the append, NOT_LEADER_OR_FOLLOWER when the leadership ends
+while the request is parked, REQUEST_TIMED_OUT.
 
 Nothing here is done per record. The batch goes from the receive buffer to the log as a view; it is
-gone when ``handle`` returns.
+gone when ``handle`` returns. Only what must wait for a transaction coordinator is copied, see
+``server.verified_appends``.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
+from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline, Waiter
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
+from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.verified_appends import TxnBatch, VerifiedAppends, Verifier
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,
@@ -34,13 +41,16 @@ from oncelog_protocol.errors import (
     TopicAuthorizationFailedError,
 )
 from oncelog_protocol.messages.produce import (
-    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResponse,
 )
+from oncelog_protocol.records.batch import ATTRIBUTES_LOW_OFFSET, TRANSACTIONAL_BIT
 from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.txn_guard import TxnGuard
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +58,15 @@ _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
 
 class _Parked:
-    """A produce request whose batches are appended and not all acknowledged."""
+    """A produce request whose batches are not all acknowledged, or not yet appended."""
 
-    __slots__ = ("deadline", "pending", "respond", "response", "waiters")
+    __slots__ = ("acks", "deadline", "pending", "respond", "response", "wait_s", "waiters")
 
-    def __init__(self, response: ProduceResponse, respond: Respond) -> None:
+    def __init__(
+        self, acks: int, wait_s: float, response: ProduceResponse, respond: Respond
+    ) -> None:
+        self.acks = acks
+        self.wait_s = wait_s
         self.response = response
         self.respond = respond
         self.pending = 0
@@ -98,9 +112,12 @@ class _PartitionAnswer:
 class ProduceHandler:
     """Serves Produce."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, authorizer: Authorizer, verifier: Verifier
+    ) -> None:
         self._replicas = replicas
         self._authorizer = authorizer
+        self._appends = VerifiedAppends(replicas, verifier)
 
     def handle(
         self,
@@ -111,14 +128,17 @@ class ProduceHandler:
     ) -> None:
         """Append, then answer or park.
 
-        :raises InvalidRequiredAcksError, InvalidRequestError: nothing was appended.
+        :raises ApiError: nothing was appended, see the module.
         """
         if request.acks not in _ACKS:
             raise InvalidRequiredAcksError(f"acks {request.acks}")
+        if request.transactional_id is not None:
+            if request.acks != Acks.ALL:
+                raise InvalidRequiredAcksError("what is written in a transaction needs acks=all")
+            check_transactional_id(self._authorizer, context, request.transactional_id)
         _check_once(request)
-        now = self._replicas.now()
-        response = ProduceResponse()
-        parked = _Parked(response, respond)
+        wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
+        parked = _Parked(request.acks, wait_s, ProduceResponse(), respond)
         # One more than there are partitions, so that the answer cannot leave before all are tried.
         parked.pending = 1
         for topic in request.topics:
@@ -127,19 +147,24 @@ class ProduceHandler:
             for item in topic.partitions:
                 answer = ProducePartitionResponse(item.partition)
                 answers.append(answer)
+                span = item.batch
+                batch = payload[span.offset : span.offset + span.length]
+                key = TopicPartition(topic.topic, item.partition)
                 if refusal is not None:
-                    answer.error_code = refusal.code
-                    answer.error_message = str(refusal)
+                    _refuse(answer, refusal)
+                elif _is_transactional(batch) != (request.transactional_id is not None):
+                    _refuse(answer, InvalidRequestError("transactional bit or id, not both"))
+                elif request.transactional_id is not None:
+                    named = request.transactional_id
+                    self._append_verified(context, named, key, batch, parked, answer)
                 else:
-                    key = TopicPartition(topic.topic, item.partition)
-                    self._append(key, item, request.acks, payload, parked, answer, now)
-            response.topics.append(ProduceTopicResponse(topic.topic, answers))
+                    self._append(key, batch, parked, answer)
+            parked.response.topics.append(ProduceTopicResponse(topic.topic, answers))
         if request.acks == Acks.NONE:
             respond(None)
             return
-        if parked.pending > 1:
-            wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
-            parked.deadline = self._replicas.deadlines.add(now + wait_s, parked.expired)
+        if parked.waiters:
+            self._arm(parked)
         parked.one_done()
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
@@ -149,29 +174,67 @@ class ProduceHandler:
             return TopicAuthorizationFailedError(f"may not write to {topic}")
         return None
 
+    def _append_verified(
+        self,
+        context: RequestContext,
+        transactional_id: str,
+        topic_partition: TopicPartition,
+        batch: memoryview,
+        parked: _Parked,
+        answer: ProducePartitionResponse,
+    ) -> None:
+        """Append a batch of a transaction, once it is known to be one."""
+        parked.pending += 1
+
+        def append(view: memoryview, guard: TxnGuard | None) -> None:
+            self._append(topic_partition, view, parked, answer, guard)
+            if parked.waiters and parked.deadline is None and parked.pending > 1:
+                self._arm(parked)
+            parked.one_done()
+
+        def refuse(error: ApiError) -> None:
+            _refuse(answer, error)
+            parked.one_done()
+
+        submitted = TxnBatch(
+            transactional_id,
+            topic_partition,
+            batch,
+            append=append,
+            refuse=refuse,
+            is_gone=partial(_is_gone, context),
+        )
+        try:
+            self._appends.submit(submitted)
+        except ApiError as error:
+            refuse(error)
+        except ProtocolError as error:
+            refuse(CorruptMessageError(str(error)))
+
+    def _arm(self, parked: _Parked) -> None:
+        """From now on the replicas have their time."""
+        if parked.deadline is None:
+            parked.deadline = self._replicas.deadlines.add(
+                self._replicas.now() + parked.wait_s, parked.expired
+            )
+
     def _append(
         self,
         topic_partition: TopicPartition,
-        item: ProducePartition,
-        acks: int,
-        payload: memoryview,
+        batch: memoryview,
         parked: _Parked,
         answer: ProducePartitionResponse,
-        now: float,
+        guard: TxnGuard | None = None,
     ) -> None:
-        span = item.batch
+        acks = parked.acks
         try:
             partition = self._replicas.partition(topic_partition)
-            append = partition.append_as_leader(
-                payload[span.offset : span.offset + span.length], acks, now
-            )
+            append = partition.append_as_leader(batch, acks, self._replicas.now(), guard)
         except ApiError as error:
-            answer.error_code = error.code
-            answer.error_message = str(error)
+            _refuse(answer, error)
             return
         except ProtocolError as error:
-            answer.error_code = CorruptMessageError.code
-            answer.error_message = str(error)
+            _refuse(answer, CorruptMessageError(str(error)))
             return
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
@@ -191,6 +254,22 @@ class ProduceHandler:
             waiter = partition.when_synced(end, callback)
         if waiter is not None:
             parked.waiters.append((callback, waiter))
+
+
+def _is_transactional(batch: memoryview) -> bool:
+    """By the bit in its header; what is too short for one is not."""
+    return len(batch) > ATTRIBUTES_LOW_OFFSET and bool(
+        batch[ATTRIBUTES_LOW_OFFSET] & TRANSACTIONAL_BIT
+    )
+
+
+def _is_gone(context: RequestContext) -> bool:
+    return context.connection.closed
+
+
+def _refuse(answer: ProducePartitionResponse, error: ApiError) -> None:
+    answer.error_code = error.code
+    answer.error_message = str(error)
 
 
 def _check_once(request: ProduceRequest) -> None:

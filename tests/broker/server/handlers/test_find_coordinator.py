@@ -10,13 +10,18 @@ from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
 from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_protocol.coordinators import GROUP_TOPIC, coordinator_partition
+from oncelog_protocol.coordinators import (
+    GROUP_TOPIC,
+    TRANSACTION_TOPIC,
+    coordinator_partition,
+)
 from oncelog_protocol.errors import (
     ApiError,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
     InvalidRequestError,
+    TransactionalIdAuthorizationFailedError,
 )
 from oncelog_protocol.messages.groups import (
     COORDINATOR_GROUP,
@@ -26,6 +31,7 @@ from oncelog_protocol.messages.groups import (
 )
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
+from oncelog_protocol.messages.shared_transactions import ORDINAL_KEY
 from support.server import DenyAll, answer, make_context
 
 COUNT = 4
@@ -54,12 +60,13 @@ def ask(
     leaders: tuple[int, ...] = (1, 2, 1, 2),
     listener: str = "external",
     authorizer: Authorizer | None = None,
+    topic: str = GROUP_TOPIC,
 ) -> FindCoordinatorResponse:
     image = MetadataImage("c")
     both = [ListenerAddress("internal", "in", 1), ListenerAddress("external", "out", 2)]
     brokers = [ClusterBroker(1, 10, both), ClusterBroker(2, 20, both)]
     orders = [
-        PartitionOrder(GROUP_TOPIC, "id", number, leader, 0, [leader], 0, [leader], False)
+        PartitionOrder(topic, "id", number, leader, 0, [leader], 0, [leader], False)
         for number, leader in enumerate(leaders)
     ]
     image.apply(UpdateMetadataRequest(1, 7, 10, True, orders, brokers))
@@ -104,7 +111,7 @@ def test_nobody_can_be_named(leaders: tuple[int, ...], listener: str) -> None:
     ("key", "key_type", "error"),
     [
         ("", COORDINATOR_GROUP, InvalidGroupIdError),
-        ("t", COORDINATOR_TRANSACTION, InvalidRequestError),
+        ("", COORDINATOR_TRANSACTION, InvalidRequestError),
         ("g", 7, InvalidRequestError),
     ],
 )
@@ -116,3 +123,22 @@ def test_what_cannot_be_asked(key: str, key_type: int, error: type[ApiError]) ->
 def test_who_may_not_learns_nothing() -> None:
     with pytest.raises(GroupAuthorizationFailedError):
         ask(authorizer=DenyAll())
+    with pytest.raises(TransactionalIdAuthorizationFailedError):
+        ask(key_type=COORDINATOR_TRANSACTION, authorizer=DenyAll())
+
+
+def test_transactional_ids_have_a_topic_of_their_own() -> None:
+    with pytest.raises(CoordinatorNotAvailableError):
+        ask("a", key_type=COORDINATOR_TRANSACTION)
+    response = ask("a", key_type=COORDINATOR_TRANSACTION, topic=TRANSACTION_TOPIC)
+    assert response.broker_id == (1, 2, 1, 2)[coordinator_partition("a", COUNT)]
+
+
+def test_who_gives_the_ordinals_is_told_to_everybody() -> None:
+    response = ask(
+        ORDINAL_KEY,
+        key_type=COORDINATOR_TRANSACTION,
+        topic=TRANSACTION_TOPIC,
+        authorizer=DenyAll(),
+    )
+    assert response.broker_id == (1, 2, 1, 2)[coordinator_partition(ORDINAL_KEY, COUNT)]

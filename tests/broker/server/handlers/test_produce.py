@@ -8,7 +8,7 @@ import pytest
 
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.produce import ProduceHandler
-from oncelog_broker.server.request import RequestContext
+from oncelog_broker.server.request import ConnectionState, RequestContext
 from oncelog_protocol.errors import (
     CorruptMessageError,
     DuplicateSequenceNumberError,
@@ -19,8 +19,10 @@ from oncelog_protocol.errors import (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     OutOfOrderSequenceNumberError,
+    ProducerFencedError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.produce import (
@@ -29,9 +31,10 @@ from oncelog_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
-from support.replicas import batch_of
+from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Answer, Cluster, call, make_context
 from support.waiting import eventually
 
@@ -55,6 +58,8 @@ def produce(
     acks: int = -1,
     timeout_ms: int = 5000,
     internal: bool = False,
+    transactional_id: str | None = None,
+    connection: ConnectionState | None = None,
 ) -> Answer:
     payload = b""
     topics: dict[str, ProduceTopic] = {}
@@ -62,8 +67,9 @@ def produce(
         group = topics.setdefault(topic, ProduceTopic(topic, []))
         group.partitions.append(ProducePartition(partition, Span(len(payload), len(batch))))
         payload += batch
-    request = ProduceRequest(None, acks, timeout_ms, list(topics.values()))
-    return call(handler, request, payload=payload, context=make_context(internal=internal))
+    request = ProduceRequest(transactional_id, acks, timeout_ms, list(topics.values()))
+    context = make_context(internal=internal, connection=connection)
+    return call(handler, request, payload=payload, context=context)
 
 
 def codes(message: ProduceResponse) -> dict[tuple[str, int], int]:
@@ -151,7 +157,7 @@ async def test_internal_topics_are_not_for_clients() -> None:
 async def test_without_the_right_to_write_nothing_is_written() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.lead(TP, 1)
-        handler = ProduceHandler(cluster[1].replicas, Nobody())
+        handler = ProduceHandler(cluster[1].replicas, Nobody(), cluster[1].verifier)
         message = await produce(handler, ("t", 0, GOOD)).wait()
         assert codes(message) == {("t", 0): TopicAuthorizationFailedError.code}
         assert cluster[1].partition(TP).log.log_end_offset == 0
@@ -217,3 +223,140 @@ async def test_each_partition_hears_what_is_wrong_with_a_batchs_place() -> None:
         assert offsets == [-1, -1, -1, 4, 6]
         ends = [cluster[1].partition(each).log.log_end_offset for each in partitions]
         assert ends == [6, 6, 6, 6, 7]
+
+
+def transactional(sequence: int = 0, *, pid: int = 7, epoch: int = 1, bit: bool = True) -> bytes:
+    return bytes(
+        encode_batch(
+            [b"v"],
+            timestamps=NOW_MS,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=bit,
+        )
+    )
+
+
+async def test_the_first_batch_of_a_transaction_is_verified() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        for sequence in range(3):
+            answer = produce(node.produce, ("t", 0, transactional(sequence)), transactional_id="a")
+            message = await answer.wait()
+            assert codes(message) == {("t", 0): 0}
+            assert message.topics[0].partitions[0].base_offset == sequence
+        assert node.verifier.asked == [("a", 7, 1, TP)]
+        assert node.partition(TP).last_stable_offset == 0
+
+
+async def test_what_waits_is_a_copy_and_in_order() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        node.verifier.holds = True
+        answers = [
+            produce(node.produce, ("t", 0, transactional(n)), transactional_id="a", timeout_ms=1)
+            for n in range(3)
+        ]
+        await asyncio.sleep(0.03)
+        assert [answer.count for answer in answers] == [0, 0, 0], "the time is for the replicas"
+        assert node.partition(TP).log.log_end_offset == 0
+        node.verifier.held.pop()(0)
+        for number, answer in enumerate(answers):
+            message = await answer.wait()
+            assert message.topics[0].partitions[0].base_offset in (number, -1)
+        assert node.partition(TP).log.log_end_offset == 3
+
+
+async def test_partitions_of_one_request_are_verified_each() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        cluster.lead(TopicPartition("t", 1), 1)
+        node = cluster[1]
+        node.verifier.holds = True
+        answer = produce(
+            node.produce,
+            ("t", 0, transactional()),
+            ("t", 1, transactional()),
+            ("x", 0, transactional()),
+            transactional_id="a",
+        )
+        node.verifier.held[1](0)
+        assert answer.count == 0
+        node.verifier.held[0](ProducerFencedError.code)
+        assert codes(await answer.wait()) == {
+            ("t", 0): ProducerFencedError.code,
+            ("t", 1): 0,
+            ("x", 0): UnknownTopicOrPartitionError.code,
+        }
+
+
+async def test_time_runs_out_after_the_verification() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.lead(TP, 1, isr=[1, 2])
+        cluster[2].cut()
+        node = cluster[1]
+        node.verifier.holds = True
+        answer = produce(
+            node.produce, ("t", 0, transactional()), transactional_id="a", timeout_ms=30
+        )
+        node.verifier.held.pop()(0)
+        assert codes(await answer.wait()) == {("t", 0): RequestTimedOutError.code}
+        await cluster.isr_is(TP, 1)
+
+
+async def test_a_transaction_needs_an_id_the_bit_and_all_acks() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        refused = {("t", 0): InvalidRequestError.code}
+        message = await produce(node.produce, ("t", 0, transactional())).wait()
+        assert codes(message) == refused
+        for batch in (transactional(bit=False), GOOD, b"", b"x" * 22):
+            answer = produce(node.produce, ("t", 0, batch), transactional_id="a")
+            assert codes(await answer.wait()) == refused
+        short = produce(node.produce, ("t", 0, transactional()[:50]), transactional_id="a")
+        assert codes(await short.wait()) == {("t", 0): CorruptMessageError.code}
+        for acks in (0, 1):
+            with pytest.raises(InvalidRequiredAcksError):
+                produce(node.produce, ("t", 0, transactional()), transactional_id="a", acks=acks)
+        for name in ("", "__ordinals"):
+            with pytest.raises(InvalidRequestError):
+                produce(node.produce, ("t", 0, transactional()), transactional_id=name)
+        nobody = ProduceHandler(node.replicas, Nobody(), node.verifier)
+        with pytest.raises(TransactionalIdAuthorizationFailedError):
+            produce(nobody, ("t", 0, transactional()), transactional_id="a")
+        assert node.verifier.asked == []
+        assert node.partition(TP).log.log_end_offset == 0
+
+
+async def test_nothing_is_appended_for_a_connection_that_is_gone() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        node.verifier.holds = True
+        connection = ConnectionState()
+        produce(
+            node.produce, ("t", 0, transactional()), transactional_id="a", connection=connection
+        )
+        connection.closed = True
+        node.verifier.held.pop()(0)
+        assert node.partition(TP).log.log_end_offset == 0
+        again = produce(node.produce, ("t", 0, transactional()), transactional_id="a")
+        node.verifier.held.pop()(0)
+        assert codes(await again.wait()) == {("t", 0): 0}
+
+
+async def test_the_transaction_ends_while_its_batch_is_verified() -> None:
+    """K13: the guard is void, and what the coordinator says the second time counts."""
+    async with Cluster(brokers=1) as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        node.verifier.holds = True
+        answer = produce(node.produce, ("t", 0, transactional()), transactional_id="a")
+        node.partition(TP).append_marker(False, 7, 2, 0, node.replicas.now())
+        node.verifier.held.pop()(0)
+        assert codes(await answer.wait()) == {("t", 0): InvalidProducerEpochError.code}
+        assert node.partition(TP).log.log_end_offset == 1

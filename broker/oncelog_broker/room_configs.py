@@ -1,0 +1,94 @@
+"""What each room of a broker is told of its settings. (The controller is told by ``app``.)"""
+
+from __future__ import annotations
+
+import json
+
+from oncelog_broker.config import BrokerConfig
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.log.cleaner import CleanerConfig
+from oncelog_broker.log.log_manager import LogConfig
+from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_broker.server.quotas import ConnectionLimits
+
+
+def log_config(config: BrokerConfig) -> LogConfig:
+    """Of the logs."""
+    return LogConfig(
+        log_dirs=config.log_dirs,
+        flush=config.flush,
+        flush_interval_ms=config.flush_interval_ms,
+        flush_inline_bytes_max=config.flush_inline_bytes_max,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        checkpoint_interval_ms=config.log_checkpoint_interval_ms,
+        scrub_interval_ms=config.log_scrub_interval_ms,
+        scrub_bytes_per_second=config.log_scrub_bytes_per_second,
+        cleaner=CleanerConfig(
+            enable=config.log_cleaner_enable,
+            backoff_ms=config.log_cleaner_backoff_ms,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_bytes,
+            io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            cpu_percent=config.log_cleaner_cpu_percent,
+        ),
+        topic_defaults=config.topic_default_texts(),
+    )
+
+
+def replica_config(config: BrokerConfig) -> ReplicaConfig:
+    """Of replication."""
+    return ReplicaConfig(
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+        replica_fetch_min_bytes=config.replica_fetch_min_bytes,
+        replica_fetch_max_bytes=config.replica_fetch_max_bytes,
+        replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+    )
+
+
+def group_config(config: BrokerConfig) -> GroupConfig:
+    """Of the group coordinator."""
+    return GroupConfig(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_ms,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+    )
+
+
+def transaction_config(config: BrokerConfig) -> TransactionConfig:
+    """Of the transaction coordinator."""
+    return TransactionConfig(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+    )
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """Of each listener."""
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        handshake_s=config.connection_handshake_timeout_ms / 1000,
+        frame_s=config.request_frame_timeout_ms / 1000,
+        idle_s=config.connections_max_idle_ms / 1000,
+        in_flight_max=config.max_in_flight_requests,
+        unsent_bytes_max=config.connection_unsent_max_bytes,
+        stall_s=config.response_stall_timeout_ms / 1000,
+    )
+
+
+def described_settings(config: BrokerConfig) -> dict[str, tuple[str | None, bool]]:
+    """Every setting as text, and whether it is the built-in default."""
+    given = config.model_dump(mode="json")
+    settings: dict[str, tuple[str | None, bool]] = {}
+    for key, field in type(config).model_fields.items():
+        value = given[key]
+        text = value if value is None or isinstance(value, str) else json.dumps(value)
+        is_default = not field.is_required() and getattr(config, key) == field.default
+        settings[key] = (text, is_default)
+    return settings

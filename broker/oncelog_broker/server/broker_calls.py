@@ -1,0 +1,48 @@
+"""Requests to other brokers' internal listeners, over connections that are kept.
+
+A connection belongs to a broker and a *lane*: who must not wait behind another's slow request asks
+on a lane of its own. One call at a time in a lane; the caller sees to that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog_broker.server.controller_channel import BrokerConnector
+from oncelog_protocol.messages.base import Request
+from oncelog_runtime.channel import RequestChannel
+
+
+class BrokerCalls:
+    """Made open; ``close`` ends it."""
+
+    def __init__(self, connector: BrokerConnector) -> None:
+        self._connector = connector
+        self._channels: dict[tuple[int, int], RequestChannel] = {}
+        self._closed = False
+
+    async def call(
+        self, broker_id: int, request: Request, *, timeout_s: float, lane: int = 0
+    ) -> Any:
+        """The broker's response to ``request``.
+
+        :raises OSError: it cannot be reached, or the connection broke. TimeoutError: no answer
+            within ``timeout_s``. OncelogError: it does not speak our language. Except with
+            NotSentError the request may have had an effect.
+        """
+        channel = self._channels.get((broker_id, lane))
+        if channel is None or channel.closed:
+            channel = await self._connector.open(broker_id)
+            if self._closed:
+                channel.close("the broker stops")
+                raise ConnectionError("the broker stops")
+            self._channels[broker_id, lane] = channel
+        reply = await channel.call(request, timeout_s=timeout_s)
+        return reply.message
+
+    def close(self) -> None:
+        """Drop the connections; who waits gets an error."""
+        self._closed = True
+        for channel in self._channels.values():
+            channel.close("the broker stops")
+        self._channels.clear()

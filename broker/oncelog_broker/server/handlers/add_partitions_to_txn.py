@@ -1,0 +1,161 @@
+"""AddPartitionsToTxn, v0: partitions belong to transactions from now on; answered when that is
+committed.
+
+Leaders ask for many transactions at once (KIP-890); they have checked who writes. A client needs
+WRITE on its transactional id and on the topics, which must exist. Errors: those in
+``messages.transactions``, with each transaction.
+
+One transaction must not hold up the others of a request, nor the requests behind it: when some are
+still parked at the coordinator ``PARKED_S`` after the request came, they are answered
+CONCURRENT_TRANSACTIONS, to be asked for again. What was asked may happen nevertheless, which is
+harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.replication.waiters import Deadline, Deadlines
+from oncelog_broker.server.authorizer import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    TOPIC,
+    WRITE,
+    Authorizer,
+)
+from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.transaction_port import TransactionsPort
+from oncelog_protocol.errors import (
+    ApiError,
+    ConcurrentTransactionsError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.transactions import (
+    AddedTransaction,
+    AddPartitionsResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
+
+PARKED_S = 0.1
+
+
+class _Gathered:
+    """The results of one request, as they come."""
+
+    __slots__ = ("deadline", "missing", "respond", "results")
+
+    def __init__(self, asked: list[AddedTransaction], respond: Respond) -> None:
+        self.results: list[AddPartitionsResult | None] = [None] * len(asked)
+        self.missing = len(asked)
+        self.respond = respond
+        self.deadline: Deadline | None = None
+
+    def put(self, index: int, result: AddPartitionsResult) -> None:
+        """One is known; what comes late changes nothing."""
+        if self.results[index] is None:
+            self.results[index] = result
+            self.missing -= 1
+            if not self.missing:
+                self.answer()
+
+    def answer(self) -> None:
+        """All are known."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+        results = [result for result in self.results if result is not None]
+        self.respond(AddPartitionsToTxnResponse(0, results))
+
+
+class AddPartitionsToTxnHandler:
+    """Serves AddPartitionsToTxn."""
+
+    def __init__(
+        self,
+        transactions: TransactionsPort,
+        authorizer: Authorizer,
+        image: MetadataImage,
+        deadlines: Deadlines,
+    ) -> None:
+        self._transactions = transactions
+        self._authorizer = authorizer
+        self._image = image
+        self._deadlines = deadlines
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: AddPartitionsToTxnRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answered when all are known, or the time for those that are parked is up."""
+        asked = request.transactions
+        gathered = _Gathered(asked, respond)
+        if not asked:
+            gathered.answer()
+            return
+        for index, transaction in enumerate(asked):
+            try:
+                self._check(context, transaction)
+            except ApiError as error:
+                gathered.put(index, _refused(transaction, error.code, str(error)))
+            else:
+                self._transactions.add_partitions(transaction, _Put(gathered, index))
+        if gathered.missing:
+
+            def expired() -> None:
+                gathered.deadline = None
+                for index, transaction in enumerate(asked):
+                    gathered.put(index, _refused(transaction, ConcurrentTransactionsError.code))
+
+            gathered.deadline = self._deadlines.add(
+                asyncio.get_running_loop().time() + PARKED_S, expired
+            )
+
+    def _check(self, context: RequestContext, transaction: AddedTransaction) -> None:
+        """:raises ApiError: the transaction is not even looked for."""
+        by_leader = context.internal and self._authorizer.authorize(
+            context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
+        )
+        if not by_leader:
+            check_transactional_id(self._authorizer, context, transaction.transactional_id)
+        for topic in transaction.topics:
+            known = self._image.topics.get(topic.topic)
+            for partition in topic.partitions:
+                if known is None or partition not in known.partitions:
+                    # Of a leader that knows more than this broker, too: nobody could tell later
+                    # whether the topic is new or gone.
+                    where = TopicPartition(topic.topic, partition)
+                    raise UnknownTopicOrPartitionError(f"{where} is not known here")
+            if by_leader:
+                continue
+            if topic.topic in INTERNAL_TOPICS:
+                raise InvalidRequestError(f"{topic.topic} is internal")
+            if not self._authorizer.authorize(context, WRITE, TOPIC, topic.topic):
+                raise TopicAuthorizationFailedError(f"may not write to {topic.topic}")
+
+
+class _Put:
+    """The callback of one transaction."""
+
+    __slots__ = ("gathered", "index")
+
+    def __init__(self, gathered: _Gathered, index: int) -> None:
+        self.gathered = gathered
+        self.index = index
+
+    def __call__(self, result: AddPartitionsResult) -> None:
+        self.gathered.put(self.index, result)
+
+
+def _refused(
+    transaction: AddedTransaction, error_code: int, message: str | None = None
+) -> AddPartitionsResult:
+    return AddPartitionsResult(transaction.transactional_id, error_code, message)

@@ -1,0 +1,34 @@
+"""JoinTxn, v0: one writer more for a shared transaction.
+
+Needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.server.authorizer import Authorizer
+from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
+from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.transaction_port import TransactionsPort
+from oncelog_protocol.messages.shared_transactions import JoinTxnRequest
+
+
+class JoinTxnHandler:
+    """Serves JoinTxn."""
+
+    def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
+        self._transactions = transactions
+        self._authorizer = authorizer
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: JoinTxnRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Answered by the coordinator.
+
+        :raises ApiError: an id that may not be used.
+        """
+        check_transactional_id(self._authorizer, context, request.transactional_id)
+        self._transactions.join(request, respond)

@@ -1,0 +1,303 @@
+"""Markers on their way from the coordinator of a transaction to the leaders of its partitions.
+
+Rules
+-----
+* An order is carried out in all its partitions, each for itself, for ever: with pauses, and by
+  whoever leads the partition then. It is done when every partition has it, exactly once (B16), and
+  never within ``send``. What is cancelled does nothing more.
+* What is to be told to one broker while a request is under way leaves together in the next one. A
+  marker that did not get through the first time travels apart from those that have yet to try, so
+  that a partition that is down holds up only itself. This broker itself is told without a socket.
+* A topic that is no more needs no markers. (That this broker knew it is certain: it would not have
+  been added to the transaction otherwise, and a coordinator that comes later knows later news.)
+* INVALID_PRODUCER_EPOCH says that a newer transaction is open there, so this one has ended there.
+  TRANSACTION_COORDINATOR_FENCED says that somebody else ends it: that is not tried again, nor done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from oncelog_broker.coordinator.ports import MarkerOrder
+from oncelog_broker.server.broker_calls import BrokerCalls
+from oncelog_broker.server.marker_writer import MARKER_WAIT_S, MarkerWriter
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    OncelogError,
+    TransactionCoordinatorFencedError,
+)
+from oncelog_protocol.messages.transactions import (
+    MarkerResult,
+    TxnMarker,
+    TxnTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+ATTEMPT_S = MARKER_WAIT_S + 2.0
+"""How long one request to another broker may take before its connection is given up."""
+
+PAUSE_S = 0.02
+PAUSE_S_MAX = 1.0
+"""Before a marker is sent again; doubles up to the maximum."""
+
+BATCH_MAX = 2000
+"""Partitions in one request, about."""
+
+FIRST_LANE, NEXT_LANE = 100, 101
+"""Connections of their own: of first attempts, and of all further ones."""
+
+
+class _Order:
+    """An order that is under way."""
+
+    __slots__ = ("done", "open_count", "order")
+
+    def __init__(self, order: MarkerOrder, done: Callable[[], None]) -> None:
+        self.order = order
+        self.done: Callable[[], None] | None = done
+        self.open_count = 0
+
+    def one_done(self) -> None:
+        """One partition has its marker."""
+        self.open_count -= 1
+        if self.open_count <= 0:
+            done, self.done = self.done, None
+            if done is not None:
+                done()
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.done = None
+
+
+class _Marker:
+    """One marker for one partition."""
+
+    __slots__ = ("commit", "lane", "order", "pause_s", "producer_epoch", "producer_id", "where")
+
+    def __init__(
+        self,
+        order: _Order,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        where: TopicPartition,
+    ) -> None:
+        self.order = order
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.commit = commit
+        self.where = where
+        self.pause_s = PAUSE_S
+        self.lane = FIRST_LANE
+
+
+class _Lane:
+    """What waits to be told to one broker."""
+
+    __slots__ = ("busy", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[_Marker] = deque()
+        self.busy = False
+
+    def take(self) -> list[_Marker]:
+        """The next ones, without those that were cancelled."""
+        count = min(len(self.queue), BATCH_MAX)
+        taken = [self.queue.popleft() for _ in range(count)]
+        return [marker for marker in taken if marker.order.done is not None]
+
+
+class MarkerSender:
+    """Fulfils ``coordinator.ports.MarkerSender``. Made open; ``close`` ends it."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        image: MetadataImage,
+        calls: BrokerCalls,
+        writer: MarkerWriter,
+        tasks: Tasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._calls = calls
+        self._writer = writer
+        self._tasks = tasks
+        self._lanes: dict[tuple[int, int], _Lane] = {}
+        self._homeless: dict[_Marker, None] = {}
+        """Those whose partition nobody leads."""
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        image.on_change.append(self._metadata_changed)
+
+    def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
+        """Write the markers of ``order``, for ever if need be; ``done`` is called once they all
+        are, not before this has returned. Returns what cancels it."""
+        under_way = _Order(order, done)
+        markers = [
+            _Marker(under_way, producer_id, producer_epoch, commit, where)
+            for producer_id, producer_epoch, commit, partitions in order.markers
+            for where in partitions
+        ]
+        under_way.open_count = len(markers)
+        if not markers:
+            self._loop.call_soon(under_way.one_done)
+        for marker in markers:
+            self._route(marker)
+        return under_way.cancel
+
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self._closed = True
+        self._image.on_change.remove(self._metadata_changed)
+        self._homeless.clear()
+        for lane in self._lanes.values():
+            lane.queue.clear()
+
+    # ---- whom to tell
+
+    def _route(self, marker: _Marker) -> None:
+        """Have it told to its leader, or wait until there is one."""
+        if marker.order.done is None or self._closed or self._tasks.closed:
+            return
+        state = self._image.partition(marker.where)
+        if state is None and self._image.updated:
+            logger.info("%s is no more, and needs no marker", marker.where)
+            self._loop.call_soon(marker.order.one_done)
+        elif state is None or state.leader not in self._image.brokers:
+            self._homeless[marker] = None
+        else:
+            key = state.leader, marker.lane
+            lane = self._lanes.setdefault(key, _Lane())
+            lane.queue.append(marker)
+            if not lane.busy:
+                lane.busy = True
+                self._start(state.leader, marker.lane, lane)
+
+    def _start(self, leader: int, number: int, lane: _Lane) -> None:
+        """From the next round of the loop on, so that what comes in this one leaves together."""
+        if leader == self._broker_id:
+            self._loop.call_soon(self._write_here, lane)
+        else:
+            self._tasks.spawn(f"markers to broker {leader}", self._run(leader, number, lane))
+
+    def _metadata_changed(self) -> None:
+        waiting, self._homeless = self._homeless, {}
+        for marker in waiting:
+            self._route(marker)
+
+    def _route_all(self, markers: list[_Marker]) -> None:
+        for marker in markers:
+            self._route(marker)
+
+    # ---- telling
+
+    def _write_here(self, lane: _Lane) -> None:
+        lane.busy = False
+        while lane.queue and not self._closed:
+            batch = _Batch(lane.take())
+            self._writer.write(batch.wire, partial(self._answered, batch))
+
+    async def _run(self, leader: int, number: int, lane: _Lane) -> None:
+        try:
+            while lane.queue:
+                batch = _Batch(lane.take())
+                if batch.wire:
+                    self._answered(batch, await self._tell(leader, number, batch))
+        finally:
+            lane.busy = False
+
+    async def _tell(self, leader: int, number: int, batch: _Batch) -> list[MarkerResult]:
+        """The results; none when there is no knowing."""
+        request = WriteTxnMarkersRequest(batch.wire)
+        try:
+            response: WriteTxnMarkersResponse = await self._calls.call(
+                leader, request, timeout_s=ATTEMPT_S, lane=number
+            )
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.info("%d markers to broker %d again: %r", len(batch.wire), leader, error)
+            return []
+        if response.error_code:
+            logger.warning("markers to broker %d: error %d", leader, response.error_code)
+            return []
+        return response.markers
+
+    def _answered(self, batch: _Batch, results: list[MarkerResult]) -> None:
+        again: list[_Marker] = []
+        for marker, error_code in batch.codes(results):
+            if marker.order.done is None:
+                continue
+            if error_code in (NO_ERROR, InvalidProducerEpochError.code):
+                marker.order.one_done()
+            elif error_code == TransactionCoordinatorFencedError.code:
+                logger.warning(
+                    "%s: another coordinator ends the transaction of %r, this one is at epoch %d",
+                    marker.where,
+                    marker.order.order.transactional_id,
+                    marker.order.order.coordinator_epoch,
+                )
+            else:
+                logger.debug("%s: no marker yet, error %d", marker.where, error_code)
+                again.append(marker)
+        if again and not self._closed:
+            pause_s = max(marker.pause_s for marker in again)
+            for marker in again:
+                marker.lane = NEXT_LANE
+                marker.pause_s = min(2 * marker.pause_s, PAUSE_S_MAX)
+            self._loop.call_later(pause_s, self._route_all, again)
+
+
+class _Batch:
+    """Markers that travel together."""
+
+    __slots__ = ("_markers", "wire")
+
+    def __init__(self, markers: list[_Marker]) -> None:
+        grouped: dict[tuple[_Order, int, int, bool], list[_Marker]] = {}
+        for marker in markers:
+            key = marker.order, marker.producer_id, marker.producer_epoch, marker.commit
+            grouped.setdefault(key, []).append(marker)
+        self._markers = list(grouped.values())
+        self.wire = [_wire(group) for group in self._markers]
+
+    def codes(self, results: list[MarkerResult]) -> list[tuple[_Marker, int]]:
+        """What became of each marker; COORDINATOR_NOT_AVAILABLE where nothing is said of it."""
+        found: list[tuple[_Marker, int]] = []
+        for number, group in enumerate(self._markers):
+            said: dict[tuple[str, int], int] = {}
+            if number < len(results) and results[number].producer_id == group[0].producer_id:
+                for topic in results[number].topics:
+                    for result in topic.partitions:
+                        said[topic.topic, result.partition] = result.error_code
+            unknown = CoordinatorNotAvailableError.code
+            found += [(marker, said.get(marker.where, unknown)) for marker in group]
+        return found
+
+
+def _wire(group: list[_Marker]) -> TxnMarker:
+    first = group[0]
+    topics: dict[str, TxnTopic] = {}
+    for marker in group:
+        topic = topics.setdefault(marker.where.topic, TxnTopic(marker.where.topic, []))
+        topic.partitions.append(marker.where.partition)
+    return TxnMarker(
+        first.producer_id,
+        first.producer_epoch,
+        first.order.order.coordinator_epoch,
+        first.commit,
+        list(topics.values()),
+    )

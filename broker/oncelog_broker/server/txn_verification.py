@@ -1,0 +1,265 @@
+"""A leader asks the coordinator before it appends the first batch of a transaction (KIP-890).
+
+Rules
+-----
+* Asking is adding: once the coordinator has answered 0 it knows, durably, that the partition is to
+  get a marker when that very transaction (producer id and epoch) ends.
+* The coordinator is found by what this broker knows of the cluster; this broker itself is asked
+  without a socket. What is asked of another broker while all lanes to it are busy leaves together,
+  in one request, with the next lane that is free. What is asked again has lanes of its own, so that
+  a transaction that goes on ending holds up only itself.
+* Whatever says nothing of the transaction (no connection, another coordinator, one that loads, the
+  last transaction being ended) is asked again within ``VERIFY_S``; then the answer is
+  COORDINATOR_NOT_AVAILABLE, or CONCURRENT_TRANSACTIONS. Both are retriable: nothing was appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+from oncelog_broker.server.broker_calls import BrokerCalls
+from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.server.transaction_port import TransactionsPort
+from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
+from oncelog_protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    OncelogError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog_protocol.messages.transactions import (
+    AddedTransaction,
+    AddPartitionsResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    TxnTopic,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+VERIFY_S = 5.0
+ATTEMPT_S = 2.0
+"""How long one request to another broker may take before its connection is given up."""
+
+PAUSE_S = 0.01
+PAUSE_S_MAX = 0.2
+"""Before it is asked again; doubles up to the maximum."""
+
+LANES = 4
+LANES_AGAIN = 2
+"""Requests to one broker at a time: the answer to one may have to wait for a transaction that is
+still being ended."""
+
+BATCH_MAX = 1000
+"""Questions in one request."""
+
+_ASK_AGAIN = frozenset(
+    error.code
+    for error in (
+        ConcurrentTransactionsError,
+        CoordinatorLoadInProgressError,
+        CoordinatorNotAvailableError,
+        NotCoordinatorError,
+        RequestTimedOutError,
+        UnknownTopicOrPartitionError,  # the coordinator has yet to hear of the topic
+    )
+)
+
+
+class Topics(Protocol):
+    """Who knows how many partitions an internal topic has; ``InternalTopics`` does."""
+
+    def partition_count(self, topic: str) -> int | None:
+        """None while it is not there, or not as a whole."""
+        ...
+
+
+class _Question:
+    """Whether a partition is in a transaction."""
+
+    __slots__ = ("added", "again", "callback", "deadline_s", "pause_s")
+
+    def __init__(
+        self, added: AddedTransaction, callback: Callable[[int], None], deadline_s: float
+    ) -> None:
+        self.added = added
+        self.callback = callback
+        self.deadline_s = deadline_s
+        self.pause_s = PAUSE_S
+        self.again = False
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The transaction."""
+        added = self.added
+        return added.transactional_id, added.producer_id, added.producer_epoch
+
+
+class _Broker:
+    """Questions to one broker, asked for the first time or again, and which lanes are free."""
+
+    __slots__ = ("free", "queue")
+
+    def __init__(self, *, again: bool) -> None:
+        self.queue: deque[_Question] = deque()
+        self.free = list(range(LANES, LANES + LANES_AGAIN) if again else range(LANES))
+
+
+class TransactionVerifier:
+    """Asks for this broker's partitions. Made open; ``close`` ends it."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        image: MetadataImage,
+        topics: Topics,
+        calls: BrokerCalls,
+        transactions: TransactionsPort,
+        tasks: Tasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._topics = topics
+        self._calls = calls
+        self._transactions = transactions
+        self._tasks = tasks
+        self._brokers: dict[tuple[int, bool], _Broker] = {}
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int], None],
+    ) -> None:
+        """Have the partition added to the transaction; ``callback`` gets 0 once it is, or why not.
+
+        Called once, at once or later. Codes: those of AddPartitionsToTxn that are not tried again,
+        COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS.
+        """
+        topics = [TxnTopic(topic_partition.topic, [topic_partition.partition])]
+        added = AddedTransaction(transactional_id, producer_id, producer_epoch, topics)
+        self._ask(_Question(added, callback, self._loop.time() + VERIFY_S))
+
+    def close(self) -> None:
+        """Nothing is asked any more; who waits is told COORDINATOR_NOT_AVAILABLE."""
+        self._closed = True
+        for broker in self._brokers.values():
+            waiting, broker.queue = broker.queue, deque()
+            for question in waiting:
+                question.callback(CoordinatorNotAvailableError.code)
+
+    # ---- asking
+
+    def _ask(self, question: _Question) -> None:
+        if self._closed or self._tasks.closed:
+            question.callback(CoordinatorNotAvailableError.code)
+            return
+        coordinator = self._coordinator(question.added.transactional_id)
+        if coordinator is None:
+            self._answered(question, CoordinatorNotAvailableError.code)
+        elif coordinator == self._broker_id:
+            self._transactions.add_partitions(
+                question.added, partial(self._answered_here, question)
+            )
+        else:
+            key = coordinator, question.again
+            broker = self._brokers.get(key)
+            if broker is None:
+                broker = self._brokers[key] = _Broker(again=question.again)
+            broker.queue.append(question)
+            if broker.free:
+                lane = broker.free.pop(0)
+                name = f"verifying transactions at broker {coordinator}"
+                self._tasks.spawn(name, self._run(coordinator, broker, lane))
+
+    def _coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates the id, if that is known and it lives."""
+        count = self._topics.partition_count(TRANSACTION_TOPIC)
+        if count is None:
+            return None
+        number = coordinator_partition(transactional_id, count)
+        order = self._image.partition(TopicPartition(TRANSACTION_TOPIC, number))
+        if order is None or order.leader not in self._image.brokers:
+            return None
+        return order.leader
+
+    async def _run(self, coordinator: int, broker: _Broker, lane: int) -> None:
+        try:
+            while broker.queue:
+                count = min(len(broker.queue), BATCH_MAX)
+                batch = [broker.queue.popleft() for _ in range(count)]
+                await self._ask_broker(coordinator, lane, batch)
+        finally:
+            broker.free.append(lane)
+            broker.free.sort()
+
+    async def _ask_broker(self, coordinator: int, lane: int, batch: list[_Question]) -> None:
+        """Ask in one request; every question of ``batch`` is answered, or asked again later."""
+        merged: dict[tuple[str, int, int], AddedTransaction] = {}
+        for question in batch:
+            added = question.added
+            transaction = merged.setdefault(
+                question.key,
+                AddedTransaction(
+                    added.transactional_id, added.producer_id, added.producer_epoch, []
+                ),
+            )
+            transaction.topics += added.topics
+        request = AddPartitionsToTxnRequest(list(merged.values()))
+        codes: dict[tuple[str, int, int], int] = {}
+        try:
+            response: AddPartitionsToTxnResponse = await self._calls.call(
+                coordinator, request, timeout_s=ATTEMPT_S, lane=lane
+            )
+            if response.error_code == 0 and len(response.results) == len(merged):
+                codes = _codes(merged, response.results)
+            else:
+                logger.info("broker %d: no answer, error %d", coordinator, response.error_code)
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.info("broker %d verifies no transactions: %r", coordinator, error)
+        for question in batch:
+            self._answered(question, codes.get(question.key, CoordinatorNotAvailableError.code))
+
+    # ---- answers
+
+    def _answered_here(self, question: _Question, result: AddPartitionsResult) -> None:
+        self._answered(question, result.error_code)
+
+    def _answered(self, question: _Question, error_code: int) -> None:
+        if error_code not in _ASK_AGAIN:
+            question.callback(error_code)
+            return
+        question.again = True
+        pause_s, question.pause_s = question.pause_s, min(2 * question.pause_s, PAUSE_S_MAX)
+        if self._closed or self._loop.time() + pause_s > question.deadline_s:
+            if error_code != ConcurrentTransactionsError.code:
+                error_code = CoordinatorNotAvailableError.code
+            question.callback(error_code)
+        else:
+            self._loop.call_later(pause_s, self._ask, question)
+
+
+def _codes(
+    asked: Iterable[tuple[str, int, int]], results: list[AddPartitionsResult]
+) -> dict[tuple[str, int, int], int]:
+    """The answers come in the order of asking."""
+    return {
+        key: result.error_code
+        for key, result in zip(asked, results, strict=True)
+        if result.transactional_id == key[0]
+    }

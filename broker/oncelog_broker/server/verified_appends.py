@@ -1,0 +1,237 @@
+"""Batches of transactions on their way into a partition: in order, and never unverified (K13).
+
+Rules
+-----
+* The first batch of a transaction in a partition waits until the coordinator knows of the partition
+  (``TransactionVerifier``). It is appended under a guard that was taken before the coordinator was
+  asked, is one of its kind, and is void when the transaction has ended here meanwhile, or the
+  leadership has. A void guard asks anew; nothing else can say whether the batch is late.
+* Whatever of the same producer comes for the same partition meanwhile waits behind it, in order.
+  When the first is refused those of its transaction behind it are refused like it: their sequences
+  would have a gap. Those of another transaction are verified for themselves: a late batch of an old
+  one must not condemn the next.
+* What waits holds a copy of its bytes: the receive buffer is gone. All of a broker together hold
+  ``PENDING_BYTES_MAX``; above that a batch is refused, retriably.
+* A batch whose connection has gone is not appended: its producer asks again elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_protocol.errors import (
+    ApiError,
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    error_for,
+)
+from oncelog_protocol.records.batch import BatchHeader, parse_header
+from oncelog_protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.txn_guard import TxnGuard
+
+logger = logging.getLogger(__name__)
+
+PENDING_BYTES_MAX = 256 * 1024 * 1024
+"""Of all batches of one broker that wait for a coordinator."""
+
+GUARDS_MAX = 3
+"""So often one batch asks the coordinator, when its guards keep becoming void."""
+
+
+class Verifier(Protocol):
+    """What is needed of ``TransactionVerifier``."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int], None],
+    ) -> None:
+        """Add the partition to the transaction; call back once, with an error code or 0."""
+        ...
+
+
+class TxnBatch:
+    """One batch of a transaction. ``append`` is called when its turn has come, with the bytes and
+    the guard, or ``refuse`` with the reason; one of them at most, once. Neither may raise."""
+
+    __slots__ = ("append", "batch", "is_gone", "partition", "refuse", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        partition: TopicPartition,
+        batch: memoryview,
+        *,
+        append: Callable[[memoryview, TxnGuard | None], None],
+        refuse: Callable[[ApiError], None],
+        is_gone: Callable[[], bool],
+    ) -> None:
+        """``is_gone``: whether nobody waits for an answer any more."""
+        self.transactional_id = transactional_id
+        self.partition = partition
+        self.batch = batch
+        self.append = append
+        self.refuse = refuse
+        self.is_gone = is_gone
+
+
+class _Queue:
+    """Batches of one producer for one partition; the first of them is being verified."""
+
+    __slots__ = ("batches", "guards")
+
+    def __init__(self) -> None:
+        self.batches: deque[TxnBatch] = deque()
+        self.guards = 0
+        """How many the first batch has taken."""
+
+
+class VerifiedAppends:
+    """Lets batches of transactions into the partitions that this broker leads."""
+
+    def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
+        self._replicas = replicas
+        self._verifier = verifier
+        self._queues: dict[tuple[TopicPartition, int], _Queue] = {}
+        self.pending_bytes = 0
+        """Of the batches that wait."""
+
+    def submit(self, batch: TxnBatch) -> None:
+        """Append ``batch`` now, or when the coordinator knows of it. Its bytes are copied if they
+        must wait.
+
+        :raises ApiError, ProtocolError, OSError: it is refused at once; neither of its callbacks is
+            called.
+        """
+        header = parse_header(batch.batch)
+        key = batch.partition, header.producer_id
+        queue = self._queues.get(key)
+        if queue is None:
+            guard = self._guard(batch, header)
+            if guard is None:
+                batch.append(batch.batch, None)
+                return
+        size = len(batch.batch)
+        if self.pending_bytes + size > PENDING_BYTES_MAX:
+            raise ConcurrentTransactionsError("too much waits for transaction coordinators")
+        batch.batch = memoryview(bytearray(batch.batch))
+        self.pending_bytes += size
+        if queue is not None:
+            queue.batches.append(batch)
+            return
+        queue = self._queues[key] = _Queue()
+        queue.batches.append(batch)
+        self._verify(key, queue, header.producer_epoch, guard)
+
+    def _guard(self, batch: TxnBatch, header: BatchHeader) -> TxnGuard | None:
+        """What the batch must be verified under; None: its transaction is open here, it repeats
+        what is here, or the log refuses it anyway.
+
+        :raises ApiError: the partition is not led here.
+        """
+        partition = self._replicas.partition(batch.partition)
+        partition.leader_role()
+        producers = partition.log.producers
+        if not producers.needs_guard(header):
+            return None
+        return producers.take_guard(header.producer_id, header.producer_epoch)
+
+    def _verify(
+        self, key: tuple[TopicPartition, int], queue: _Queue, epoch: int, guard: TxnGuard | None
+    ) -> None:
+        queue.guards += 1
+        first = queue.batches[0]
+        self._verifier.verify(
+            first.transactional_id, key[1], epoch, key[0], _Verified(self, key, queue, guard)
+        )
+
+    def verified(
+        self,
+        key: tuple[TopicPartition, int],
+        queue: _Queue,
+        guard: TxnGuard | None,
+        error_code: int,
+    ) -> None:
+        """The coordinator has answered about the first batch of ``queue``."""
+        if error_code:
+            self._refuse_transaction(queue, error_for(error_code))
+            guard, queue.guards = None, 0
+        # One after the other, until one must be verified itself (of the next transaction).
+        while queue.batches:
+            first = queue.batches[0]
+            if not first.is_gone():
+                again, error = self._append(first, guard, queue.guards)
+                if again is not None:
+                    self._verify(key, queue, parse_header(first.batch).producer_epoch, again)
+                    return
+                if error is not None:
+                    first.refuse(error)
+            self._pop(queue)
+            guard, queue.guards = None, 0
+        del self._queues[key]
+
+    def _append(
+        self, batch: TxnBatch, guard: TxnGuard | None, guards: int
+    ) -> tuple[TxnGuard | None, ApiError | None]:
+        """Append it: (None, None). Or a guard under which to verify it, or why it is refused."""
+        try:
+            if guard is None or not guard.valid:
+                needed = self._guard(batch, parse_header(batch.batch))
+                if needed is not None:
+                    if guards >= GUARDS_MAX:
+                        raise InvalidTxnStateError("its transaction has ended")
+                    return needed, None
+                guard = None
+            batch.append(batch.batch, guard)
+        except ApiError as error:
+            return None, error
+        except Exception:
+            # A bug. Its producer gets no answer and asks again; those behind it must go on.
+            logger.exception("%s: a batch of a transaction failed", batch.partition)
+        return None, None
+
+    def _refuse_transaction(self, queue: _Queue, error: ApiError) -> None:
+        """Refuse the first batch, and those behind it that are of the same transaction."""
+        first = queue.batches[0]
+        header = parse_header(first.batch)
+        epoch = header.producer_epoch
+        logger.debug(
+            "%s: producer %d may not write: %r", first.partition, header.producer_id, error
+        )
+        while queue.batches and parse_header(queue.batches[0].batch).producer_epoch == epoch:
+            self._pop(queue).refuse(error)
+
+    def _pop(self, queue: _Queue) -> TxnBatch:
+        batch = queue.batches.popleft()
+        self.pending_bytes -= len(batch.batch)
+        return batch
+
+
+class _Verified:
+    """The callback of one verification."""
+
+    __slots__ = ("appends", "guard", "key", "queue")
+
+    def __init__(
+        self,
+        appends: VerifiedAppends,
+        key: tuple[TopicPartition, int],
+        queue: _Queue,
+        guard: TxnGuard | None,
+    ) -> None:
+        self.appends = appends
+        self.key = key
+        self.queue = queue
+        self.guard = guard
+
+    def __call__(self, error_code: int) -> None:
+        self.appends.verified(self.key, self.queue, self.guard, error_code)

@@ -1,0 +1,40 @@
+"""EndTxn: asked of the coordinator, by who may."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.server.authorizer import TRANSACTIONAL_ID, WRITE, AllowAllAuthorizer
+from oncelog_broker.server.handlers.end_txn import EndTxnHandler
+from oncelog_protocol.errors import (
+    InvalidRequestError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from oncelog_protocol.messages.transactions import EndTxnRequest
+from support.fake_transactions import FakeTransactions
+from support.server import Only, answer
+
+
+def request(name: str) -> EndTxnRequest:
+    return EndTxnRequest(name, 7, 1, True)
+
+
+@pytest.mark.parametrize("code", [0, ProducerFencedError.code])
+def test_what_the_coordinator_says(code: int) -> None:
+    transactions = FakeTransactions(code)
+    response = answer(EndTxnHandler(transactions, AllowAllAuthorizer()), request("a"))
+    assert response.error_code == code
+    assert transactions.asked == [request("a")]
+
+
+def test_ids_that_may_not_be_used() -> None:
+    transactions = FakeTransactions()
+    handler = EndTxnHandler(transactions, Only((WRITE, TRANSACTIONAL_ID, "mine")))
+    with pytest.raises(TransactionalIdAuthorizationFailedError):
+        answer(handler, request("a"))
+    for name in ("", "__ordinals"):
+        with pytest.raises(InvalidRequestError):
+            answer(handler, request(name))
+    assert not transactions.asked
+    assert answer(handler, request("mine")).error_code == 0

@@ -1,0 +1,49 @@
+"""What rooms are told of the settings: each of its own, and the same defaults as without."""
+
+from __future__ import annotations
+
+from oncelog_broker import room_configs
+from oncelog_broker.config import BrokerConfig
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_broker.server.quotas import ConnectionLimits
+
+
+def config(**settings: object) -> BrokerConfig:
+    return BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], **settings})
+
+
+def test_defaults_are_those_of_the_rooms() -> None:
+    assert room_configs.group_config(config()) == GroupConfig()
+    assert room_configs.transaction_config(config()) == TransactionConfig()
+    assert room_configs.connection_limits(config()) == ConnectionLimits()
+    assert room_configs.replica_config(config()) == ReplicaConfig()
+
+
+def test_settings_reach_their_room() -> None:
+    given = config(
+        group_max_size=7,
+        transaction_max_timeout_ms=8,
+        transactional_id_expiration_ms=9,
+        max_in_flight_requests=10,
+        replica_fetch_wait_max_ms=11,
+        producer_id_expiration_ms=12,
+        log_cleaner_cpu_percent=13,
+    )
+    assert room_configs.group_config(given).group_max_size == 7
+    transactions = room_configs.transaction_config(given)
+    assert transactions.transaction_max_timeout_ms == 8
+    assert transactions.transactional_id_expiration_ms == 9
+    assert room_configs.connection_limits(given).in_flight_max == 10
+    assert room_configs.replica_config(given).replica_fetch_wait_max_ms == 11
+    assert room_configs.log_config(given).producer_id_expiration_ms == 12
+    assert room_configs.log_config(given).cleaner.cpu_percent == 13
+
+
+def test_every_setting_is_described() -> None:
+    described = room_configs.described_settings(config(group_max_size=7))
+    assert list(described) == list(BrokerConfig.model_fields)
+    assert described["group_max_size"] == ("7", False)
+    assert described["transaction_state_log_num_partitions"] == ("50", True)
+    assert described["log_dirs"] == ('["/d"]', False)
