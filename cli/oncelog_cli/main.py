@@ -53,6 +53,19 @@ COMMANDS = (
         "List, describe, delete consumer groups; reset offsets.",
     ),
     LazyCommand(
+        "transactions",
+        "oncelog_cli.commands.transactions:app",
+        "List, describe, abort transactions; find those that hang.",
+    ),
+    LazyCommand(
+        "shared",
+        "oncelog_cli.commands.shared:app",
+        "Begin, commit, abort shared transactions.",
+    ),
+    LazyCommand(
+        "producers", "oncelog_cli.commands.producers:app", "What partitions know of producers."
+    ),
+    LazyCommand(
         "cluster", "oncelog_cli.commands.cluster:cluster", "Show brokers, controller, listeners."
     ),
     LazyCommand("log-dirs", "oncelog_cli.commands.cluster:log_dirs", "Sizes of replicas on disk."),

@@ -156,6 +156,15 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return _complete(ctx, incomplete, names)
 
 
+def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Transactional ids for the shell."""
+
+    async def names(admin: Admin) -> list[str]:
+        return [item.transactional_id for item in await admin.list_transactions()]
+
+    return _complete(ctx, incomplete, names)
+
+
 def _complete(
     ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitable[list[str]]]
 ) -> list[str]:

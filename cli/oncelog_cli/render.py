@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import typer
@@ -182,3 +183,11 @@ def human_bytes(value: Any) -> str:
             break
         size /= 1024
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def human_time(timestamp_ms: Any) -> str:
+    """Milliseconds since 1970 as a date; a dash for none."""
+    if not isinstance(timestamp_ms, int) or timestamp_ms < 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

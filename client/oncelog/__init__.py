@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oncelog.consumer.group.listener import RebalanceListener
     from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
     from oncelog.consumer.offsets import OffsetAndTimestamp
+    from oncelog.consumer.outgoing import ProducerRecord
     from oncelog.consumer.record import Record
     from oncelog.consumer.retry import Retry
     from oncelog.errors import (
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
         MaxPollIntervalExceededError,
         NoBrokersAvailableError,
         OncelogError,
+        ProducerFencedError,
+        TransactionAbortableError,
+        TransactionAlreadyCommittedError,
+        TransactionOutcomeUnknownError,
     )
     from oncelog.group_results import OffsetReset
     from oncelog.history import History
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
     from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
     from oncelog.producer.partitioner import Partitioner
     from oncelog.producer.producer import Producer
+    from oncelog.producer.transaction import Transaction
+    from oncelog.shared_transaction import Receipt, SharedTransaction, Ticket
+    from oncelog.shared_writer import SharedWriter, join
     from oncelog_protocol.types import TopicPartition
 
 _HOMES = {
@@ -61,12 +69,23 @@ _HOMES = {
     "OncelogError": "oncelog.errors",
     "Partitioner": "oncelog.producer.partitioner",
     "Producer": "oncelog.producer.producer",
+    "ProducerFencedError": "oncelog.errors",
+    "ProducerRecord": "oncelog.consumer.outgoing",
     "RebalanceListener": "oncelog.consumer.group.listener",
+    "Receipt": "oncelog.shared_transaction",
     "Record": "oncelog.consumer.record",
     "RecordMetadata": "oncelog.producer.delivery",
     "Results": "oncelog.admin_results",
     "Retry": "oncelog.consumer.retry",
+    "SharedTransaction": "oncelog.shared_transaction",
+    "SharedWriter": "oncelog.shared_writer",
+    "Ticket": "oncelog.shared_transaction",
     "TopicPartition": "oncelog_protocol.types",
+    "Transaction": "oncelog.producer.transaction",
+    "TransactionAbortableError": "oncelog.errors",
+    "TransactionAlreadyCommittedError": "oncelog.errors",
+    "TransactionOutcomeUnknownError": "oncelog.errors",
+    "join": "oncelog.shared_writer",
 }
 _MODULES = ("blocking", "errors")
 
@@ -93,14 +112,25 @@ __all__ = [
     "OncelogError",
     "Partitioner",
     "Producer",
+    "ProducerFencedError",
+    "ProducerRecord",
     "RebalanceListener",
+    "Receipt",
     "Record",
     "RecordMetadata",
     "Results",
     "Retry",
+    "SharedTransaction",
+    "SharedWriter",
+    "Ticket",
     "TopicPartition",
+    "Transaction",
+    "TransactionAbortableError",
+    "TransactionAlreadyCommittedError",
+    "TransactionOutcomeUnknownError",
     "blocking",
     "errors",
+    "join",
 ]
 
 

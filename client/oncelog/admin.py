@@ -1,11 +1,11 @@
-"""The admin client: topics, partitions, configs, brokers, log directories, elections, groups.
+"""The admin client: topics, partitions, configs, brokers, log directories, elections; see also
+``group_admin`` and ``transaction_admin``.
 
 Rules
 -----
 * What changes the cluster goes to the controller; when it has moved, metadata says where to.
 * A call ends by its ``timeout_ms``. Whether a request that got no answer was carried out, nobody
   knows: it is asked again, and "exists already" may then be our own work.
-* What concerns consumer groups is in ``group_admin``.
 """
 
 from __future__ import annotations
@@ -43,22 +43,25 @@ from oncelog.errors import (
 )
 from oncelog.group_admin import GroupAdmin
 from oncelog.router import Failure, Router
+from oncelog.transaction_admin import TransactionAdmin
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages import admin as wire
 from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.metadata import (
     DescribeClusterRequest,
     MetadataRequest,
     MetadataResponse,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import SystemWallClock, WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 TIMEOUT_MS = 30_000
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin):
+class Admin(GroupAdmin, TransactionAdmin):
     """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
 
     def __init__(
@@ -71,6 +74,7 @@ class Admin(GroupAdmin):
         retry_backoff_ms: int = 8,
         retry_backoff_max_ms: int = 500,
         entropy: Entropy | None = None,
+        clock: WallClock | None = None,
     ) -> None:
         options = ConnectionOptions(
             bootstrap_servers=bootstrap_servers,
@@ -82,6 +86,8 @@ class Admin(GroupAdmin):
         )
         self._router = Router(options, entropy=(entropy or SystemEntropy()).fork("admin"))
         self._coordinators = Coordinators(self._router)
+        self._txn_coordinators = Coordinators(self._router, key_type=COORDINATOR_TRANSACTION)
+        self._clock = clock or SystemWallClock()
 
     # ------------------------------------------------------------------------------ life
 

@@ -16,28 +16,45 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from oncelog.admin import Admin as AsyncAdmin
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.consumer import Consumer as AsyncConsumer
+from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.consumer.record import Record
-from oncelog.errors import ClosedError, DeadlineExceededError
+from oncelog.errors import ApiError, ClosedError, DeadlineExceededError
 from oncelog.producer.delivery import Delivery as AsyncDelivery
 from oncelog.producer.delivery import RecordMetadata
 from oncelog.producer.producer import Producer as AsyncProducer
+from oncelog.producer.transaction import Partaker
+from oncelog.producer.transaction import Transaction as AsyncTransaction
+from oncelog.shared_transaction import Receipt, SharedEnd, Ticket
+from oncelog.shared_transaction import SharedTransaction as AsyncSharedTransaction
+from oncelog.shared_writer import SharedWriter as AsyncSharedWriter
+from oncelog.shared_writer import join as async_join
 
-__all__ = ["Admin", "Consumer", "Delivery", "Producer"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "Delivery",
+    "Producer",
+    "SharedTransaction",
+    "SharedWriter",
+    "Transaction",
+    "join",
+]
 
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C", bound=AsyncProducer | AsyncConsumer | AsyncAdmin)
+AsyncClient = AsyncProducer | AsyncConsumer | AsyncAdmin | AsyncSharedWriter
+C = TypeVar("C", bound=AsyncClient)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -84,6 +101,18 @@ class _LoopThread:
             future.cancel()
             raise
 
+    async def visit(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on this loop, waited for on another."""
+
+        async def run() -> T:
+            return work()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+
+    def tell(self, work: Callable[[], object]) -> None:
+        """Do ``work`` on this loop, soon."""
+        self._loop.call_soon_threadsafe(work)
+
     def stop(self) -> None:
         """End the loop and its thread."""
         if self._thread.is_alive():
@@ -93,20 +122,24 @@ class _LoopThread:
 
 
 class _Face(Generic[C]):
-    """What the three clients share."""
+    """What the clients share."""
 
-    def __init__(self, client: C) -> None:
+    def __init__(self, client: C, thread: _LoopThread | None = None) -> None:
         self._client: C = client
-        self._thread = _LoopThread(f"oncelog-{type(client).__name__.lower()}")
+        self._thread = thread or _LoopThread(f"oncelog-{type(client).__name__.lower()}")
         self._finalizer = weakref.finalize(self, _left_open, self._thread, client)
 
     def __enter__(self) -> Any:
         try:
-            self._thread.call(self._client.start())
+            self._thread.call(self._start())
         except BaseException:
             self._shut()
             raise
         return self
+
+    async def _start(self) -> None:
+        if not isinstance(self._client, AsyncSharedWriter):  # which has joined
+            await self._client.start()
 
     def __exit__(
         self,
@@ -125,9 +158,9 @@ class _Face(Generic[C]):
         self._thread.stop()
 
 
-def _left_open(thread: _LoopThread, client: AsyncProducer | AsyncConsumer | AsyncAdmin) -> None:
+def _left_open(thread: _LoopThread, client: AsyncClient) -> None:
     """The face was dropped, or the program ends, without close(): never in silence."""
-    if isinstance(client, AsyncProducer):
+    if isinstance(client, AsyncProducer | AsyncSharedWriter):
         left = client.unacknowledged_count
         if left:
             logger.error("producer was not closed: %d records are not acknowledged", left)
@@ -305,11 +338,161 @@ class Producer(_Face[AsyncProducer]):
     send_many = _blocking(AsyncProducer.send_many)
     flush = _blocking(AsyncProducer.flush)
     partitions_for = _blocking(AsyncProducer.partitions_for)
+    begin_transaction = _blocking(AsyncProducer.begin_transaction)
+    send_offsets = _blocking(AsyncProducer.send_offsets)
+    commit_transaction = _blocking(AsyncProducer.commit_transaction)
+    abort_transaction = _blocking(AsyncProducer.abort_transaction)
+
+    def transaction(self, consumer: Consumer | None = None) -> Transaction:
+        """``with producer.transaction() as txn: txn.send(...)``; see
+        :meth:`oncelog.Producer.transaction`."""
+        return Transaction(self, consumer)
 
     @property
     def unacknowledged_count(self) -> int:
         """Records taken and not acknowledged."""
         return self._client.unacknowledged_count
+
+
+class _CrossingTransaction(AsyncTransaction):
+    """A transaction on the producer's loop whose consumer lives on another."""
+
+    _home: _LoopThread | None = None
+
+    async def _at_consumer(self, work: Callable[[], T]) -> T:
+        assert self._home is not None
+        return await self._home.visit(work)
+
+    def _refused(self, who: GroupMetadata, error: ApiError) -> None:
+        assert self._home is not None
+        assert self._part is not None
+        self._home.tell(partial(self._part.refused, who, error))
+
+
+class Transaction:
+    """``with producer.transaction() as txn: ...``; see :meth:`oncelog.Producer.transaction`."""
+
+    def __init__(self, producer: Producer, consumer: Consumer | None) -> None:
+        client = producer._client
+        client._check_usable()
+        partaker = None if consumer is None else cast(Partaker, consumer._client)
+        self._thread = producer._thread
+        self._client = _CrossingTransaction(client, client._in_transactions(), partaker)
+        self._client._home = None if consumer is None else consumer._thread
+
+    def __enter__(self) -> Transaction:
+        self._thread.call(self._client.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.call(self._client.__aexit__(kind, error, traceback))
+
+    send = _blocking(AsyncTransaction.send)
+    enqueue = _delivering(AsyncTransaction.enqueue)
+    send_nowait = _delivering_now(AsyncTransaction.send_nowait)
+    send_many = _blocking(AsyncTransaction.send_many)
+    flush = _blocking(AsyncTransaction.flush)
+    send_offsets = _blocking(AsyncTransaction.send_offsets)
+    abort = _blocking(AsyncTransaction.abort)
+
+
+class SharedWriter(_Face[AsyncSharedWriter]):
+    """``with join(ticket, writer=...) as writer: ...``; see :class:`oncelog.SharedWriter`."""
+
+    def __enter__(self) -> SharedWriter:
+        return cast(SharedWriter, super().__enter__())
+
+    close = _closing(AsyncSharedWriter.close)
+    send = _blocking(AsyncSharedWriter.send)
+    enqueue = _delivering(AsyncSharedWriter.enqueue)
+    send_nowait = _delivering_now(AsyncSharedWriter.send_nowait)
+    send_many = _blocking(AsyncSharedWriter.send_many)
+    flush = _blocking(AsyncSharedWriter.flush)
+    partitions_for = _blocking(AsyncSharedWriter.partitions_for)
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records taken and not acknowledged."""
+        return self._client.unacknowledged_count
+
+    @property
+    def ticket(self) -> Ticket:
+        """By which it joined."""
+        return self._client.ticket
+
+    @property
+    def receipt(self) -> Receipt:
+        """For the owner; see :attr:`oncelog.SharedWriter.receipt`."""
+        return self._client.receipt
+
+
+@wraps(async_join)
+def _join(ticket: Ticket, **options: Any) -> SharedWriter:
+    thread = _LoopThread("oncelog-sharedwriter")
+    try:
+        return SharedWriter(thread.call(async_join(ticket, **options)), thread)
+    except BaseException:
+        thread.stop()
+        raise
+
+
+join = cast("Callable[..., SharedWriter]", _join)
+
+
+def _alone(coro: Coroutine[Any, Any, T]) -> T:
+    """Run ``coro`` on a loop that is there for nothing else."""
+    thread = _LoopThread("oncelog-sharedtransaction")
+    try:
+        return thread.call(coro)
+    finally:
+        thread.stop()
+
+
+class SharedTransaction:
+    """The owner's side; see :class:`oncelog.SharedTransaction`. Holds no thread between calls."""
+
+    @_making(AsyncSharedTransaction.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._client = AsyncSharedTransaction(*args, **options)
+
+    @classmethod
+    @wraps(cast(Any, AsyncSharedTransaction.begin).__func__)
+    def begin(cls, **options: Any) -> SharedTransaction:
+        """See :meth:`oncelog.SharedTransaction.begin`."""
+        made = cls.__new__(cls)
+        made._client = _alone(AsyncSharedTransaction.begin(**options))
+        return made
+
+    def __enter__(self) -> SharedTransaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _alone(self._client.__aexit__(kind, error, traceback))
+
+    @property
+    def ticket(self) -> Ticket:
+        """For the writers."""
+        return self._client.ticket
+
+    @wraps(AsyncSharedTransaction.commit)
+    def commit(self, winners: Iterable[Receipt]) -> SharedEnd:
+        """See :meth:`oncelog.SharedTransaction.commit`."""
+        return _alone(self._client.commit(winners))
+
+    @wraps(AsyncSharedTransaction.abort)
+    def abort(self) -> SharedEnd:
+        """See :meth:`oncelog.SharedTransaction.abort`."""
+        return _alone(self._client.abort())
 
 
 class Consumer(_Face[AsyncConsumer]):
@@ -399,3 +582,9 @@ class Admin(_Face[AsyncAdmin]):
     remove_group_members = _blocking(AsyncAdmin.remove_group_members)
     plan_offset_reset = _blocking(AsyncAdmin.plan_offset_reset)
     reset_group_offsets = _blocking(AsyncAdmin.reset_group_offsets)
+    list_transactions = _blocking(AsyncAdmin.list_transactions)
+    describe_transactions = _blocking(AsyncAdmin.describe_transactions)
+    describe_producers = _blocking(AsyncAdmin.describe_producers)
+    find_hanging_transactions = _blocking(AsyncAdmin.find_hanging_transactions)
+    fence_producers = _blocking(AsyncAdmin.fence_producers)
+    abort_transaction = _blocking(AsyncAdmin.abort_transaction)

@@ -120,6 +120,30 @@ def _one_of(option: str, value: object, allowed: Sequence[str]) -> None:
         raise ConfigurationError(f"{option}={value!r}: must be one of {', '.join(allowed)}")
 
 
+def check_transactional_id(name: object) -> None:
+    """Raise ConfigurationError unless it is one, or None."""
+    if name is None:
+        return
+    if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
+        raise ConfigurationError(
+            f"transactional_id={name!r:.80}: must have 1 to {limits.NAME_CHARS_MAX} characters"
+        )
+    if name.startswith("__"):
+        raise ConfigurationError(
+            f"transactional_id={name!r}: names that begin with two underscores are reserved"
+        )
+
+
+def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None:
+    """Raise ConfigurationError unless a shared transaction may be so."""
+    if not isinstance(transactional_id, str):
+        raise ConfigurationError(f"transactional_id={transactional_id!r:.80}: must be text")
+    check_transactional_id(transactional_id)
+    if type(tag) is not int or not 0 <= tag < 2**63:
+        raise ConfigurationError(f"tag={tag!r:.80}: must be an integer from 0 on")
+    _at_least("timeout_ms", timeout_ms, 1, 2**31 - 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """What every client needs to talk to a cluster."""
@@ -172,6 +196,10 @@ class ProducerOptions:
     enable_idempotence: bool | None = None
     """Whether retries can never make a duplicate, nor change the order. None: unless another option
     speaks against it (KIP-679)."""
+    transactional_id: str | None = None
+    """Lets the producer send in transactions, and only so; of all with one id the last counts."""
+    transaction_timeout_ms: int = 60_000
+    """After so long the coordinator aborts a transaction; brokers allow 15 minutes at most."""
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = MEBIBYTE
     """Bytes of one Produce request, and so of one record with its overhead."""
@@ -202,6 +230,14 @@ class ProducerOptions:
             raise ConfigurationError(
                 f"enable_idempotence=True cannot be had with {self.against_idempotence}: brokers"
                 f' know five batches of a producer again, and acknowledge them with acks="all"'
+            )
+        check_transactional_id(self.transactional_id)
+        _at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
+        if self.transactional_id is not None and not self.idempotent:
+            against = self.against_idempotence or "enable_idempotence=False"
+            raise ConfigurationError(
+                f"transactional_id={self.transactional_id!r} cannot be had with {against}:"
+                " transactions need idempotence"
             )
 
     @property
@@ -237,7 +273,9 @@ class ConsumerOptions:
     """Bytes of one answer; twice as many are held in advance."""
     max_partition_fetch_bytes: int = MEBIBYTE
     check_crcs: bool = True
-    isolation_level: IsolationOption = "read_uncommitted"
+    isolation_level: IsolationOption = "read_committed"
+    """Whether transactions that are open or aborted are left out (KIP-98). Kafka's default is
+    "read_uncommitted"."""
     max_poll_records: int = 500
     """Records that one ``getmany`` hands out unless told otherwise."""
 

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, and calls to it: asked once, remembered until it is wrong.
+"""Who coordinates a group or a transactional id, and calls there: remembered until it is wrong.
 
 Rules
 -----
@@ -8,6 +8,8 @@ Rules
   that says so of one group says nothing of the others.
 * COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR are waited out, up to
   the caller's deadline, with the router's growing pauses. Nothing has happened after any of them.
+* A final error speaks of the last attempt. When an earlier one may have been carried out, the error
+  is not definite, whatever its class says.
 """
 
 from __future__ import annotations
@@ -16,9 +18,17 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from oncelog.errors import ApiError, DeadlineExceededError, RequestTimedOutError, is_retriable
+from oncelog.connection import CONTROL, ask
+from oncelog.errors import (
+    ApiError,
+    DeadlineExceededError,
+    RequestTimedOutError,
+    is_definite,
+    is_retriable,
+)
 from oncelog.router import Failure, Router
 from oncelog_protocol.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     error_for,
@@ -37,16 +47,25 @@ ATTEMPT_S = 10.0
 """How long a coordinator may take: twice what it needs to commit, and less than a person waits. A
 silent one may be deposed by now, so the way to it is asked for again."""
 
+STILL_THERE = (CoordinatorLoadInProgressError, ConcurrentTransactionsError)
+"""Retriable answers that only the right coordinator gives."""
+
 Refused = Callable[[Any], ApiError | None]
 """The retriable error that an answer holds, None when it is one; raises what cannot heal."""
 
 
 class Coordinators:
-    """The coordinators that one client has found."""
+    """The coordinators that one client has found.
 
-    def __init__(self, router: Router, *, key_type: int = COORDINATOR_GROUP) -> None:
+    :param key_type: of groups, or of transactional ids; :param purpose: the connection to use.
+    """
+
+    def __init__(
+        self, router: Router, *, key_type: int = COORDINATOR_GROUP, purpose: str = CONTROL
+    ) -> None:
         self._router = router
         self._key_type = key_type
+        self._purpose = purpose
         self._known: dict[str, int] = {}
 
     def known(self, key: str) -> int | None:
@@ -77,20 +96,25 @@ class Coordinators:
         """The coordinator's answer to ``request``, asked again, and elsewhere, as need be.
 
         :raises DeadlineExceededError: none in time; ``definite`` says whether it may have acted.
-        :raises ApiError: what ``refused`` raises.
+        :raises ApiError: what ``refused`` raises; not definite when an earlier attempt may have
+            acted.
         """
+        indefinite = False
 
         async def attempt() -> Any:
+            nonlocal indefinite
             broker_id = await self._find(key, deadline)
             try:
-                response = await self._router.call_broker(
-                    broker_id, request, attempt_deadline(deadline)
-                )
+                response = await self._ask(broker_id, request, attempt_deadline(deadline))
                 error = refused(response)
                 if error is not None:
                     raise error
             except Failure as error:
                 self.judge(key, error)
+                if is_retriable(error):
+                    indefinite = indefinite or not is_definite(error)
+                elif indefinite:
+                    error.definite = False  # type: ignore[union-attr, misc]
                 raise
             return response
 
@@ -136,8 +160,16 @@ class Coordinators:
     def judge(self, key: str, error: BaseException) -> None:
         """Draw the conclusion from an error that the supposed coordinator gave, or from its
         silence: the next call asks for the way again, unless it is only still loading."""
-        if is_retriable(error) and not isinstance(error, CoordinatorLoadInProgressError):
+        if is_retriable(error) and not isinstance(error, STILL_THERE):
             self.forget(key)
+
+    async def _ask(self, broker_id: int, request: Request, deadline: float) -> Any:
+        """One attempt on one broker; the response message."""
+        async with asyncio.timeout_at(deadline):
+            channel = await self._router.channel(broker_id, self._purpose)
+        left_s = deadline - asyncio.get_running_loop().time()
+        timeout_s = min(max(left_s, 0.001), self._router.options.request_timeout_ms / 1000)
+        return await ask(channel, request, timeout_s)
 
     async def _find(self, key: str, deadline: float) -> int:
         known = self._known.get(key)

@@ -4,6 +4,11 @@ Rules: an error says what was asked, of whom, and what to do about it. ``definit
 question that matters after a failed write: *true* means that the records certainly are not in the
 log, *false* means that they may be. Errors of the first tree (:class:`ApiError`) carry it in their
 class, the client's own carry it in the instance where it depends on what had happened.
+
+What begin, send_offsets, commit and abort of a transaction raise also says, as ``kind``, what comes
+next: *retriable*, the same call may be repeated; *abortable*, abort and go on with the next
+transaction; *fatal*, this producer is done (KIP-98, KIP-1050). ``docs/transactions.md`` has the
+table of what to do after which.
 """
 
 from __future__ import annotations
@@ -14,9 +19,12 @@ from typing import TYPE_CHECKING
 from oncelog_protocol import errors as _protocol
 from oncelog_protocol.errors import (
     ApiError,
+    ClusterAuthorizationFailedError,
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     CorruptMessageError,
+    DuplicateSequenceNumberError,
     FencedInstanceIdError,
     FencedLeaderEpochError,
     GroupAuthorizationFailedError,
@@ -29,6 +37,8 @@ from oncelog_protocol.errors import (
     InvalidConfigError,
     InvalidGroupIdError,
     InvalidPartitionsError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
@@ -36,6 +46,8 @@ from oncelog_protocol.errors import (
     InvalidSessionTimeoutError,
     InvalidTimestampError,
     InvalidTopicError,
+    InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
     Kind,
     LeaderNotAvailableError,
     LocalProtocolError,
@@ -49,6 +61,9 @@ from oncelog_protocol.errors import (
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
     OncelogError,
+    OutOfOrderSequenceNumberError,
+    PolicyViolationError,
+    ProducerFencedError,
     ProtocolError,
     RebalanceInProgressError,
     RecordListTooLargeError,
@@ -57,8 +72,14 @@ from oncelog_protocol.errors import (
     StorageError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
+    TransactionalIdNotFoundError,
+    TransactionAlreadyCommittedError,
+    TransactionCoordinatorFencedError,
     UnknownLeaderEpochError,
     UnknownMemberIdError,
+    UnknownProducerIdError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -78,6 +99,9 @@ class ClientError(OncelogError):
     definite: bool = True
     """Whether the request certainly had no effect."""
 
+    kind: Kind = Kind.FATAL
+    """What may be done after it: see the module's text."""
+
 
 class ConfigurationError(ClientError, ValueError):
     """An option has a value that is not allowed; the message names option, value and remedy."""
@@ -93,6 +117,8 @@ class NoBrokersAvailableError(ClientError, ConnectionError):
     ``tried`` holds each address with the reason why it did not serve, in the order of trying.
     """
 
+    kind = Kind.RETRIABLE
+
     def __init__(self, tried: Sequence[tuple[str, str]], note: str = "") -> None:
         self.tried = tuple(tried)
         listed = "; ".join(f"{address}: {reason}" for address, reason in self.tried)
@@ -102,6 +128,8 @@ class NoBrokersAvailableError(ClientError, ConnectionError):
 
 class BrokerUnreachableError(ClientError, ConnectionError):
     """One broker could not be reached at the address that the cluster advertises for it."""
+
+    kind = Kind.RETRIABLE
 
     def __init__(self, broker_id: int, address: str, reason: str, note: str = "") -> None:
         self.broker_id = broker_id
@@ -113,6 +141,8 @@ class BrokerUnreachableError(ClientError, ConnectionError):
 class DeadlineExceededError(ClientError, TimeoutError):
     """A call did not end in the time it was given; the message names what it waited for last."""
 
+    kind = Kind.RETRIABLE
+
     def __init__(self, message: str, *, definite: bool = True) -> None:
         super().__init__(message)
         self.definite = definite
@@ -121,6 +151,8 @@ class DeadlineExceededError(ClientError, TimeoutError):
 class BufferExhaustedError(ClientError):
     """There was no room in ``buffer_memory`` (for ``max_block_ms``, or at all for send_nowait)."""
 
+    kind = Kind.RETRIABLE
+
 
 class DeliveryTimeoutError(ClientError, TimeoutError):
     """A batch was not acknowledged within ``delivery_timeout_ms``.
@@ -128,6 +160,8 @@ class DeliveryTimeoutError(ClientError, TimeoutError):
     ``definite`` is true only when every attempt was refused before anything was appended, or none
     was made; otherwise the records may be in the log.
     """
+
+    kind = Kind.ABORTABLE
 
     def __init__(self, message: str, *, definite: bool) -> None:
         super().__init__(message)
@@ -141,6 +175,8 @@ class ReorderError(ClientError):
     ``max_in_flight_requests_per_connection=1``.
     """
 
+    kind = Kind.ABORTABLE
+
     def __init__(self, message: str, *, definite: bool) -> None:
         super().__init__(message)
         self.definite = definite
@@ -150,6 +186,27 @@ class ConnectionLostError(ClientError, ConnectionError):
     """The connection broke while a write was on its way and nobody may try again."""
 
     definite = False
+    kind = Kind.ABORTABLE
+
+
+class TransactionOutcomeUnknownError(ClientError, TimeoutError):
+    """Nobody answered in time how a transaction ends: it may be committed, or not, or be so later.
+
+    *What to do*: call ``commit_transaction`` again, which asks the same again and cannot commit
+    twice; or go on with the next transaction, which begins once the coordinator has settled this
+    one, and look in the log what became of it. A consumer that took part reads on from what the
+    group has committed.
+    """
+
+    definite = False
+    kind = Kind.RETRIABLE
+
+
+class NoTransactionError(ClientError):
+    """What was asked does not fit where the producer is: a send outside of a transaction, a second
+    begin, a commit of what was not begun. *What to do*: mend the program; nothing was harmed."""
+
+    kind = Kind.ABORTABLE
 
 
 class UndeliveredRecordsError(ClientError):
@@ -157,6 +214,8 @@ class UndeliveredRecordsError(ClientError):
 
     ``count`` is the number of records, ``first`` the first failure.
     """
+
+    kind = Kind.ABORTABLE
 
     def __init__(self, count: int, first: BaseException) -> None:
         super().__init__(f"{count} records were not acknowledged; the first failure: {first}")
@@ -211,12 +270,16 @@ class CommitFailedError(ClientError):
     partitions now; iterating again joins anew.
     """
 
+    kind = Kind.ABORTABLE
+
 
 class MaxPollIntervalExceededError(ClientError):
     """The application did not come back for the next record within ``max_poll_interval_ms``.
 
     The member has left its group, others read its partitions; iterating again joins anew.
     """
+
+    kind = Kind.ABORTABLE
 
     def __init__(self, group_id: str, interval_ms: int) -> None:
         super().__init__(
@@ -234,6 +297,8 @@ class PartialSendError(ClientError):
     BatchMetadata of the rest. ``definite`` is true when every failure is.
     """
 
+    kind = Kind.ABORTABLE
+
     def __init__(
         self, failures: Sequence[tuple[Sequence[int], BaseException]], written: BatchMetadata
     ) -> None:
@@ -242,6 +307,53 @@ class PartialSendError(ClientError):
         self.failures = tuple(failures)
         self.written = written
         self.definite = all(is_definite(error) for _, error in failures)
+
+
+InvalidPidMappingError = InvalidProducerIdMappingError
+"""Kafka 0.11's name. The coordinator knows the transactional id with another producer id, or not at
+all (it was idle for ``transactional_id_expiration_ms``). *What to do*: abort; the next transaction
+asks for a new producer id by itself, unless another instance has the transactional id by now, which
+is then said with ProducerFencedError."""
+
+NotCoordinatorForTransactionalIdError = NotCoordinatorError
+"""Kafka 0.11's name. Another broker coordinates the transactional id. *What to do*: nothing, the
+producer finds it and asks again; heard of only as the cause of a deadline."""
+
+InvalidTxnRequestError = InvalidTxnStateError
+"""Kafka 0.11's name. Not possible in the state the transaction is in, as the coordinator sees it.
+*What to do*: close the producer; two programs drive one transaction, or one mixes ordinary and
+shared transactions under one transactional id."""
+
+InvalidSequenceNumberError = OutOfOrderSequenceNumberError
+"""Kafka 0.11's name. A batch does not follow the last one of its producer: one before it is lost.
+*What to do*: abort the transaction and do it again. Without a transaction the records of the batch
+failed; later ones are not harmed."""
+
+InvalidProducerEpoch = InvalidProducerEpochError
+"""By Kafka 0.11's list. The producer's epoch is an older one: its transaction was ended by its
+time-out. *What to do*: abort and do it again, in less time than ``transaction_timeout_ms``."""
+
+ProducerFenced = ProducerFencedError
+"""By Kafka 0.11's list. A newer producer with the same transactional id took over. *What to do*:
+close this one and stop; what it had not committed is aborted, and the newer one does the work."""
+
+InvalidPidMapping = InvalidPidMappingError
+NotCoordinatorForTransactionalId = NotCoordinatorForTransactionalIdError
+InvalidTxnRequest = InvalidTxnRequestError
+
+CoordinatorNotAvailable = CoordinatorNotAvailableError
+"""By Kafka 0.11's list. No coordinator can be named at the moment. *What to do*: nothing, the
+producer asks again until its deadline; if that is over, look after the brokers."""
+
+DuplicateSequenceNumber = DuplicateSequenceNumberError
+"""By Kafka 0.11's list. The batch is in the log already, older than what brokers remember. *What to
+do*: nothing, the producer takes it for acknowledged, without an offset."""
+
+InvalidSequenceNumber = InvalidSequenceNumberError
+
+InvalidTransactionTimeout = InvalidTransactionTimeoutError
+"""By Kafka 0.11's list. ``transaction_timeout_ms`` is above the brokers'
+``transaction_max_timeout_ms``. *What to do*: ask for less, or raise that."""
 
 
 def is_definite(error: BaseException) -> bool:
@@ -267,15 +379,20 @@ __all__ = [
     "BufferExhaustedError",
     "ClientError",
     "ClosedError",
+    "ClusterAuthorizationFailedError",
     "CommitFailedError",
+    "ConcurrentTransactionsError",
     "ConfigurationError",
     "ConnectionLostError",
     "CoordinatorLoadInProgressError",
+    "CoordinatorNotAvailable",
     "CoordinatorNotAvailableError",
     "CorruptMessageError",
     "CorruptRecordError",
     "DeadlineExceededError",
     "DeliveryTimeoutError",
+    "DuplicateSequenceNumber",
+    "DuplicateSequenceNumberError",
     "FencedInstanceIdError",
     "FencedLeaderEpochError",
     "GroupAuthorizationFailedError",
@@ -288,13 +405,25 @@ __all__ = [
     "InvalidConfigError",
     "InvalidGroupIdError",
     "InvalidPartitionsError",
+    "InvalidPidMapping",
+    "InvalidPidMappingError",
+    "InvalidProducerEpoch",
+    "InvalidProducerEpochError",
+    "InvalidProducerIdMappingError",
     "InvalidRecordError",
     "InvalidReplicaAssignmentError",
     "InvalidReplicationFactorError",
     "InvalidRequestError",
+    "InvalidSequenceNumber",
+    "InvalidSequenceNumberError",
     "InvalidSessionTimeoutError",
     "InvalidTimestampError",
     "InvalidTopicError",
+    "InvalidTransactionTimeout",
+    "InvalidTransactionTimeoutError",
+    "InvalidTxnRequest",
+    "InvalidTxnRequestError",
+    "InvalidTxnStateError",
     "Kind",
     "LeaderNotAvailableError",
     "LocalProtocolError",
@@ -304,16 +433,23 @@ __all__ = [
     "NoBrokersAvailableError",
     "NoOffsetError",
     "NoOffsetForPartitionError",
+    "NoTransactionError",
     "NonEmptyGroupError",
     "NotControllerError",
     "NotCoordinatorError",
+    "NotCoordinatorForTransactionalId",
+    "NotCoordinatorForTransactionalIdError",
     "NotEnoughReplicasAfterAppendError",
     "NotEnoughReplicasError",
     "NotLeaderOrFollowerError",
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
     "OncelogError",
+    "OutOfOrderSequenceNumberError",
     "PartialSendError",
+    "PolicyViolationError",
+    "ProducerFenced",
+    "ProducerFencedError",
     "ProtocolError",
     "RebalanceInProgressError",
     "RecordListTooLargeError",
@@ -323,9 +459,16 @@ __all__ = [
     "StorageError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",
+    "TransactionAbortableError",
+    "TransactionAlreadyCommittedError",
+    "TransactionCoordinatorFencedError",
+    "TransactionOutcomeUnknownError",
+    "TransactionalIdAuthorizationFailedError",
+    "TransactionalIdNotFoundError",
     "UndeliveredRecordsError",
     "UnknownLeaderEpochError",
     "UnknownMemberIdError",
+    "UnknownProducerIdError",
     "UnknownServerError",
     "UnknownTopicOrPartitionError",
     "UnstableOffsetCommitError",

@@ -16,14 +16,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from oncelog.admin_calls import AdminCalls
 from oncelog.admin_results import Results
 from oncelog.consumer.offsets import list_offsets
-from oncelog.coordinators import Coordinators, attempt_deadline, refused_at_top
+from oncelog.coordinators import attempt_deadline, refused_at_top
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
     ClientError,
-    ClosedError,
     ConfigurationError,
     InvalidRequestError,
     error_for,
@@ -45,7 +45,7 @@ from oncelog.group_results import (
     ResetPlan,
     planned,
 )
-from oncelog.router import Failure, Router
+from oncelog.router import Failure
 from oncelog_protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -93,11 +93,8 @@ class OffsetLike(Protocol):
     def metadata(self) -> str: ...
 
 
-class GroupAdmin:
-    """Mixed into ``Admin``, which owns the router."""
-
-    _router: Router
-    _coordinators: Coordinators
+class GroupAdmin(AdminCalls):
+    """Mixed into ``Admin``."""
 
     # ------------------------------------------------------------------------------ looking
 
@@ -378,14 +375,6 @@ class GroupAdmin:
         return {tp: answer.offset for tp, answer in found.items()}
 
     # ------------------------------------------------------------------------------ calls
-
-    def _deadline(self, timeout_ms: int) -> float:
-        if self._router.closed:
-            raise ClosedError("the admin client is closed, or was not started")
-        return asyncio.get_running_loop().time() + timeout_ms / 1000
-
-    def _left_ms(self, deadline: float) -> int:
-        return max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
 
     async def _groups_of(
         self, broker_id: int, request: Request, deadline: float

@@ -37,9 +37,28 @@ class History(Protocol):
     """A recorder of operations."""
 
     def invoke(
-        self, operation: str, topic: str, partition: int, values: Sequence[bytes | None]
+        self,
+        operation: str,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        txn: int = -1,
     ) -> int:
-        """Note that ``operation`` ("send" or "poll") begins; returns its number."""
+        """Note that ``operation`` ("send" or "poll") begins; returns its number.
+
+        :param txn: the transaction that it is a part of; -1 for none.
+        """
+        ...
+
+    def begin_txn(self, transactional_id: str) -> int:
+        """Note that a transaction begins; returns its number, which its sends name."""
+        ...
+
+    def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
+        """Note that the end of a transaction is about to be asked for, for the first time.
+
+        :param winners: of a shared one that is to be committed, by their transactions' names.
+        """
         ...
 
     def ok(
@@ -49,7 +68,8 @@ class History(Protocol):
         values: Sequence[bytes | None] = (),
     ) -> None:
         """Note that it happened, at these offsets; a poll adds what it read. Of a *committed*:
-        what was answered for each partition in the order of asking, None where nothing was."""
+        what was answered for each partition in the order of asking, None where nothing was. Of a
+        transaction: no offsets."""
         ...
 
     def fail(self, number: int, error: BaseException) -> None:
@@ -68,10 +88,17 @@ class History(Protocol):
         ...
 
     def watermark(
-        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        high_watermark: int,
+        end_offset: int,
+        last_stable_offset: int = -1,
     ) -> None:
-        """Note what the leader of ``leader_epoch`` said in a fetch: its high watermark, and the
-        offset behind the last record that it sent (-1: none was taken)."""
+        """Note what the leader of ``leader_epoch`` said in a fetch: its high watermark, the offset
+        behind the last record that it sent (-1: none was taken), and the offset up to which all is
+        decided (-1: it was not asked for, as at read_uncommitted)."""
         ...
 
     def invoke_group(
@@ -81,9 +108,13 @@ class History(Protocol):
         member: str,
         generation: int,
         offsets: Mapping[TopicPartition, int | None],
+        txn: int = -1,
     ) -> int:
         """Note that a commit of these offsets, or a question for them (None), begins; returns its
-        number. ``member`` and ``generation`` are as the request tells them, "" and -1 for none."""
+        number. ``member`` and ``generation`` are as the request tells them, "" and -1 for none.
+
+        :param txn: the transaction that commits them, noted by the same recorder; -1 for none.
+        """
         ...
 
     def owned(

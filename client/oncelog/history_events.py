@@ -12,7 +12,10 @@ Rules
 * ``invoke`` and the event that ends it share process, client and number. A client that is made anew
   after a crash needs another name or process, or :meth:`HistoryRecorder.crashed` before it.
 * The micro-operations of the event that ends an operation, where it has any, replace those of its
-  invocation: they know the offsets. A transaction is one operation of several.
+  invocation: they know the offsets.
+* A transaction is an operation too (``txn``), named by its number in the ``txn`` of its sends and
+  commits: a number of the same process and client. *ending* says that its end is about to be asked
+  for. Events of none leave the field out.
 * Events of a group's member name group, member and generation; in others those fields are left out.
 * Values are text where they are printable ASCII, else ``{"base64": ...}``.
 """
@@ -32,6 +35,7 @@ Operation = Literal[
     "send",
     "poll",
     "txn",
+    "ending",
     "assign",
     "watermark",
     "crash",
@@ -41,12 +45,13 @@ Operation = Literal[
     "revoked",
     "lost",
 ]
-MicroKind = Literal["send", "poll", "assign", "watermark", "commit", "committed", "own"]
+MicroKind = Literal["send", "poll", "assign", "watermark", "commit", "committed", "own", "winner"]
 
 
 class MicroOp(NamedTuple):
     """One record sent or polled; or one partition moved, or its watermark as a leader told it; or
-    one partition's committed offset; or one partition that a member owns, or does no longer."""
+    one partition's committed offset; or one partition that a member owns, or does no longer; or a
+    winner of a shared transaction, its name the value."""
 
     kind: MicroKind
     topic: str
@@ -59,6 +64,8 @@ class MicroOp(NamedTuple):
     """Of a watermark."""
     end_offset: int | None = None
     """Of a watermark: behind the last record that came with it."""
+    last_stable_offset: int | None = None
+    """Of a watermark, where it was asked for."""
 
 
 class Event(NamedTuple):
@@ -74,11 +81,15 @@ class Event(NamedTuple):
     f: Operation
     mops: tuple[MicroOp, ...] = ()
     note: str = ""
-    """The error of a fail or an info; the reason of an assign."""
+    """The error of a fail or an info; the reason of an assign; "commit" or "abort" of an ending."""
     group: str = ""
     member: str = ""
     """The member id; "" from outside of the group."""
     generation: int = -1
+    txn: int = -1
+    """The number of the transaction that this is a part of."""
+    transactional_id: str = ""
+    """Of a transaction."""
 
 
 class HistoryRecorder:
@@ -104,16 +115,32 @@ class HistoryRecorder:
         self._open: dict[int, Event] = {}
 
     def invoke(
-        self, operation: str, topic: str, partition: int, values: Sequence[bytes | None]
+        self,
+        operation: str,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        txn: int = -1,
     ) -> int:
         """Begin a send or a poll; returns its number."""
         assert operation in ("send", "poll")
         mops = tuple(MicroOp("send", topic, partition, value) for value in values)
         if not mops:
             mops = (MicroOp("poll", topic, partition),)
-        event = self._note("invoke", "send" if operation == "send" else "poll", mops)
+        event = self._note("invoke", "send" if operation == "send" else "poll", mops, txn=txn)
         self._open[event.number] = event
         return event.number
+
+    def begin_txn(self, transactional_id: str) -> int:
+        """Begin a transaction; returns its number."""
+        event = self._note("invoke", "txn", (), transactional_id=transactional_id)
+        self._open[event.number] = event
+        return event.number
+
+    def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
+        """Its end is about to be asked for."""
+        mops = tuple(MicroOp("winner", "", -1, value) for value in winners)
+        self._note("ok", "ending", mops, "commit" if commit else "abort", txn=txn)
 
     def ok(
         self,
@@ -126,6 +153,9 @@ class HistoryRecorder:
         if invoked.f in ("commit", "committed"):
             told = zip(invoked.mops, offsets, strict=False)
             self._end(invoked, "ok", tuple(mop._replace(offset=offset) for mop, offset in told))
+            return
+        if invoked.f == "txn":
+            self._end(invoked, "ok", ())
             return
         topic, partition = invoked.mops[0].topic, invoked.mops[0].partition
         kind: MicroKind = "send" if invoked.f == "send" else "poll"
@@ -149,10 +179,19 @@ class HistoryRecorder:
         self._note("ok", "assign", (MicroOp("assign", topic, partition, None, offset),), reason)
 
     def watermark(
-        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        high_watermark: int,
+        end_offset: int,
+        last_stable_offset: int = -1,
     ) -> None:
         """What a leader said of itself in a fetch."""
-        mop = MicroOp("watermark", topic, partition, None, high_watermark, leader_epoch, end_offset)
+        stable = None if last_stable_offset < 0 else last_stable_offset
+        mop = MicroOp(
+            "watermark", topic, partition, None, high_watermark, leader_epoch, end_offset, stable
+        )
         self._note("ok", "watermark", (mop,))
 
     def invoke_group(
@@ -162,10 +201,12 @@ class HistoryRecorder:
         member: str,
         generation: int,
         offsets: Mapping[TopicPartition, int | None],
+        txn: int = -1,
     ) -> int:
         """Begin a commit, or a question for what is committed; returns its number."""
         mops = tuple(MicroOp(operation, *tp, None, offset) for tp, offset in offsets.items())
-        event = self._note("invoke", operation, mops, group=(group, member, generation))
+        whose = (group, member, generation)
+        event = self._note("invoke", operation, mops, group=whose, txn=txn)
         self._open[event.number] = event
         return event.number
 
@@ -193,10 +234,12 @@ class HistoryRecorder:
         mops: tuple[MicroOp, ...],
         note: str = "",
         group: tuple[str, str, int] = ("", "", -1),
+        txn: int = -1,
+        transactional_id: str = "",
     ) -> Event:
         self._count += 1
         whose = (self._process, self._client, self._count)
-        event = Event(self._clock(), *whose, type, f, mops, note, *group)
+        event = Event(self._clock(), *whose, type, f, mops, note, *group, txn, transactional_id)
         self._sink(event)
         return event
 
@@ -228,6 +271,10 @@ def line_of(event: Event) -> str:
         del fields["note"]
     if not event.group:
         del fields["group"], fields["member"], fields["generation"]
+    if event.txn == -1:
+        del fields["txn"]
+    if not event.transactional_id:
+        del fields["transactional_id"]
     return json.dumps(fields)
 
 

@@ -16,13 +16,15 @@ from oncelog_cli.options import (
     chosen_format,
     complete_groups,
     complete_topics,
+    complete_transactional_ids,
     confirm,
     key_values,
     matching,
     typed_values,
 )
 from oncelog_cli.render import Output
-from support.admin_cluster import AdminCluster, KnownGroup
+from oncelog_protocol.messages.transaction_admin import DescribedTransaction
+from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
 from support.cluster import Cluster
 from support.shell import COMMAND, environment
 
@@ -131,6 +133,24 @@ async def test_the_shell_completes_groups(typed: str, offered: list[str]) -> Non
         assert await completed(typed, cluster.bootstrap) == offered
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("oncelog transactions describe bil", ["billing"]),
+        ("oncelog shared begin n", ["nightly"]),
+        ("oncelog produce t --transactional-id n", ["nightly"]),
+    ],
+)
+@pytest.mark.asyncio
+async def test_the_shell_completes_transactional_ids(typed: str, offered: list[str]) -> None:
+    async with AdminCluster() as cluster:
+        cluster.known_transactions = {
+            name: KnownTransaction(1, DescribedTransaction(0, name, "Empty", 1))
+            for name in ("billing", "nightly")
+        }
+        assert await completed(typed, cluster.bootstrap) == offered
+
+
 async def completed(typed: str, bootstrap: str) -> list[str]:
     """What the shell offers for the last word."""
     process = await asyncio.create_subprocess_exec(
@@ -152,3 +172,4 @@ def test_no_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     command = typer.main.get_command(typer.Typer(callback=lambda: None, name="x"))
     assert complete_topics(typer.Context(command), "or") == []
     assert complete_groups(typer.Context(command), "or") == []
+    assert complete_transactional_ids(typer.Context(command), "or") == []

@@ -12,7 +12,7 @@ import typer
 
 from oncelog.errors import TopicAlreadyExistsError
 from oncelog_cli.options import Format
-from oncelog_cli.render import Column, Output, human_bytes, report
+from oncelog_cli.render import Column, Output, human_bytes, human_time, report
 
 COLUMNS = (
     Column("NAME", "name"),
@@ -138,3 +138,8 @@ def test_human_bytes(size: int | None, shown: str) -> None:
 
 def test_the_tests_look_at_a_pipe() -> None:
     assert not os.isatty(1) or not sys.stdout.isatty()
+
+
+def test_times_are_dates_and_none_is_a_dash() -> None:
+    assert human_time(1_000) == "1970-01-01T00:00:01.000Z"
+    assert [human_time(value) for value in (None, -1)] == ["-", "-"]

@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from oncelog.errors import (
     UndeliveredRecordsError,
 )
 from oncelog_protocol.messages.base import ApiKey
-from support.fake_cluster import Action, FakeCluster
+from support.fake_cluster import Action, FakeCluster, committed_of
 from support.fake_members import GroupCluster
 from support.group_members import committed, fill
 from support.waiting import eventually
@@ -30,7 +31,12 @@ PAIRS = [
     (oncelog.Producer, blocking.Producer),
     (oncelog.Consumer, blocking.Consumer),
     (oncelog.Admin, blocking.Admin),
+    (oncelog.SharedTransaction, blocking.SharedTransaction),
+    (oncelog.SharedWriter, blocking.SharedWriter),
+    (oncelog.Transaction, blocking.Transaction),
 ]
+MADE_BY_OTHERS = (oncelog.SharedWriter, oncelog.Transaction)
+"""Nobody calls their constructors."""
 DUNDERS = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -51,6 +57,8 @@ def members(cls: type) -> dict[str, Any]:
 def test_parity(source: type, face: type) -> None:
     """No method, parameter or default of one is missing from the other."""
     for name, value in members(source).items():
+        if name == "__init__" and source in MADE_BY_OTHERS:
+            continue
         counterpart = getattr(face, DUNDERS.get(name, name), None)
         assert counterpart is not None, f"{face.__name__} lacks {name}"
         if not inspect.isfunction(value):
@@ -63,6 +71,12 @@ def test_parity(source: type, face: type) -> None:
         ], name
     extra = set(members(face)) - set(members(source)) - set(DUNDERS.values())
     assert not extra
+
+
+def test_joining_takes_the_same_parameters() -> None:
+    assert inspect.signature(blocking.join) == inspect.signature(oncelog.join)
+    begin = oncelog.SharedTransaction.begin
+    assert inspect.signature(blocking.SharedTransaction.begin) == inspect.signature(begin)
 
 
 def test_deliveries_have_the_same_methods() -> None:
@@ -275,3 +289,120 @@ async def test_a_member_of_a_group() -> None:
 
         await in_thread(work)
         assert committed(cluster) == {TopicPartition("t", 0): 3}
+
+
+# ---------------------------------------------------------------- transactions
+
+
+@pytest.mark.asyncio
+async def test_transactions() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("t", 2)
+        tp = TopicPartition("in", 0)
+
+        def lose(producer: blocking.Producer) -> None:
+            with producer.transaction() as txn:
+                txn.send("t", b"lost")
+                raise KeyError
+
+        def work() -> None:
+            options: dict[str, Any] = {"transactional_id": "x", "linger_ms": 0}
+            with blocking.Producer(cluster.bootstrap, **options) as producer:
+                with producer.transaction() as txn:
+                    assert txn.send("t", b"a", partition=0).offset == 0
+                    assert txn.enqueue("t", b"b").result().topic == "t"
+                    txn.send_nowait("t", b"c")
+                    txn.send_many("t", [b"d"] * 2)
+                    txn.flush()
+                    txn.send_offsets({tp: 5}, oncelog.GroupMetadata("g"))
+                with pytest.raises(KeyError):
+                    lose(producer)
+                with producer.transaction() as txn:
+                    txn.send("t", b"lost")
+                    txn.abort()
+                producer.begin_transaction()
+                producer.send("t", b"e")
+                producer.send_offsets({tp: 6}, oncelog.GroupMetadata("g"))
+                producer.commit_transaction()
+                producer.begin_transaction()
+                producer.send("t", b"lost")
+                producer.abort_transaction()
+
+        await in_thread(work)
+        assert Counter(committed_of(cluster, "t")) == {b"a": 1, b"b": 1, b"c": 1, b"d": 2, b"e": 1}
+        assert cluster.transactions.committed["g", tp].offset == 6
+        assert not client_threads()
+
+
+@pytest.mark.asyncio
+async def test_a_transaction_with_a_consumer_that_lives_in_another_thread() -> None:
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.create_topic("out")
+        fill(cluster, 6, 0)
+
+        def copy(producer: Any, consumer: Any, count: int, fail: bool = False) -> None:
+            with producer.transaction(consumer) as txn:
+                for _ in range(count):
+                    txn.send("out", consumer.getone().value)
+                if fail:
+                    raise KeyError
+
+        def work() -> None:
+            servers = cluster.bootstrap
+            reading: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest"}
+            with (
+                blocking.Producer(servers, transactional_id="x", linger_ms=0) as producer,
+                blocking.Consumer("t", bootstrap_servers=servers, **reading) as consumer,
+            ):
+                copy(producer, consumer, 2)
+                with pytest.raises(KeyError):
+                    copy(producer, consumer, 3, fail=True)
+                member = consumer.group_metadata().member_id
+                cluster_call(lambda: cluster.group().expel(member))
+                with pytest.raises(oncelog.TransactionAbortableError):
+                    copy(producer, consumer, 1)
+                copy(producer, consumer, 4)
+
+        loop = asyncio.get_running_loop()
+
+        def cluster_call(act: Callable[[], None]) -> None:
+            done = threading.Event()
+            loop.call_soon_threadsafe(act)
+            loop.call_soon_threadsafe(done.set)
+            assert done.wait(5)
+
+        await in_thread(work)
+        assert committed_of(cluster, "out") == [b"%d" % number for number in range(6)]
+        assert committed(cluster) == {TopicPartition("t", 0): 6}
+
+
+@pytest.mark.asyncio
+async def test_shared_transactions() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            begin = blocking.SharedTransaction.begin
+            options: dict[str, Any] = {"transactional_id": "etl"}
+            with begin(bootstrap_servers=cluster.bootstrap, tag=1, **options) as txn:
+                with blocking.join(txn.ticket, writer="a", linger_ms=0) as writer:
+                    writer.send("t", b"v")
+                    writer.enqueue("t", b"v").result()
+                    writer.send_nowait("t", b"v")
+                    writer.send_many("t", [b"v"] * 2)
+                    writer.flush()
+                    assert writer.partitions_for("t") == 1
+                    assert writer.unacknowledged_count == 0
+                    assert writer.ticket == txn.ticket
+                with blocking.join(txn.ticket, writer="b") as loser:
+                    loser.send("t", b"loser")
+                other = blocking.SharedTransaction(txn.ticket)
+                assert other.commit([writer.receipt]) == (True, False)
+                assert txn.abort() == (True, True)
+            with pytest.raises(oncelog.TransactionAlreadyCommittedError):
+                blocking.join(txn.ticket, writer="c")
+
+        await in_thread(work)
+        assert committed_of(cluster, "t") == [b"v"] * 5
+        assert not client_threads()

@@ -13,20 +13,24 @@ from oncelog.coordinators import Coordinators, refused_at_top
 from oncelog.errors import DeadlineExceededError, RequestTimedOutError
 from oncelog.router import Router
 from oncelog_protocol.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
+    NotCoordinatorError,
 )
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.groups import (
+    COORDINATOR_TRANSACTION,
     DescribeGroupsRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from oncelog_protocol.messages.transactions import InitPidRequest
 from oncelog_runtime.entropy import SeededEntropy
 from support.admin_cluster import AdminCluster, KnownGroup
-from support.fake_cluster import Action
+from support.fake_cluster import Action, FakeCluster
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,3 +163,39 @@ async def test_groups_that_moved_are_found_again() -> None:
         answers = await coordinators.call_each(["a", "b"], DescribeGroupsRequest, within(5))
         assert [answers[name].error_code for name in ("a", "b")] == [0, 0]
         assert coordinators.known("b") == 2
+
+
+async def test_a_final_error_behind_a_lost_answer_is_not_definite() -> None:
+    for lost in (False, True):
+        async with AdminCluster() as cluster, found(cluster) as (_, coordinators):
+            if lost:
+                cluster.rule(ApiKey.OFFSET_FETCH, Action.DROP_AFTER)
+            error = GroupAuthorizationFailedError
+            cluster.rule(ApiKey.OFFSET_FETCH, Action.ERROR, error=error)
+            with pytest.raises(GroupAuthorizationFailedError) as caught:
+                await coordinators.call("g", asking("g"), within(5), refused_at_top)
+            assert caught.value.definite is not lost
+
+
+async def test_an_answer_that_only_the_coordinator_gives_loses_nothing() -> None:
+    async with AdminCluster() as cluster, found(cluster) as (_, coordinators):
+        await coordinators.find("g", within(5))
+        for error, known in ((ConcurrentTransactionsError(), 1), (NotCoordinatorError(), None)):
+            coordinators.judge("g", error)
+            assert coordinators.known("g") == known
+
+
+async def test_transactional_ids_have_coordinators_and_connections_of_their_own() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.transactions.broker_id = 2
+        options = ConnectionOptions(bootstrap_servers=cluster.bootstrap)
+        router = Router(options, entropy=SeededEntropy(1))
+        await router.start()
+        try:
+            coordinators = Coordinators(router, key_type=COORDINATOR_TRANSACTION, purpose="own")
+            request = InitPidRequest("x", 1000)
+            await coordinators.call("x", request, within(5), refused_at_top)
+            assert coordinators.known("x") == 2
+            assert router.channel_now(2, "own") is not None
+        finally:
+            await router.close()

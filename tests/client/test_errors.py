@@ -10,6 +10,7 @@ from oncelog.errors import (
     ClosedError,
     ConnectionLostError,
     DeliveryTimeoutError,
+    Kind,
     LogTruncationError,
     MessageTooLargeError,
     NoBrokersAvailableError,
@@ -93,3 +94,35 @@ def test_truncation_names_both_offsets() -> None:
 
 def test_every_exported_name_is_there() -> None:
     assert all(hasattr(errors, name) for name in errors.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("InvalidProducerEpoch", 47),
+        ("ProducerFenced", 90),
+        ("InvalidPidMapping", 49),
+        ("NotCoordinatorForTransactionalId", 16),
+        ("InvalidTxnRequest", 48),
+        ("CoordinatorNotAvailable", 15),
+        ("DuplicateSequenceNumber", 46),
+        ("InvalidSequenceNumber", 45),
+        ("InvalidTransactionTimeout", 50),
+    ],
+)
+def test_kafkas_first_names_of_transactions_are_known(name: str, code: int) -> None:
+    assert getattr(errors, name) is getattr(errors, f"{name}Error") is errors.ERRORS[code]
+
+
+def test_every_error_of_a_client_says_what_comes_next() -> None:
+    kinds = {
+        name: cls.kind
+        for name in errors.__all__
+        if isinstance(cls := getattr(errors, name), type) and issubclass(cls, errors.ClientError)
+    }
+    assert len(kinds) > 15
+    assert kinds["TransactionOutcomeUnknownError"] is Kind.RETRIABLE
+    assert kinds["DeliveryTimeoutError"] is Kind.ABORTABLE
+    assert kinds["CommitFailedError"] is Kind.ABORTABLE
+    assert kinds["ClosedError"] is Kind.FATAL
+    assert not errors.TransactionOutcomeUnknownError("x").definite

@@ -78,6 +78,32 @@ def test_a_member_of_a_group_says_what_it_commits_and_owns() -> None:
     assert [event_of(line_of(event)) for event in events] == events
 
 
+def test_sends_and_commits_name_their_transaction() -> None:
+    events: list[Event] = []
+    recorder = HistoryRecorder("p1", events.append, lambda: 0.0)
+    txn = recorder.begin_txn("bank-1")
+    send = recorder.invoke("send", "t", 0, [b"a"], txn)
+    commit = recorder.invoke_group("commit", "g", "m", 3, {TopicPartition("t", 0): 5}, txn)
+    recorder.ok(send, [4])
+    recorder.ok(commit, ())
+    recorder.ending_txn(txn, True, [b"bank-1/17"])
+    recorder.ok(txn, ())
+    assert [(event.type, event.f, event.txn) for event in events] == [
+        ("invoke", "txn", -1),
+        ("invoke", "send", txn),
+        ("invoke", "commit", txn),
+        ("ok", "send", txn),
+        ("ok", "commit", txn),
+        ("ok", "ending", txn),
+        ("ok", "txn", -1),
+    ]
+    assert events[0].number == events[-1].number == txn
+    assert {events[0].transactional_id, events[-1].transactional_id} == {"bank-1"}
+    assert [mop.value for mop in events[5].mops] == [b"bank-1/17"]
+    assert events[5].note == "commit"
+    assert [event_of(line_of(event)) for event in events] == events
+
+
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.text("ab/0'\"\\\n", max_size=9))
 OPTIONAL = st.one_of(st.none(), st.integers(-1, 2**63 - 1))
 

@@ -1,5 +1,6 @@
-"""The fake cluster with groups as an administrator meets them: members are put there by the test,
-nobody joins, and each group has a coordinator of its own, which alone answers for it.
+"""The fake cluster with groups and transactions as an administrator meets them: members, states and
+producers are put there by the test, and each group and transactional id has a coordinator of its
+own, which alone answers for it.
 """
 
 from __future__ import annotations
@@ -13,18 +14,25 @@ from oncelog_protocol.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     InvalidGroupIdError,
+    InvalidTxnStateError,
     NonEmptyGroupError,
     NotCoordinatorError,
+    TransactionalIdNotFoundError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
 from oncelog_protocol.messages import groups as wire
+from oncelog_protocol.messages import transaction_admin, transactions
+from oncelog_protocol.messages.shared_transactions import (
+    EndSharedTxnRequest,
+    EndSharedTxnResponse,
+)
 from oncelog_protocol.types import TopicPartition
 from support.fake_cluster import FakeCluster
 from support.fake_handlers import Handlers
 
-__all__ = ["AdminCluster", "KnownGroup"]
+__all__ = ["AdminCluster", "KnownGroup", "KnownTransaction"]
 
 
 @dataclass
@@ -43,14 +51,36 @@ class KnownGroup:
         return "Stable" if self.members else "Empty"
 
 
+@dataclass
+class KnownTransaction:
+    """One transactional id; ``coordinator`` -1: there is none at the moment."""
+
+    coordinator: int
+    described: transaction_admin.DescribedTransaction
+    fenced_count: int = 0
+
+    @property
+    def producer_ids(self) -> list[int]:
+        return [self.described.producer_id, *(w.producer_id for w in self.described.writers)]
+
+    def end(self) -> None:
+        """It is aborted."""
+        self.described.state = "CompleteAbort"
+        self.described.topics = []
+        self.described.start_ms = -1
+
+
 class AdminCluster(FakeCluster):
-    """A fake cluster whose groups are in ``known_groups``."""
+    """A fake cluster whose groups are in ``known_groups``, its transactional ids in
+    ``known_transactions``, and its producers in ``producers``."""
 
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__(broker_count)
         self.known_groups: dict[str, KnownGroup] = {}
+        self.known_transactions: dict[str, KnownTransaction] = {}
+        self.producers: dict[TopicPartition, list[transaction_admin.DescribedProducer]] = {}
         self.loading: dict[int, int] = {}
-        """Broker to the error code that goes with its list of groups."""
+        """Broker to the error code that goes with its lists."""
         for broker_id, broker in self.brokers.items():
             broker._handlers = AdminHandlers(self, broker_id)
 
@@ -63,6 +93,19 @@ class AdminCluster(FakeCluster):
         known = self.known_groups.get(group)
         ids = list(self.brokers)
         return ids[len(group) % len(ids)] if known is None else known.coordinator
+
+    def transaction_coordinator_of(self, name: str) -> int:
+        """The broker that coordinates a transactional id, known or not; -1: none."""
+        known = self.known_transactions.get(name)
+        ids = list(self.brokers)
+        return ids[len(name) % len(ids)] if known is None else known.coordinator
+
+    def end_transactions_of(self, producer_ids: list[int]) -> None:
+        """No partition has an open transaction of theirs any more."""
+        for producers in self.producers.values():
+            for producer in producers:
+                if producer.producer_id in producer_ids:
+                    producer.txn_start_offset = -1
 
 
 class AdminHandlers(Handlers):
@@ -86,7 +129,10 @@ class AdminHandlers(Handlers):
     def _find_coordinator(self, request: wire.FindCoordinatorRequest) -> Any:
         if not request.key:
             return wire.FindCoordinatorResponse(InvalidGroupIdError.code)
-        broker_id = self._cluster.coordinator_of(request.key)
+        if request.key_type == wire.COORDINATOR_TRANSACTION:
+            broker_id = self._cluster.transaction_coordinator_of(request.key)
+        else:
+            broker_id = self._cluster.coordinator_of(request.key)
         if broker_id < 0:
             return wire.FindCoordinatorResponse(CoordinatorNotAvailableError.code, "none now")
         return wire.FindCoordinatorResponse(0, None, broker_id, "127.0.0.1", 1)
@@ -218,3 +264,102 @@ class AdminHandlers(Handlers):
                 answers.append(wire.OffsetDeletePartitionResponse(number, code))
             response.topics.append(wire.OffsetDeleteTopicResponse(topic.topic, answers))
         return response
+
+    # ---- transactions
+
+    def _transaction(self, name: str) -> KnownTransaction:
+        """One that this broker coordinates."""
+        if self._cluster.transaction_coordinator_of(name) != self._broker_id:
+            raise NotCoordinatorError
+        if name not in self._cluster.known_transactions:
+            raise TransactionalIdNotFoundError
+        return self._cluster.known_transactions[name]
+
+    def _list_transactions(self, request: transaction_admin.ListTransactionsRequest) -> Any:
+        listed = []
+        for name, known in self._cluster.known_transactions.items():
+            item = known.described
+            if (
+                known.coordinator == self._broker_id
+                and (not request.states or item.state in request.states)
+                and (
+                    not request.producer_ids
+                    or any(pid in request.producer_ids for pid in known.producer_ids)
+                )
+                and (request.older_than_ms < 0 or 0 <= item.start_ms <= request.older_than_ms)
+            ):
+                listed.append(
+                    transaction_admin.ListedTransaction(
+                        name, item.producer_id, item.state, item.shared
+                    )
+                )
+        code = self._cluster.loading.get(self._broker_id, 0)
+        return transaction_admin.ListTransactionsResponse(code, listed)
+
+    def _describe_transactions(self, request: transaction_admin.DescribeTransactionsRequest) -> Any:
+        described = []
+        for name in request.transactional_ids:
+            try:
+                described.append(self._transaction(name).described)
+            except ApiError as error:
+                described.append(transaction_admin.DescribedTransaction(error.code, name))
+        return transaction_admin.DescribeTransactionsResponse(0, described)
+
+    def _describe_producers(self, request: transaction_admin.DescribeProducersRequest) -> Any:
+        response = transaction_admin.DescribeProducersResponse()
+        for topic in request.topics:
+            answers = []
+            for number in topic.partitions:
+                answer = transaction_admin.DescribeProducersPartition(number)
+                try:
+                    self._led(topic.topic, number)
+                    tp = TopicPartition(topic.topic, number)
+                    answer.producers = self._cluster.producers.get(tp, [])
+                except ApiError as error:
+                    answer.error_code = error.code
+                answers.append(answer)
+            response.topics.append(transaction_admin.DescribeProducersTopic(topic.topic, answers))
+        return response
+
+    def _abort_transaction(self, request: transaction_admin.AbortTransactionRequest) -> Any:
+        try:
+            self._led(request.topic, request.partition)
+            tp = TopicPartition(request.topic, request.partition)
+            for producer in self._cluster.producers.get(tp, []):
+                if (producer.producer_id, producer.producer_epoch) == (
+                    request.producer_id,
+                    request.producer_epoch,
+                ) and producer.txn_start_offset >= 0:
+                    producer.txn_start_offset = -1
+                    return transaction_admin.AbortTransactionResponse()
+            raise InvalidTxnStateError
+        except ApiError as error:
+            return transaction_admin.AbortTransactionResponse(error.code)
+
+    def _init_pid(self, request: transactions.InitPidRequest) -> Any:
+        if request.transactional_id is None:
+            return super()._init_pid(request)
+        try:
+            known = self._transaction(request.transactional_id)
+            if known.described.shared:
+                raise InvalidTxnStateError
+        except ApiError as error:
+            return transactions.InitPidResponse(error.code)
+        known.end()
+        known.fenced_count += 1
+        known.described.producer_epoch += 1
+        self._cluster.end_transactions_of(known.producer_ids)
+        item = known.described
+        return transactions.InitPidResponse(0, None, item.producer_id, item.producer_epoch)
+
+    def _end_shared_txn(self, request: EndSharedTxnRequest) -> Any:
+        try:
+            known = self._transaction(request.transactional_id)
+        except ApiError as error:
+            return EndSharedTxnResponse(error.code)
+        item = known.described
+        if (request.ordinal, request.tag) != (item.ordinal, item.tag) or request.commit:
+            return EndSharedTxnResponse(InvalidTxnStateError.code)
+        self._cluster.end_transactions_of(known.producer_ids)
+        known.end()
+        return EndSharedTxnResponse()

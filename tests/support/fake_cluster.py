@@ -9,6 +9,7 @@ answer until the test lets it go. Requests of one connection are handled one aft
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,10 +22,20 @@ from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
 from oncelog_protocol.messages import metadata as wire
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
+from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.records.decode import decode_batch
 from support.fake_handlers import Handlers, error_answer
+from support.fake_txn_coordinator import FakeTxnCoordinator
 
-__all__ = ["Action", "FakeBroker", "FakeCluster", "FakePartition", "Rule", "values_of"]
+__all__ = [
+    "Action",
+    "FakeBroker",
+    "FakeCluster",
+    "FakePartition",
+    "Rule",
+    "committed_of",
+    "values_of",
+]
 
 HOST = "127.0.0.1"
 
@@ -70,6 +81,10 @@ class FakePartition:
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) to answer the next fetch with."""
     producers: ProducerState = field(default_factory=ProducerState)
+    open_txns: dict[int, int] = field(default_factory=dict)
+    """Producer id to the first offset of its open transaction."""
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    """(producer id, first offset, offset of the marker) of every aborted transaction."""
 
     def append(self, batch: bytes | bytearray | memoryview) -> int:
         """Append one batch, unless it is known already; its base offset.
@@ -89,19 +104,68 @@ class FakePartition:
         self.producers.applied(parse_header(data), 0, append_time=False)
         self.batches.append(bytes(data))
         self.next_offset = base + header.last_offset_delta + 1
+        if header.is_transactional:
+            self.open_txns.setdefault(header.producer_id, base)
         return base
 
-    def values(self) -> list[bytes | None]:
-        """Every value, in order."""
-        return [value for batch in self.batches for value in decode_batch(batch).values]
+    def needs_transaction(self, batch: bytes | bytearray | memoryview) -> bool:
+        """Whether the coordinator has to hear of this batch's transaction first."""
+        header = parse_header(batch)
+        return header.is_transactional and header.producer_id not in self.open_txns
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds ``offset``, at least one."""
+    def mark(self, commit: bool, producer_id: int, producer_epoch: int) -> None:
+        """A transaction ends here."""
+        marker = encode_marker(
+            ControlType.COMMIT if commit else ControlType.ABORT,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=0,
+            timestamp_ms=0,
+            base_offset=self.next_offset,
+            leader_epoch=self.leader_epoch,
+        )
+        self.producers.marked(decode_marker(marker), 0)
+        first = self.open_txns.pop(producer_id, self.next_offset)
+        if not commit:
+            self.aborted.append((producer_id, first, self.next_offset))
+        self.batches.append(bytes(marker))
+        self.next_offset += 1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed ends."""
+        return min(self.open_txns.values(), default=self.next_offset)
+
+    def values(self) -> list[bytes | None]:
+        """Every value of a client, in order, whatever became of its transaction."""
+        data = [batch for batch in self.batches if not parse_header(batch).is_control]
+        return [value for batch in data for value in decode_batch(batch).values]
+
+    def committed_values(self) -> list[bytes | None]:
+        """What read_committed sees."""
+        found: list[bytes | None] = []
+        for batch in self.batches:
+            header = parse_header(batch)
+            if header.is_control or header.base_offset >= self.last_stable_offset:
+                continue
+            if not any(
+                producer_id == header.producer_id and first <= header.base_offset <= last
+                for producer_id, first, last in self.aborted
+                if header.is_transactional
+            ):
+                found.extend(decode_batch(batch).values)
+        return found
+
+    def read(self, offset: int, max_bytes: int, end: int = sys.maxsize) -> bytes:
+        """Whole batches from the one that holds ``offset``, at least one, and none from ``end``."""
         found: list[bytes] = []
         size = 0
         for batch in self.batches:
-            if parse_header(batch).next_offset <= offset:
+            header = parse_header(batch)
+            if header.next_offset <= offset:
                 continue
+            if header.base_offset >= end:
+                break
             if found and size + len(batch) > max_bytes:
                 break
             found.append(batch)
@@ -124,6 +188,7 @@ class FakeCluster:
         """Broker to the answer it gives to Metadata whatever is true."""
         self.producer_ids = 0
         """How many were given."""
+        self.transactions = FakeTxnCoordinator(self, 1)
         self.latency_s = 0.0
         """How long every Produce takes: what makes requests queue up behind each other."""
         self.new_data = asyncio.Event()
@@ -152,6 +217,11 @@ class FakeCluster:
         self.topics[topic] = [FakePartition(ids[i % len(ids)]) for i in range(partitions)]
         self.topic_ids[topic] = f"id-{topic}"
         return self.topics[topic]
+
+    def next_id(self) -> int:
+        """A producer id that nobody has."""
+        self.producer_ids += 1
+        return 4000 + self.producer_ids
 
     def partition(self, topic: str, number: int = 0) -> FakePartition:
         """One log."""
@@ -333,6 +403,11 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             if answer is not None:
                 self._transport.writelines(self._machine.encode_response(incoming, *answer))
+
+
+def committed_of(cluster: FakeCluster, topic: str) -> list[bytes | None]:
+    """What read_committed sees, partition by partition."""
+    return [value for p in cluster.topics[topic] for value in p.committed_values()]
 
 
 def values_of(cluster: FakeCluster, topic: str) -> dict[int, list[bytes | None]]:

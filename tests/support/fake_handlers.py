@@ -19,6 +19,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages import (
     admin,
     fetch,
+    groups,
     handshake,
     metadata,
     offsets,
@@ -26,9 +27,11 @@ from oncelog_protocol.messages import (
     transactions,
 )
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.records.batch import parse_header
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.registry import supported_ranges
 from oncelog_protocol.schema import Span
+from oncelog_protocol.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from support.fake_cluster import FakeCluster, FakePartition
@@ -84,6 +87,13 @@ class Handlers:
                     partition = self._led(topic.topic, item.partition)
                     span = item.batch
                     batch = payload[span.offset : span.offset + span.length]
+                    if partition.needs_transaction(batch):
+                        header = parse_header(batch)
+                        self._cluster.transactions.add(
+                            request.transactional_id,
+                            (header.producer_id, header.producer_epoch),
+                            TopicPartition(topic.topic, item.partition),
+                        )
                     answer.base_offset = partition.append(batch)
                 except ApiError as error:
                     answer.error_code = error.code
@@ -93,8 +103,18 @@ class Handlers:
         return produce.ProduceResponse(0, answers)
 
     def _init_pid(self, request: transactions.InitPidRequest) -> Any:
-        self._cluster.producer_ids += 1
-        return transactions.InitPidResponse(0, None, 4000 + self._cluster.producer_ids, 0)
+        if request.transactional_id is not None:
+            return self._coordinated(request)
+        return transactions.InitPidResponse(0, None, self._cluster.next_id(), 0)
+
+    def _coordinated(self, request: Any) -> Any:
+        return self._cluster.transactions.handle(self._broker_id, request)
+
+    _end_txn = _txn_offset_commit = _coordinated
+    _begin_shared_txn = _join_txn = _end_shared_txn = _coordinated
+
+    def _find_coordinator(self, request: groups.FindCoordinatorRequest) -> Any:
+        return groups.FindCoordinatorResponse(0, None, self._cluster.transactions.broker_id)
 
     async def _fetch(self, request: fetch.FetchRequest) -> Answer:
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
@@ -116,7 +136,7 @@ class Handlers:
             for item in topic.partitions:
                 answer = fetch.FetchPartitionResponse(item.partition)
                 try:
-                    found = self._read(topic.topic, item, answer)
+                    found = self._read(topic.topic, item, answer, request.isolation_level)
                     answer.records = Span(size, len(found))
                     data.append(found)
                     size += len(found)
@@ -129,7 +149,11 @@ class Handlers:
         return fetch.FetchResponse(0, answers), data, urgent
 
     def _read(
-        self, topic: str, item: fetch.FetchPartition, answer: fetch.FetchPartitionResponse
+        self,
+        topic: str,
+        item: fetch.FetchPartition,
+        answer: fetch.FetchPartitionResponse,
+        isolation_level: int,
     ) -> bytes:
         partition = self._led(topic, item.partition, item.leader_epoch)
         if partition.diverging is not None:
@@ -138,9 +162,20 @@ class Handlers:
             return b""
         if not partition.log_start_offset <= item.fetch_offset <= partition.next_offset:
             raise OffsetOutOfRangeError
-        answer.high_watermark = answer.last_stable_offset = partition.next_offset
+        answer.high_watermark = partition.next_offset
+        answer.last_stable_offset = partition.last_stable_offset
         answer.log_start_offset = partition.log_start_offset
-        return partition.read(item.fetch_offset, item.max_bytes)
+        if isolation_level == IsolationLevel.READ_UNCOMMITTED:
+            return partition.read(item.fetch_offset, item.max_bytes)
+        end = partition.last_stable_offset
+        if item.fetch_offset >= end:
+            return b""
+        answer.aborted = [
+            fetch.AbortedTransaction(producer_id, first)
+            for producer_id, first, last in sorted(partition.aborted, key=lambda each: each[1])
+            if last >= item.fetch_offset and first < end
+        ]
+        return partition.read(item.fetch_offset, item.max_bytes, end)
 
     def _list_offsets(self, request: offsets.ListOffsetsRequest) -> Any:
         answers = []
@@ -150,7 +185,7 @@ class Handlers:
                 answer = offsets.ListOffsetsPartitionResponse(item.partition)
                 try:
                     partition = self._led(topic.topic, item.partition, item.leader_epoch)
-                    _find_offset(partition, item.timestamp, answer)
+                    _find_offset(partition, item.timestamp, answer, request.isolation_level)
                 except ApiError as error:
                     answer.error_code = error.code
                 items.append(answer)
@@ -249,13 +284,17 @@ class Handlers:
 
 
 def _find_offset(
-    partition: FakePartition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse
+    partition: FakePartition,
+    timestamp: int,
+    answer: offsets.ListOffsetsPartitionResponse,
+    isolation_level: int,
 ) -> None:
     answer.leader_epoch = partition.leader_epoch
     if timestamp == -2:
         answer.offset = partition.log_start_offset
     elif timestamp == -1:
-        answer.offset = partition.next_offset
+        committed = isolation_level == IsolationLevel.READ_COMMITTED
+        answer.offset = partition.last_stable_offset if committed else partition.next_offset
     else:
         for batch in partition.batches:
             columns = decode_batch(batch)

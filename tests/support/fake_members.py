@@ -8,6 +8,7 @@ fake cluster, so tests count there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +21,10 @@ from oncelog_protocol.errors import (
     NotCoordinatorError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    UnstableOffsetCommitError,
 )
 from oncelog_protocol.messages import groups as wire
+from oncelog_protocol.messages.transactions import TxnOffsetCommitRequest
 from oncelog_protocol.types import TopicPartition
 from support.fake_cluster import FakeCluster
 from support.fake_handlers import Handlers
@@ -105,6 +108,8 @@ class FakeCoordinator:
         self.broker_id: int | None = broker_id
         """None: there is none at the moment."""
         self.groups: dict[str, JoinedGroup] = {}
+        self.pending: Callable[[str, TopicPartition], bool] = lambda group_id, tp: False
+        """Whether a transaction holds an offset."""
         self._count = 0
 
     def group(self, group_id: str = "g") -> JoinedGroup:
@@ -240,6 +245,19 @@ class FakeCoordinator:
             answers.append(wire.OffsetCommitTopicResponse(topic.topic, items))
         return wire.OffsetCommitResponse(0, None, answers)
 
+    def fence_offsets(self, request: TxnOffsetCommitRequest) -> int:
+        """Whether the offsets of a transaction are those of a member."""
+        group = self.group(request.group_id)
+        if request.generation_id >= 0 or group.members:
+            return self._fence(self.broker_id or 0, group, request)
+        return 0
+
+    def committed(self, group_id: str, tp: TopicPartition, item: Any) -> None:
+        """A transaction has committed an offset."""
+        self.group(group_id).offsets[tp] = wire.OffsetCommitPartition(
+            item.partition, item.offset, item.leader_epoch, item.metadata
+        )
+
     def fetch(self, broker: int, request: wire.OffsetFetchRequest) -> Any:
         group = self.group(request.group_id)
         if broker != self.broker_id:
@@ -253,6 +271,10 @@ class FakeCoordinator:
             for number in topic.partitions:
                 item = group.offsets.get(TopicPartition(topic.topic, number))
                 answer = wire.OffsetFetchPartitionResponse(number)
+                if self.pending(request.group_id, TopicPartition(topic.topic, number)):
+                    answer.error_code = UnstableOffsetCommitError.code
+                    items.append(answer)
+                    continue
                 if item is not None:
                     answer.offset, answer.leader_epoch = item.offset, item.leader_epoch
                     answer.metadata = item.metadata
@@ -267,6 +289,9 @@ class GroupCluster(FakeCluster):
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__(broker_count)
         self.coordinator = FakeCoordinator(next(iter(self.brokers)))
+        self.coordinator.pending = self.transactions.pending
+        self.transactions.fence = self.coordinator.fence_offsets
+        self.transactions.on_committed = self.coordinator.committed
         for broker_id, broker in self.brokers.items():
             broker._handlers = _Handlers(self, broker_id)
 
@@ -287,7 +312,7 @@ class _Handlers(Handlers):
     async def handle(self, request: Any, payload: memoryview) -> tuple[Any, list[bytes]]:
         groups, broker = self._groups, self._broker_id
         match request:
-            case wire.FindCoordinatorRequest():
+            case wire.FindCoordinatorRequest(key_type=wire.COORDINATOR_GROUP):
                 return groups.find(request), []
             case wire.JoinGroupRequest():
                 return await groups.join(broker, request), []

@@ -13,7 +13,7 @@ from oncelog_broker.coordinator.group.invariants import check_group
 from oncelog_broker.coordinator.group.records import SavedGroup
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
-from oncelog_broker.coordinator.result import CoordinatorRecord, Result
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.consumer_protocol import ConsumerSubscription, encode_subscription
 from oncelog_protocol.errors import ApiError, RequestTimedOutError
@@ -140,6 +140,8 @@ class GroupWorld:
             safeguards=safeguards,
         )
         for record in self.log:
+            if record == BARRIER:
+                continue
             self.shard.replay(record)
         for result in self.shard.loaded(self.now_s) or ():
             self._carry_out(result, lambda _value, _code: None)
@@ -157,6 +159,14 @@ class GroupWorld:
             reply(None, self.unavailable)
         else:
             self._submit(lambda: self._write(operation, reply))
+
+    def write_partition(
+        self,
+        partition: int,
+        operation: Callable[[GroupShard], Result[T]],
+        reply: Callable[[T | None, int], None],
+    ) -> None:
+        self.write("", operation, reply)
 
     def write_all(self, operation: Callable[[GroupShard], Result[T]]) -> None:
         self._submit(lambda: self._write(operation, lambda _value, _code: None))
@@ -223,7 +233,8 @@ class GroupWorld:
                 return finish(self.refuse)
             self.log += result.records
             for record in result.records:
-                self.shard.replay(record)
+                if record != BARRIER:
+                    self.shard.replay(record)
             if self.hold:
                 self._pending.append(finish)
                 return

@@ -21,11 +21,26 @@ class ListHistory:
         self._count = 0
 
     def invoke(
-        self, operation: str, topic: str, partition: int, values: Sequence[bytes | None]
+        self,
+        operation: str,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        txn: int = -1,
     ) -> int:
         self._count += 1
-        self.events.append(("invoke", self._count, operation, topic, partition, list(values)))
+        event = ("invoke", self._count, operation, topic, partition, list(values))
+        self.events.append(event if txn == -1 else (*event, txn))
         return self._count
+
+    def begin_txn(self, transactional_id: str) -> int:
+        self._count += 1
+        self.events.append(("invoke", self._count, "txn", transactional_id))
+        return self._count
+
+    def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
+        event = ("ending", txn, commit)
+        self.events.append((*event, list(winners)) if winners else event)
 
     def ok(
         self,
@@ -45,7 +60,13 @@ class ListHistory:
         self.events.append(("moved", topic, partition, offset, reason))
 
     def watermark(
-        self, topic: str, partition: int, leader_epoch: int, high_watermark: int, end_offset: int
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        high_watermark: int,
+        end_offset: int,
+        last_stable_offset: int = -1,
     ) -> None:
         self.marks.append((topic, partition, leader_epoch, high_watermark, end_offset))
 
@@ -56,10 +77,12 @@ class ListHistory:
         member: str,
         generation: int,
         offsets: Mapping[TopicPartition, int | None],
+        txn: int = -1,
     ) -> int:
         self._count += 1
         whose = (group, member, generation)
-        self.events.append(("invoke", self._count, operation, *whose, dict(offsets)))
+        event = ("invoke", self._count, operation, *whose, dict(offsets))
+        self.events.append(event if txn == -1 else (*event, txn))
         return self._count
 
     def owned(

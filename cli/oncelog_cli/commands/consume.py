@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -79,6 +80,23 @@ GroupOption = Annotated[
 ]
 
 
+class Isolation(StrEnum):
+    """Which records of transactions are read."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(
+        "--isolation-level",
+        metavar="read_committed|read_uncommitted",
+        help="Whether records of transactions that are open or were aborted are left out, or not.",
+    ),
+]
+
+
 class Sink(Protocol):
     """Where the bytes go."""
 
@@ -115,6 +133,7 @@ def consume(
         typer.Option("--number", "-n", min=1, metavar="N", help="Stop after so many records."),
     ] = None,
     group: GroupOption = None,
+    isolation: IsolationOption = Isolation.READ_COMMITTED,
     record_format: Annotated[
         str,
         typer.Option(
@@ -143,9 +162,9 @@ def consume(
         if partition:
             raise UsageError("--partition and --group: a group shares out the partitions itself")
         start = _first_start(wanted)
-        run(_consume_in_group(named, group, start, until_end, printer, servers))
+        run(_consume_in_group(named, group, start, until_end, printer, servers, isolation))
     else:
-        run(_consume(named, partition or [], wanted, until_end, printer, servers))
+        run(_consume(named, partition or [], wanted, until_end, printer, servers, isolation))
 
 
 def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> OffsetRange:
@@ -243,6 +262,7 @@ async def _consume(
     until_end: bool,
     printer: Printer,
     servers: str,
+    isolation: Isolation,
 ) -> None:
     from oncelog import Consumer
 
@@ -252,6 +272,7 @@ async def _consume(
         client_id="oncelog-cli",
         # For positions that get lost on the way: what retention took away is skipped.
         auto_offset_reset="earliest",
+        isolation_level=isolation.value,
         max_poll_records=RECORDS_AT_ONCE,
     ) as consumer:
         if numbers:
@@ -319,6 +340,7 @@ async def _consume_in_group(
     until_end: bool,
     printer: Printer,
     servers: str,
+    isolation: Isolation,
 ) -> None:
     from oncelog import Consumer, RebalanceListener
 
@@ -336,6 +358,7 @@ async def _consume_in_group(
         client_id="oncelog-cli",
         group_id=group,
         auto_offset_reset="latest" if start.base is Base.END else "earliest",
+        isolation_level=isolation.value,
         max_poll_records=RECORDS_AT_ONCE,
     ) as consumer:
         for topic in topics:

@@ -8,7 +8,6 @@ may lack some never looks complete. What destroys asks first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +29,7 @@ from oncelog_cli.options import (
     confirm,
     matching,
 )
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, human_time
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
@@ -49,13 +48,6 @@ Groups = Annotated[
     list[str],
     typer.Argument(metavar="GROUP...", show_default=False, autocompletion=complete_groups),
 ]
-
-
-def _as_time(timestamp_ms: int | None) -> str:
-    if timestamp_ms is None or timestamp_ms < 0:
-        return "-"
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 LIST_COLUMNS = (
@@ -85,7 +77,7 @@ OFFSET_COLUMNS = (
     Column("CLIENT", "client_id"),
     Column("HOST", "client_host"),
     Column("START", "log_start_offset", right=True, wide=True),
-    Column("COMMITTED", "commit_timestamp", wide=True, show=_as_time),
+    Column("COMMITTED", "commit_timestamp", wide=True, show=human_time),
     Column("METADATA", "metadata", wide=True, show=lambda value: value or "-"),
 )
 MEMBER_COLUMNS = (

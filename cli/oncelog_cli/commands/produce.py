@@ -2,23 +2,27 @@
 
 Rules: order is kept; the first record that fails stops the reading, what is under way is waited
 for, and the count of what was acknowledged is exact. A progress bar shows only to a person who is
-not the one who types the lines.
+not the one who types the lines. With ``--transactional-id`` all lines are one transaction: they
+become visible together at the end, or none does. With ``--ticket`` they are one writer's part of a
+shared transaction, whose owner gets the receipt.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
     BootstrapOption,
@@ -29,14 +33,18 @@ from oncelog_cli.options import (
     bootstrap_servers,
     chosen_format,
     complete_topics,
+    complete_transactional_ids,
 )
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
+from oncelog_cli.tickets import TicketOption, read_ticket
 
 if TYPE_CHECKING:
     from oncelog import Delivery, Producer, RecordMetadata
+    from oncelog.shared_transaction import Ticket
+    from oncelog.shared_writer import SharedWriter
 
 LINES_AT_ONCE = 1000
 """After so many lines the loop looks for acknowledgements."""
@@ -115,6 +123,40 @@ CompressionOption = Annotated[
         "--compression", "-z", metavar="none|gzip|lz4|zstd", help="How batches are compressed."
     ),
 ]
+TransactionalIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--transactional-id",
+        metavar="ID",
+        help="All lines are one transaction of this id, committed at their end; a failure aborts"
+        " it. Fences whoever else uses the id.",
+        autocompletion=complete_transactional_ids,
+    ),
+]
+TransactionTimeoutOption = Annotated[
+    str,
+    typer.Option(
+        "--transaction-timeout",
+        metavar="DURATION",
+        help="With --transactional-id: after so long the brokers abort it.",
+    ),
+]
+WriterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--writer", metavar="NAME", help="With --ticket: this attempt at a part of the work."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The transaction that the records belong to, if any."""
+
+    transactional_id: str | None = None
+    timeout_ms: int = 60_000
+    ticket: Ticket | None = None
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +221,10 @@ class Tally:
     failed: int = 0
     failure: BaseException | None = None
     partitions: dict[int, dict[str, Any]] = field(default_factory=dict)
+    committed: bool | None = None
+    """How the transaction ended; None without one."""
+    receipt: dict[str, Any] | None = None
+    """A writer's, for the owner."""
 
     def settle(self, delivery: Settled) -> None:
         """Count a delivery that is done."""
@@ -217,19 +263,20 @@ def produce(
     tombstones: TombstoneOption = False,
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Compression.NONE,
+    transactional_id: TransactionalIdOption = None,
+    transaction_timeout: TransactionTimeoutOption = "5m",
+    ticket: TicketOption = None,
+    writer: WriterOption = None,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
     """Send one record a line, from standard input or a file, and say where they went.
 
-    Stops at the first record that fails, with exit code 1.
+    Stops at the first record that fails, with exit code 1; a transaction is aborted then.
     """
     output = Output("produce", chosen_format(output_format, as_json))
-    if json_lines and key_separator is not None:
-        raise UsageError("--key-separator is for plain lines, not for --json-lines")
-    if key_separator == "":
-        raise UsageError("--key-separator must not be empty")
+    _check_separator(key_separator, json_lines)
     rules = LineRules(
         json_lines=json_lines,
         key_separator=None if key_separator is None else os.fsencode(key_separator),
@@ -239,19 +286,63 @@ def produce(
         partition=partition,
         repartition=repartition,
     )
-    servers = bootstrap_servers(bootstrap)
+    within = _within(transactional_id, transaction_timeout, ticket, writer)
+    servers = _servers(bootstrap, within)
+    settings = {"acks": acks.value, "compression_type": compression.value}
     with opened(file) as source:
-        tally = run(_produce(topic, source, rules, output, servers, acks, compression))
+        tally = run(_produce(topic, source, rules, output, servers, settings, within))
     if tally.failure is not None:
         fate = "not written" if getattr(tally.failure, "definite", False) else "perhaps written"
         output.fail("", f"{tally.failed} records not acknowledged, {fate}: {tally.failure}")
     rows = tally.rows()
     if source.is_terminal or tally.records:
         output.table(COLUMNS, rows)
-    output.note(f"{tally.records:,} records in {topic}")
+    output.note(f"{tally.records:,} records in {topic}{_ENDED[tally.committed]}")
+    if tally.receipt is not None:
+        output.line(json.dumps(tally.receipt))
     output.finish(
-        {"topic": topic, "records": tally.records, "failed": tally.failed, "partitions": rows}
+        {
+            "topic": topic,
+            "records": tally.records,
+            "failed": tally.failed,
+            "partitions": rows,
+            "committed": tally.committed,
+            "receipt": tally.receipt,
+        }
     )
+
+
+def _check_separator(key_separator: str | None, json_lines: bool) -> None:
+    if json_lines and key_separator is not None:
+        raise UsageError("--key-separator is for plain lines, not for --json-lines")
+    if key_separator == "":
+        raise UsageError("--key-separator must not be empty")
+
+
+_ENDED = {None: "", True: ", committed", False: ", aborted: none of them can be seen"}
+
+
+def _within(
+    transactional_id: str | None, timeout: str, ticket: str | None, writer: str | None
+) -> Within:
+    """:raises UsageError: options that contradict each other."""
+    if transactional_id is not None and ticket is not None:
+        raise UsageError("--transactional-id and --ticket: a ticket names its transaction")
+    if (ticket is None) != (writer is None):
+        raise UsageError("--ticket and --writer: give both, or none")
+    try:
+        timeout_ms = duration_ms(timeout)
+    except ValueError as error:
+        raise UsageError(f"--transaction-timeout {error}") from None
+    if ticket is None:
+        return Within(transactional_id, timeout_ms)
+    return Within(ticket=read_ticket(ticket), writer=writer or "")
+
+
+def _servers(bootstrap: str | None, within: Within) -> str:
+    if within.ticket is not None and bootstrap is None:
+        return within.ticket.bootstrap_servers
+    return bootstrap_servers(bootstrap)
 
 
 def parse_headers(items: Any) -> Headers:
@@ -287,33 +378,89 @@ async def _produce(
     rules: LineRules,
     output: Output,
     servers: str,
-    acks: Acks,
-    compression: Compression,
+    settings: dict[str, Any],
+    within: Within,
 ) -> Tally:
+    tally = Tally()
+
+    async def send(producer: Producer | SharedWriter) -> bool:
+        """Whether everything was sent and acknowledged."""
+        await producer.partitions_for(topic)  # a topic that does not exist is told at once
+        with ProgressBar(f"to {topic}", source.size_bytes, wanted=not source.is_terminal) as bar:
+            sender = _Sender(producer, topic, rules, deque(), tally)
+            await sender.send_all(source, output, bar)
+            await sender.settle_all()
+        return tally.failure is None and not output.errors
+
+    if within.ticket is not None:
+        await _as_writer(servers, settings, within, tally, send)
+        return tally
     from oncelog import Producer
 
-    tally = Tally()
-    pending: deque[Delivery] = deque()
-    title = f"to {topic}"
     async with Producer(
         servers,
         client_id="oncelog-cli",
-        acks=acks.value,
-        compression_type=compression.value,
+        transactional_id=within.transactional_id,
+        transaction_timeout_ms=within.timeout_ms,
+        **settings,
     ) as producer:
-        await producer.partitions_for(topic)  # a topic that does not exist is told at once
-        with ProgressBar(title, source.size_bytes, wanted=not source.is_terminal) as bar:
-            sender = _Sender(producer, topic, rules, pending, tally)
-            await sender.send_all(source, output, bar)
-            await sender.settle_all()
+        if within.transactional_id is None:
+            await send(producer)
+        else:
+            await _in_transaction(producer, tally, send)
     return tally
+
+
+async def _in_transaction(
+    producer: Producer, tally: Tally, send: Callable[[Producer], Awaitable[bool]]
+) -> None:
+    """Everything becomes visible at once, or nothing does."""
+    tally.committed = False
+    await producer.begin_transaction()
+    try:
+        complete = await send(producer)
+    except BaseException:
+        await producer.abort_transaction()
+        raise
+    if complete:
+        await producer.commit_transaction()
+        tally.committed = True
+    else:
+        await producer.abort_transaction()
+
+
+async def _as_writer(
+    servers: str,
+    settings: dict[str, Any],
+    within: Within,
+    tally: Tally,
+    send: Callable[[SharedWriter], Awaitable[bool]],
+) -> None:
+    """A part of a shared transaction; without a receipt it can never be seen.
+
+    :raises UsageError: acks=all is what a transaction needs.
+    """
+    from oncelog.shared_writer import join
+
+    if within.ticket is None or settings["acks"] != Acks.ALL.value:
+        raise UsageError("--acks: in a transaction all replicas must have a record")
+    writer = await join(
+        replace(within.ticket, bootstrap_servers=servers),
+        writer=within.writer,
+        client_id="oncelog-cli",
+        compression_type=settings["compression_type"],
+    )
+    async with writer:
+        complete = await send(writer)
+    if complete:
+        tally.receipt = asdict(writer.receipt)
 
 
 @dataclass(slots=True)
 class _Sender:
     """Puts lines in line, and looks at what became of them."""
 
-    producer: Producer
+    producer: Producer | SharedWriter
     topic: str
     rules: LineRules
     pending: deque[Delivery]

@@ -34,6 +34,7 @@ from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.group import Group
 from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.topics import checked_topics
+from oncelog.consumer.in_transaction import InTransaction
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
 from oncelog.consumer.offsets import OffsetAndTimestamp, list_offsets
 from oncelog.consumer.reading import Reader
@@ -43,7 +44,7 @@ from oncelog.consumer.subscription import PartitionState, Reset, Subscription
 from oncelog.errors import ClientError, ClosedError, DeadlineExceededError
 from oncelog.history import History
 from oncelog.router import Router
-from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, TopicPartition
 from oncelog_runtime.clock import SystemWallClock, WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
@@ -67,6 +68,9 @@ class Consumer(Runs):
         position is out of range.
     :param fetch_max_bytes: bytes of one answer of a leader; twice as many are held in advance.
     :param check_crcs: check every batch that is handed out.
+    :param isolation_level: "read_committed" hands out nothing of transactions that are open or were
+        aborted, and reads no further than the first open one (KIP-98); "read_uncommitted" hands out
+        everything. Unlike Kafka's, the default is the one that never shows what did not happen.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Consumer(Runs):
         max_partition_fetch_bytes: int = 1024 * 1024,
         max_poll_records: int = 500,
         check_crcs: bool = True,
-        isolation_level: IsolationOption = "read_uncommitted",
+        isolation_level: IsolationOption = "read_committed",
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 5_000,
         max_block_ms: int = 60_000,
@@ -117,6 +121,8 @@ class Consumer(Runs):
         self._closed = self._ended = False  # in between a listener may still commit
         self._on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None = None
         self._commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None = None
+        self._in_transactions = False
+        self._transaction: InTransaction | None = None
 
     # ------------------------------------------------------------------------------ life
 
@@ -288,17 +294,25 @@ class Consumer(Runs):
         :raises CommitFailedError: this consumer is not the member that it was; nothing was
             committed.
         :raises DeadlineExceededError: not acknowledged within ``max_block_ms``.
-        :raises ClientError: there is no ``group_id``.
+        :raises ClientError: there is no ``group_id``; no offsets were given, and positions of this
+            consumer are committed by transactions.
         """
-        checked = None if offsets is None else checked_offsets(offsets)
-        await self._in_group().commit(checked, self._deadline())
+        await self._in_group().commit(self._to_commit(offsets), self._deadline())
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> asyncio.Future[None]:
         """Begin to commit, in order with other commits; the future knows what became of it."""
-        checked = None if offsets is None else checked_offsets(offsets)
-        return self._in_group().commit_async(checked, self._deadline())
+        return self._in_group().commit_async(self._to_commit(offsets), self._deadline())
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        if offsets is not None:
+            return checked_offsets(offsets)
+        if self._in_transactions:
+            raise ClientError("this consumer's positions are committed by transactions")
+        return None
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -310,6 +324,10 @@ class Consumer(Runs):
     def group_metadata(self) -> GroupMetadata:
         """This member as of now; what fences commits that somebody else makes for it."""
         return self._in_group().metadata()
+
+    def _join_transaction(self) -> InTransaction:
+        """For a producer whose transaction is to hold this consumer's positions."""
+        return InTransaction(self)
 
     def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
         """Let the group assign anew, soon; the coordinators log the reason."""
@@ -370,10 +388,10 @@ class Consumer(Runs):
         for state in states:
             self._seek(state, found[state.tp].offset)
 
-    def _seek(self, state: PartitionState, offset: int) -> None:
+    def _seek(self, state: PartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
         fetcher = self._running()
         self._reader.moved(state)
-        state.seek(offset)
+        state.seek(offset, epoch)
         if self._history is not None:
             self._history.moved(*state.tp, offset, "seek")
         fetcher.expedite(state)

@@ -24,8 +24,8 @@ class Cursor:
     __slots__ = (
         "_before",
         "_data",
+        "_end",
         "_epoch",
-        "_next_offset",
         "_note",
         "_noted",
         "_records",
@@ -43,6 +43,7 @@ class Cursor:
         epoch: int,
         data: memoryview,
         note: Callable[[Sequence[Record]], None] | None = None,
+        end: tuple[int, int] | None = None,
     ) -> None:
         self.state = state
         self.version = state.version
@@ -51,7 +52,8 @@ class Cursor:
         self._returned = 0
         """How many the application came back from, as of its last poll."""
         self._before = (cast(int, state.offset), state.epoch)
-        self._next_offset = next_offset
+        self._end = end or (next_offset, epoch)
+        """Behind the batch, and behind what follows it and is not handed out."""
         self._epoch = epoch
         self._data = data
         self._note = note
@@ -80,7 +82,7 @@ class Cursor:
         if index == 0:
             return self._before
         if index == len(self._records):
-            return self._next_offset, self._epoch
+            return self._end
         return self._records[index].offset, self._epoch
 
     def settle(self) -> None:
@@ -92,7 +94,7 @@ class Cursor:
             return  # a seek came in between: the position is the application's
         left = length_hint(self.iterator)
         if left == 0:
-            state.advance(self._next_offset, self._epoch)
+            state.advance(*self._end)
         elif left < len(self._records):
             # The epoch before the position is this batch's: its earlier records have it too.
             state.advance(self._records[-left].offset, self._epoch)
@@ -111,7 +113,7 @@ class Cursor:
         self.settle()
         state = self.state
         if self.left and state.version == self.version:
-            state.chunks.appendleft(Chunk(self._data, 0, state.version))
+            state.chunks.appendleft(Chunk(self._data, 0, state.version, end=self._end))
             state.buffered += len(self._data)
         self._move_to(len(self._records))
         self.version = -1

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from oncelog.cluster import Cluster
+from oncelog.consumer.isolation import Sieve
 from oncelog.consumer.subscription import PartitionState
 from oncelog_protocol.errors import (
     ApiError,
@@ -29,7 +30,7 @@ from oncelog_protocol.messages.fetch import (
     FetchRequest,
     FetchTopic,
 )
-from oncelog_protocol.records.batch import CorruptBatchError, iter_headers
+from oncelog_protocol.records.batch import CONTROL_BIT, CorruptBatchError, iter_headers
 from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_EPOCH, NO_LEADER
 
 SHORT_WAIT_MS = 20
@@ -168,27 +169,31 @@ def take_answer(
     span = answer.records
     if span.length:
         data = payload[span.offset : span.offset + span.length]
-        whole, next_offset, epoch = last_batch(data, asked.offset)
+        whole, next_offset, epoch, attributes = last_batch(data, asked.offset)
         if whole:
-            state.fetched(data[:whole], next_offset, epoch)
+            hides = answer.aborted or attributes & CONTROL_BIT
+            sieve = Sieve(answer.aborted) if hides else None
+            state.fetched(data[:whole], next_offset, epoch, sieve)
     return Verdict.OK, None
 
 
-def last_batch(data: memoryview, offset: int) -> tuple[int, int, int]:
-    """(bytes in whole batches, the offset after them, the last one's leader epoch).
+def last_batch(data: memoryview, offset: int) -> tuple[int, int, int, int]:
+    """(bytes in whole batches, the offset after them, the last one's leader epoch, the attributes
+    that any of them has).
 
     Where a header does not hold, the batches before it count; if it is the first one, all bytes do,
     so that decoding meets it and says which offset is corrupt.
     """
-    end, next_offset, epoch = 0, offset, -1
+    end, next_offset, epoch, attributes = 0, offset, -1, 0
     try:
         for position, header in iter_headers(data):
             end = position + header.size_bytes
             next_offset, epoch = header.next_offset, header.leader_epoch
+            attributes |= header.attributes
     except CorruptBatchError:
         if end == 0:
-            return len(data), offset, -1
-    return end, max(next_offset, offset), epoch
+            return len(data), offset, -1, 0
+    return end, max(next_offset, offset), epoch, attributes
 
 
 def rotate(states: Sequence[PartitionState], by: int) -> list[PartitionState]:

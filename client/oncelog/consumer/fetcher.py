@@ -48,7 +48,7 @@ from oncelog.history import History
 from oncelog.router import Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
-from oncelog_protocol.types import NO_EPOCH, NO_LEADER
+from oncelog_protocol.types import NO_EPOCH, NO_LEADER, IsolationLevel
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
@@ -275,7 +275,8 @@ class Fetcher:
                 continue  # the answer was full before it came to this partition
             verdict, error = take_answer(asked, answer, payload)
             if self._history is not None:
-                _note_watermark(self._history, asked, answer, verdict)
+                committed = self._options.isolation_code is IsolationLevel.READ_COMMITTED
+                _note_watermark(self._history, asked, answer, verdict, committed)
             if verdict is not Verdict.OK and verdict is not Verdict.STALE:
                 self._handle(verdict, asked.state, answer, error)
             ready = ready or asked.state.has_data
@@ -454,7 +455,11 @@ class Fetcher:
 
 
 def _note_watermark(
-    history: History, asked: Asked, answer: FetchPartitionResponse, verdict: Verdict
+    history: History,
+    asked: Asked,
+    answer: FetchPartitionResponse,
+    verdict: Verdict,
+    committed: bool,
 ) -> None:
     if verdict is Verdict.OK and asked.leader_epoch != NO_EPOCH:
         end = asked.state.fetch_offset
@@ -463,4 +468,5 @@ def _note_watermark(
             asked.leader_epoch,
             answer.high_watermark,
             end if end > asked.offset else -1,
+            answer.last_stable_offset if committed else -1,
         )

@@ -13,13 +13,16 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from oncelog.consumer.done import DoneOffsets
 from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import PartitionState
+
+if TYPE_CHECKING:
+    from oncelog.consumer.outgoing import ProducerRecord
 
 Order = Literal["key", "partition", "none"]
 UNDECODED = object()
@@ -46,7 +49,7 @@ class PartitionWork:
 class Job:
     """One record on its way through the handler."""
 
-    __slots__ = ("abandoned", "attempts", "payload", "record", "size", "work")
+    __slots__ = ("abandoned", "attempts", "payload", "record", "results", "size", "work")
 
     def __init__(self, record: Record, work: PartitionWork, size: int) -> None:
         self.record = record
@@ -57,6 +60,8 @@ class Job:
         """What the handler is given."""
         self.abandoned = False
         """Its worker was cancelled, for the partition goes and cannot wait any longer."""
+        self.results: Sequence[ProducerRecord] | None = None
+        """What is to be written for it, once it is handled; of interest in transactions."""
 
 
 class LaneState(Enum):

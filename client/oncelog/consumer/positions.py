@@ -4,14 +4,16 @@ Rules
 -----
 * One question to the group and one to the leaders are under way at most; what a seek overtook is
   ignored when it is answered.
-* A group that is in the middle of a rebalance is asked again; any other failure is told to the
-  application at that partition, which may go on and so try again.
+* A group that is in the middle of a rebalance is asked again, and so is one whose offsets an open
+  transaction may still change, as long as that takes: it has a time-out. Any other failure is told
+  to the application at that partition, which may go on and so try again.
 * A partition of which the group has committed nothing goes by ``auto_offset_reset``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from oncelog.config import ConsumerOptions
@@ -23,11 +25,14 @@ from oncelog.errors import (
     NoOffsetForPartitionError,
     OncelogError,
     RebalanceInProgressError,
+    UnstableOffsetCommitError,
 )
 from oncelog.history import History
 from oncelog.router import Router
 from oncelog_protocol.types import LATEST_TIMESTAMP, TopicPartition
 from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
@@ -56,7 +61,7 @@ class Positions:
     ) -> None:
         self.policy = reset_of(options.auto_offset_reset)
         self.committed: Callable[[Sequence[TopicPartition]], Awaitable[Committed]] | None = None
-        """Asks the group; set while there is one."""
+        """Asks the group; set while there is one. Leaves out what is not settled."""
         self._router = router
         self._subscription = subscription
         self._isolation = int(options.isolation_code)
@@ -108,7 +113,11 @@ class Positions:
             await asyncio.sleep(REBALANCING_PAUSE_S)
             missing = []
         except (OncelogError, OSError, TimeoutError) as caught:
-            error = caught
+            if isinstance(caught.__cause__, UnstableOffsetCommitError):
+                logger.warning("still waiting for offsets that are not settled: %s", caught)
+                missing = []
+            else:
+                error = caught
         finally:
             self._asking_group = False
         for state, version in missing:
@@ -117,9 +126,13 @@ class Positions:
             if error is not None:
                 state.error = error
                 continue
-            item = found.get(state.tp)
+            if state.tp not in found:
+                continue  # not settled: asked for again
+            item = found[state.tp]
             if item is not None:
                 self._found(state, item.offset, item.leader_epoch)
+            elif state.origin is not None:
+                self._found(state, *state.origin)
             elif self.policy is None:
                 state.error = _no_offset(state.tp)
             else:
@@ -154,6 +167,7 @@ class Positions:
 
     def _found(self, state: PartitionState, offset: int, epoch: int) -> None:
         state.seek(offset, epoch)
+        state.origin = (offset, epoch)
         if self._history is not None:
             self._history.moved(*state.tp, offset, "found")
         self._moved(state)

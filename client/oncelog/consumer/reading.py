@@ -8,6 +8,8 @@ Rules
   Asking again says that what was handed out before is done with: what is *safe* to commit ends
   before what is still in hand.
 * Whoever must act while the application holds nothing (a rebalance) hooks in at ``at_poll``.
+* Markers and what was aborted are stepped over: the position is behind them as soon as nothing that
+  is handed out lies before them, so that it reaches the end of the partition.
 """
 
 from __future__ import annotations
@@ -25,9 +27,18 @@ from oncelog.consumer.record import Record, make_records
 from oncelog.consumer.subscription import PartitionState, Subscription
 from oncelog.errors import ClientError, CorruptRecordError
 from oncelog.history import History
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
+from oncelog_protocol.records.batch import CorruptBatchError, parse_header, verify_crc
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import TopicPartition
+
+HIDDEN_MAX = 500
+"""So many batches are stepped over before the loop goes round once: a long stretch of aborted ones
+must not hold up everything else."""
+
+
+_Taken = tuple[PartitionState, RecordColumns, memoryview, int, tuple[int, int]]
+"""One batch that is to be handed out: whose, decoded, its bytes, its first record that was not
+handed out before, and offset and leader epoch behind it and what follows it and is hidden."""
 
 
 class Reader:
@@ -59,6 +70,8 @@ class Reader:
         self._polls = 0
         self._in_hand: dict[TopicPartition, tuple[int, int]] = {}
         """Where partitions stood before what was handed out last, apart from the cursor."""
+        self._hidden = 0
+        """Batches that were stepped over since a poll began, or the loop last went round."""
         self._sampled = (0, 0)
         self._polled_at = 0.0
 
@@ -67,6 +80,7 @@ class Reader:
     def _begin_poll(self) -> None:
         self._polling += 1
         self._polls += 1
+        self._hidden = 0
         if self._in_hand:
             self._in_hand.clear()
         if self._cursor is not None:
@@ -103,7 +117,7 @@ class Reader:
                 cursor = self.decode_next_batch()
                 if cursor is not None:
                     return cursor
-                await self._running().wait_for_data()
+                await self._wait()
             return None
         finally:
             self._polling -= 1
@@ -118,7 +132,7 @@ class Reader:
                 batch = self._take_batch()
                 if batch is not None:
                     return batch
-                await self._running().wait_for_data()
+                await self._wait()
             return None
         finally:
             self._polling -= 1
@@ -158,6 +172,15 @@ class Reader:
                 break
         return result
 
+    async def _wait(self) -> None:
+        """Until there may be something to hand out."""
+        if self._hidden >= HIDDEN_MAX:
+            self._hidden = 0
+            await asyncio.sleep(0)
+        else:
+            self._hidden = 0
+            await self._running().wait_for_data()
+
     async def _open(self) -> bool:
         """Whether there is anything to hope for, after what has to be done at a poll."""
         if self.closed:
@@ -178,35 +201,35 @@ class Reader:
         self.settle()
         self._cursor = None
         while (taken := self._take_columns()) is not None:
-            state, header, columns, data, first = taken
+            state, columns, data, first, end = taken
             records = make_records(*state.tp, columns)
             if first:
                 del records[:first]
             if records:
                 note = None if self._history is None else self._note_records
-                cursor = Cursor(state, records, header.next_offset, header.leader_epoch, data, note)
-                self._cursor = cursor
+                header = columns.header
+                self._cursor = cursor = Cursor(
+                    state, records, header.next_offset, header.leader_epoch, data, note, end
+                )
                 return cursor
-            state.advance(header.next_offset, header.leader_epoch)
+            state.advance(*end)
         return None
 
     def _take_batch(self) -> ColumnBatch | None:
         while (taken := self._take_columns()) is not None:
-            state, header, columns, _, first = taken
+            state, columns, _, first, end = taken
             assert state.offset is not None
             before = (state.offset, state.epoch)
-            state.advance(header.next_offset, header.leader_epoch)
+            state.advance(*end)
             if first < len(columns):
                 self._in_hand[state.tp] = before
                 self._note_columns(state.tp, columns, first)
                 return _cut(make_batch(*state.tp, columns), first)
         return None
 
-    def _take_columns(
-        self,
-    ) -> tuple[PartitionState, BatchHeader, RecordColumns, memoryview, int] | None:
-        """Decode the next batch of the partition whose turn it is; (.., position of the first
-        record that was not handed out before). None when nothing is there."""
+    def _take_columns(self) -> _Taken | None:
+        """Decode the next batch of the partition whose turn it is. None when nothing is there, or
+        when enough was stepped over."""
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             raise deferred
@@ -216,6 +239,11 @@ class Reader:
                 _raise(state)
             chunk = state.chunks[0]
             try:
+                if chunk.sieve is not None and (end := self._step_over(state)) is not None:
+                    state.advance(*end)
+                    if self._hidden >= HIDDEN_MAX:
+                        return None
+                    continue
                 header = parse_header(chunk.data, chunk.start)
                 data = chunk.data[chunk.start : chunk.start + header.size_bytes]
                 columns = decode_batch(data, verify=self._options.check_crcs)
@@ -225,12 +253,43 @@ class Reader:
                 raise CorruptRecordError(*state.tp, state.offset, str(error)) from error
             self._consume(state, header.size_bytes)
             assert state.offset is not None
-            if header.is_control:
-                state.advance(header.next_offset, header.leader_epoch)
-                continue
             first = bisect_left(columns.offsets(), state.offset)
-            return state, header, columns, data, first
+            end = chunk.end or (header.next_offset, header.leader_epoch)
+            if chunk.sieve is not None:
+                try:
+                    end = self._step_over(state) or end
+                except CorruptBatchError:
+                    pass  # what lies before it is handed out first
+            return state, columns, data, first, end
         return None
+
+    def _step_over(self, state: PartitionState) -> tuple[int, int] | None:
+        """Take what comes next and is not handed out; (offset, leader epoch) behind it, None when
+        there is no such thing.
+
+        :raises CorruptBatchError: the first batch does not hold. What was found hidden before it
+            is hidden all the same.
+        """
+        end: tuple[int, int] | None = None
+        while state.chunks and (sieve := state.chunks[0].sieve) is not None:
+            chunk = state.chunks[0]
+            try:
+                header = parse_header(chunk.data, chunk.start)
+                batch = chunk.data[chunk.start : chunk.start + header.size_bytes]
+                if not sieve.hides(header, batch):
+                    break
+                if self._options.check_crcs:
+                    verify_crc(batch)  # that it is hidden is what its header says
+            except CorruptBatchError:
+                if end is None:
+                    raise
+                break
+            self._consume(state, header.size_bytes)
+            end = (header.next_offset, header.leader_epoch)
+            self._hidden += 1
+            if self._hidden >= HIDDEN_MAX:
+                break
+        return end
 
     def _consume(self, state: PartitionState, size: int) -> None:
         """A batch leaves the buffer; the fetcher hears when that lets it go on."""
@@ -238,6 +297,8 @@ class Reader:
         chunk.start += size
         if not chunk.left:
             state.chunks.popleft()
+            if chunk.sieve is not None:
+                size += chunk.sieve.size
         limit = self._options.max_partition_fetch_bytes
         was_full = state.buffered >= limit
         state.buffered -= size

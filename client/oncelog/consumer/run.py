@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from oncelog.config import take
 from oncelog.consumer.lanes import Order
 from oncelog.consumer.record import Record
 from oncelog.consumer.retry import ONCE, Retry
 from oncelog.consumer.runner import Runner
+from oncelog.consumer.transactional import TransactionalRunner
 from oncelog.errors import ConfigurationError
 from oncelog_protocol import limits
 
@@ -40,6 +42,10 @@ class RunOptions:
     drain_timeout_ms: int = 30_000
     max_records_in_flight: int | None = None
     max_bytes_in_flight: int = 64 * MEBIBYTE
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    commit_interval_ms: int = 100
+    transaction_records_max: int = 5_000
 
     def __post_init__(self) -> None:
         if not callable(self.handler):
@@ -70,13 +76,27 @@ class RunOptions:
         if self.max_records_in_flight is not None:
             _at_least("max_records_in_flight", self.max_records_in_flight, self.concurrency)
         _at_least("max_bytes_in_flight", self.max_bytes_in_flight, 1)
+        name: object = self.transactional_id
+        if name is not None and not (isinstance(name, str) and name):
+            raise ConfigurationError(f"transactional_id={name!r:.80}: must be a text")
+        _at_least("transaction_timeout_ms", self.transaction_timeout_ms, 1, 2**31 - 1)
+        _at_least("commit_interval_ms", self.commit_interval_ms, 0)
+        _at_least("transaction_records_max", self.transaction_records_max, 1)
 
     @property
     def is_async(self) -> bool:
         """Whether the handler runs on the loop."""
         handler = self.handler
         called = getattr(handler, "__call__", None)  # noqa: B004 - an object's own, if async
-        return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+        return any(
+            inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+            for each in (handler, called)
+        )
+
+    @property
+    def runner(self) -> type[Runner]:
+        """What does it."""
+        return Runner if self.transactional_id is None else TransactionalRunner
 
     @property
     def attempts(self) -> Retry:
@@ -88,7 +108,10 @@ class RunOptions:
         """``max_records_in_flight``, with its default."""
         if self.max_records_in_flight is not None:
             return self.max_records_in_flight
-        return max(RECORDS_IN_FLIGHT_MIN, 4 * self.concurrency)
+        usual = max(RECORDS_IN_FLIGHT_MIN, 4 * self.concurrency)
+        if self.transactional_id is None:
+            return usual
+        return max(usual, 2 * self.transaction_records_max)
 
 
 class Runs:
@@ -107,6 +130,10 @@ class Runs:
         drain_timeout_ms: int = 30_000,
         max_records_in_flight: int | None = None,
         max_bytes_in_flight: int = 64 * MEBIBYTE,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        commit_interval_ms: int = 100,
+        transaction_records_max: int = 5_000,
     ) -> None:
         """Call ``handler(record)`` for every record, until the consumer is closed.
 
@@ -129,29 +156,27 @@ class Runs:
         :param handler_timeout_ms: an attempt that takes longer is cancelled and has failed.
         :param drain_timeout_ms: how long handlers of a partition that goes away, or at the end, are
             waited for before they are cancelled. Keep it below ``max_poll_interval_ms``.
-        :param max_records_in_flight: records taken and not done (default: 1,000, or four times
-            ``concurrency`` if that is more); ``max_bytes_in_flight`` their bytes. Above, partitions
-            are paused.
+        :param max_records_in_flight: records taken and not done (default: 1,000, four times
+            ``concurrency``, or twice ``transaction_records_max``, whichever is most);
+            ``max_bytes_in_flight`` their bytes. Above, partitions are paused.
+        :param transactional_id: what the handler returns (a ``ProducerRecord``, or several; or it
+            yields them) is written, in transactions that hold the positions too: each record is
+            read, handled and answered exactly once, as a reader at read_committed sees it, also
+            after crashes. Handlers themselves may run more than once. Dead letters are part of it.
+            One id for each process that runs at a time: a second one with the same id takes over.
+        :param transaction_timeout_ms: after so long the cluster aborts a transaction whose process
+            has died; until then its results, and what others wrote behind them, are not read.
+        :param commit_interval_ms: between two of them, unless ``transaction_records_max`` wait.
 
+        :raises ProducerFencedError: another process has this ``transactional_id`` now.
         :raises Exception: what the handler or ``decode`` raised, with a note that names the record;
             the position is then the first record that is not done.
         :raises CorruptRecordError: a batch does not hold (its CRC): nobody can tell what records
             were in it, so none can become a dead letter.
         :raises ConfigurationError: an option that makes no sense.
         """
-        options = RunOptions(
-            handler=handler,
-            concurrency=concurrency,
-            order=order,
-            retry=retry,
-            dead_letter=dead_letter,
-            decode=decode,
-            handler_timeout_ms=handler_timeout_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_records_in_flight=max_records_in_flight,
-            max_bytes_in_flight=max_bytes_in_flight,
-        )
-        await Runner(cast("Consumer", self), options).run()
+        options = take(RunOptions, locals())
+        await options.runner(cast("Consumer", self), options).run()
 
 
 def _at_least(option: str, value: int, low: int, high: int | None = None) -> None:

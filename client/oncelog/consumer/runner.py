@@ -22,7 +22,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oncelog.consumer.dead_letter import DeadLetters
 from oncelog.consumer.lanes import UNDECODED, Job, Lane, Lanes, PartitionWork
@@ -82,15 +82,19 @@ class Runner:
         self._failure: BaseException | None = None
         self._breath = 0.0
         self._threads: Threads | None = None
-        self._letters: DeadLetters | None = None
-        if options.dead_letter is not None:
-            self._letters = DeadLetters(
-                options.dead_letter,
-                consumer._router.options,
-                group_id=consumer._group_options.group_id,
-                clock=consumer._clock,
-                entropy=self._entropy.fork("dead_letter"),
-            )
+        self._letters: DeadLetters | None = self._make_letters()
+
+    def _make_letters(self) -> DeadLetters | None:
+        if self._options.dead_letter is None:
+            return None
+        consumer = self._consumer
+        return DeadLetters(
+            self._options.dead_letter,
+            consumer._router.options,
+            group_id=consumer._group_options.group_id,
+            clock=consumer._clock,
+            entropy=self._entropy.fork("dead_letter"),
+        )
 
     async def run(self) -> None:
         """Until the consumer is closed, something fails, or the caller is cancelled."""
@@ -101,15 +105,21 @@ class Runner:
         consumer._commit_source = self._done_offsets
         consumer._on_taking_away = self._taking_away
         try:
-            if self._letters is not None:
-                await self._letters.start()
+            await self._prepare()
             await self._until_over()
         finally:
             if not consumer._reader.closed:  # a close() may be about to ask what to commit
                 consumer._commit_source = None
                 consumer._on_taking_away = None
-            if self._letters is not None:
-                await self._letters.close()
+            await self._release()
+
+    async def _prepare(self) -> None:
+        if self._letters is not None:
+            await self._letters.start()
+
+    async def _release(self) -> None:
+        if self._letters is not None:
+            await self._letters.close()
 
     async def _until_over(self) -> None:
         loop = asyncio.get_running_loop()
@@ -151,6 +161,7 @@ class Runner:
             self._forget(self._lanes.drop())
             if drain:
                 await self._drain(None)
+                await self._finish()
                 # A poll may be in the middle of a rebalance: it ends by itself, soon.
                 async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
                     await asyncio.shield(poller)
@@ -162,6 +173,9 @@ class Runner:
             if self._threads is not None:
                 self._threads.close()
             self._hand_back()
+
+    async def _finish(self) -> None:
+        """No handler is at work any more; the consumer may be closing, but is not closed."""
 
     def _hand_back(self) -> None:
         """The consumer as one would expect it: nothing paused, positions at what is not done."""
@@ -228,12 +242,15 @@ class Runner:
             work.undone += 1
             work.bytes += size
             self._share.add(size)
-            self._lanes.add(Job(record, work, size))
-        if self._letters is not None and tp.topic == self._letters.topic:
+            self._line_up(Job(record, work, size))
+        if self._options.dead_letter == tp.topic:
             raise ConfigurationError(
                 f"dead_letter={tp.topic!r}: is a topic that this consumer reads; its dead letters"
                 " would come back for ever"
             )
+
+    def _line_up(self, job: Job) -> None:
+        self._lanes.add(job)
 
     def _current(self, tp: TopicPartition) -> PartitionWork | None:
         """The work on a partition, if it is of the assignment that holds now."""
@@ -373,13 +390,19 @@ class Runner:
 
     def _attempted(self, lane: Lane, job: Job, pause_s: float | None) -> None:
         if pause_s is None:
-            job.work.offsets.finish(job.record.offset)
-        elif not (job.work.given_up or self._over):
+            self._handled(job)
+        elif job.work.given_up or self._over:
+            self._put_down(job)
+        else:
             self._lanes.park(lane)
             asyncio.get_running_loop().call_later(pause_s, self._unpark, lane)
             return
-        self._put_down(job)
         self._lanes.over(lane)
+
+    def _handled(self, job: Job) -> None:
+        """Its handler has returned, or its dead letter is acknowledged."""
+        job.work.offsets.finish(job.record.offset)
+        self._put_down(job)
 
     def _unpark(self, lane: Lane) -> None:
         if not self._over:
@@ -408,7 +431,8 @@ class Runner:
                 return None
         job.attempts += 1
         try:
-            await self._call(job.payload)
+            returned = await self._call(job.payload)
+            self._keep(job, returned)
             return None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -432,19 +456,24 @@ class Runner:
         )
         return pause_s
 
-    async def _call(self, payload: object) -> None:
+    def _keep(self, job: Job, returned: object) -> None:
+        """What the handler returned is of no interest here."""
+
+    async def _call(self, payload: object) -> object:
+        return await self._call_handler(self._handler, payload)
+
+    async def _call_handler(self, handler: Callable[[Any], Any], payload: object) -> object:
         if self._threads is not None:
-            result = await self._threads.call(self._handler, payload)
+            result = await self._threads.call(handler, payload)
             if inspect.isawaitable(result):  # a plain function that returns a coroutine
-                await result
-            return
+                result = await result
+            return result
         timeout_ms = self._options.handler_timeout_ms
         if timeout_ms is None:
-            await self._handler(payload)  # type: ignore[misc]
-            return
+            return await handler(payload)
         try:
             async with asyncio.timeout(timeout_ms / 1000) as patience:
-                await self._handler(payload)  # type: ignore[misc]
+                return await handler(payload)
         except TimeoutError as error:
             if not patience.expired():
                 raise

@@ -63,6 +63,10 @@ class Share:
         self._records += 1
         self._bytes += size
 
+    def grow(self, size: int) -> None:
+        """A record under way takes more than it did: there is what its handler returned."""
+        self._bytes += size
+
     def remove(self, size: int, work: PartitionWork | None) -> None:
         """A record is not under way any more; ``work`` is what is left of its partition."""
         self._records -= 1

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from oncelog.config import ResetOption, parse_reset
+from oncelog.consumer.isolation import Sieve
 from oncelog.errors import ClientError
 from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, TopicPartition
 
@@ -64,6 +65,10 @@ class Chunk:
     start: int
     """Where in ``data`` the next batch begins."""
     version: int
+    sieve: Sieve | None = None
+    """What of it is not handed out; None: all of it is."""
+    end: tuple[int, int] | None = None
+    """(offset, epoch) behind it, if what followed it in the log is not handed out."""
 
     @property
     def left(self) -> int:
@@ -95,6 +100,8 @@ class PartitionState:
     """Since when every answer was an error."""
     error: BaseException | None = None
     """What the application is told when it comes to this partition."""
+    origin: tuple[int, int] | None = None
+    """(offset, epoch) where reading began, or begins if the group has nothing committed."""
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """The application reads from ``offset`` next; everything fetched is dropped."""
@@ -120,10 +127,12 @@ class PartitionState:
         self.offset = offset
         self.epoch = epoch
 
-    def fetched(self, data: memoryview, next_offset: int, epoch: int) -> None:
+    def fetched(
+        self, data: memoryview, next_offset: int, epoch: int, sieve: Sieve | None = None
+    ) -> None:
         """``data`` continues at the fetch offset and ends before ``next_offset``."""
-        self.chunks.append(Chunk(data, 0, self.version))
-        self.buffered += len(data)
+        self.chunks.append(Chunk(data, 0, self.version, sieve))
+        self.buffered += len(data) if sieve is None else len(data) + sieve.size
         self.fetch_offset, self.fetch_epoch = next_offset, epoch
 
     @property
@@ -140,6 +149,8 @@ class Subscription:
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
         self._turns: deque[PartitionState] = deque()
+        self.departed: list[PartitionState] | None = None
+        """What was assigned and is not any more; kept while somebody wants to know."""
 
     def assign(self, partitions: Iterable[TopicPartition], reset: Reset | None) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
@@ -150,6 +161,8 @@ class Subscription:
         }
         for tp, state in before.items():
             if tp not in self.states:
+                if self.departed is not None:
+                    self.departed.append(state)
                 state.version += 1
                 state.chunks.clear()
                 state.buffered = 0

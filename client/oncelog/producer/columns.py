@@ -13,12 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.config import ProducerOptions
-from oncelog.errors import ClosedError, MessageTooLargeError, OncelogError, PartialSendError
+from oncelog.errors import (
+    ClosedError,
+    MessageTooLargeError,
+    NoTransactionError,
+    OncelogError,
+    PartialSendError,
+)
 from oncelog.producer.accumulator import Accumulator, Batch, record_size
 from oncelog.producer.checks import Headers, check_columns
 from oncelog.producer.delivery import BatchMetadata, WrittenRange
 from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
 from oncelog.producer.sender import Sender
+from oncelog.producer.session import Session
 from oncelog.producer.slicing import ITEM_BYTES, cuts, pick, sizes_of
 from oncelog.router import Router
 from oncelog_protocol.records.builder import encode_batch
@@ -59,6 +66,7 @@ class ColumnSender:
         partitioner: Partitioner,
         choose_sticky: Callable[[str], int],
         keep_values: bool,
+        session: Session | None = None,
     ) -> None:
         self._router = router
         self._accumulator = accumulator
@@ -69,6 +77,7 @@ class ColumnSender:
         self._partitioner = partitioner
         self._choose_sticky = choose_sticky
         self._keep_values = keep_values
+        self._session = session
         self._turn = 0
 
     async def send(
@@ -85,11 +94,12 @@ class ColumnSender:
         columns = Columns(values, keys, headers, timestamps)
         check_columns(values, keys, headers, timestamps)
         pending: list[tuple[Batch, Sequence[int]]] = []
+        serial = self._serial
         try:
             for target, rows in self._targets(topic, partition_count, columns, partition):
                 whole = len(rows) == len(values)
                 await self._send_rows(
-                    topic, target, columns if whole else columns.at(rows), rows, pending
+                    topic, target, columns if whole else columns.at(rows), rows, pending, serial
                 )
         except OncelogError as error:
             if not pending:
@@ -131,6 +141,7 @@ class ColumnSender:
         columns: Columns,
         rows: Sequence[int],
         pending: list[tuple[Batch, Sequence[int]]],
+        serial: int,
     ) -> None:
         loop = asyncio.get_running_loop()
         sizes, extra = _row_sizes(columns)
@@ -144,9 +155,11 @@ class ColumnSender:
                 )
             deadline = loop.time() + self._router.options.max_block_ms / 1000
             await self._accumulator.reserve(max(size, len(encoded)), deadline)
-            if self._sender.failure is not None or self._router.closed:
+            try:
+                self._check_usable(serial)
+            except OncelogError:
                 self._accumulator.release(max(size, len(encoded)))
-                raise ClosedError("the producer was closed or failed") from self._sender.failure
+                raise
             number = target if target != STICKY else self._next_partition(topic)
             batch = self._accumulator.add_columns(
                 self._accumulator.queue(TopicPartition(topic, number)),
@@ -162,6 +175,18 @@ class ColumnSender:
             self._sender.watch()
             self._sender.wake()
             await asyncio.sleep(0)
+
+    @property
+    def _serial(self) -> int:
+        return 0 if self._session is None else self._session.serial
+
+    def _check_usable(self, serial: int) -> None:
+        if self._sender.failure is not None or self._router.closed:
+            raise ClosedError("the producer was closed or failed") from self._sender.failure
+        if self._session is not None:
+            self._session.check_open()
+            if serial != self._session.serial:
+                raise NoTransactionError("the transaction ended before all records were taken")
 
     def _next_partition(self, topic: str) -> int:
         """In turn over the partitions that have a leader, so that leaders share the load."""
@@ -179,6 +204,7 @@ class ColumnSender:
             headers=piece.headers,
             codec=self._codec,
             level=self._options.compression_level,
+            transactional=self._session is not None,
             sealed=not self._options.idempotent,
         )
 

@@ -17,7 +17,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelog.config import (
     AcksOption,
@@ -31,7 +31,6 @@ from oncelog.errors import (
     BufferExhaustedError,
     ClosedError,
     DeadlineExceededError,
-    MessageTooLargeError,
     UndeliveredRecordsError,
     UnknownTopicOrPartitionError,
 )
@@ -41,46 +40,43 @@ from oncelog.producer.accumulator import (
     RECORD_OVERHEAD_BYTES,
     Accumulator,
     Batch,
-    PartitionQueue,
     record_size,
 )
 from oncelog.producer.checks import Headers, check_record
 from oncelog.producer.columns import ColumnSender
 from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
 from oncelog.producer.partitioner import (
-    STICKY,
     DefaultPartitioner,
     PartitionerOption,
     key_hash,
     make_partitioner,
 )
+from oncelog.producer.placing import BATCH_OVERHEAD_BYTES, Placing
+from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.sender import Sender
+from oncelog.producer.session import Session
+from oncelog.producer.transactional import Transactional
+from oncelog.producer.transactions import Transactions
+from oncelog.producer.txn_calls import TxnCalls
 from oncelog.router import Router
-from oncelog_protocol import limits
 from oncelog_protocol.records.compression import Codec
-from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import SystemWallClock, WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 logger = logging.getLogger(__name__)
 
-BATCH_OVERHEAD_BYTES = limits.BATCH_HEADER_BYTES + 32
 
-
-class _Place(NamedTuple):
-    """Where a record goes; ``sticky``: it may as well go elsewhere."""
-
-    queue: PartitionQueue
-    sticky: bool
-
-
-class Producer:
+class Producer(Transactional):
     """Sends records. ``async with Producer("localhost:9092") as producer: ...``
 
     :param bootstrap_servers: "host:port,host:port" or a list of them: where to ask first.
     :param enable_idempotence: on unless ``acks`` or more than five requests in flight speak against
         it; True makes these an error.
     :param acks: "all" (every in-sync replica), 1 (the leader), 0 (nobody is asked).
+    :param transactional_id: names this producer over restarts and lets it send in transactions, and
+        only so. Of all producers with one id only the one started last can write; starting aborts
+        what the one before left open.
+    :param transaction_timeout_ms: after so long the coordinator aborts a transaction.
     :param linger_ms: how long a batch waits for more records.
     :param batch_size: bytes of a batch; :param buffer_memory: bytes of all, unacknowledged.
     :param delivery_timeout_ms: from a batch's first record to its acknowledgement, with retries.
@@ -94,6 +90,12 @@ class Producer:
     A write that is not known to have failed is never reported so: see ``definite`` of the errors.
     """
 
+    _sender: Sender | None = None
+    _columns: ColumnSender | None = None
+    _session: Session | None = None
+    _transactions: Transactions | None = None
+    _safeguards: ProducerSafeguards = SAFE
+
     def __init__(
         self,
         bootstrap_servers: BootstrapServers,
@@ -101,6 +103,8 @@ class Producer:
         client_id: str = "oncelog-producer",
         acks: AcksOption = "all",
         enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         compression_type: CompressionOption = "none",
         compression_level: int | None = None,
         linger_ms: float = 5,
@@ -133,39 +137,49 @@ class Producer:
         self._entropy = (entropy or SystemEntropy()).fork("producer")
         self._history = history
         self._partitioner = make_partitioner(partitioner)
-        self._keyless_is_sticky = partitioner in ("default", "murmur2", "sticky")
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         """Whether the fast path may leave the partitioner out: without a key, with one."""
-        self._queues_of: dict[str, list[PartitionQueue]] = {}
-        """Topic to the queues of its partitions, as of the last metadata."""
         self._batch_size = min(batch_size, max_request_size - BATCH_OVERHEAD_BYTES)
         self._max_block_s = max_block_ms / 1000
         self._router = Router(connection, entropy=self._entropy.fork("router"))
         self._router.auto_create = True
-        self._accumulator = Accumulator(
+        self._accumulator = self._new_accumulator()
+        self._placing = Placing(
+            self._router,
+            self._accumulator,
+            partitioner=self._partitioner,
+            keyless_is_sticky=partitioner in ("default", "murmur2", "sticky"),
             batch_size=self._batch_size,
-            buffer_memory=buffer_memory,
-            linger_s=linger_ms / 1000,
-            delivery_timeout_s=delivery_timeout_ms / 1000,
-            new_backoff=self._router.new_backoff,
+            max_request_size=max_request_size,
+            entropy=self._entropy,
         )
         self._sticky = self._accumulator.sticky
-        self._sticky_partition: dict[str, int] = {}
-        self._sender: Sender | None = None
-        self._columns: ColumnSender | None = None
+        self._queues_of = self._placing.queues_of
         self._closed = False
+
+    def _new_accumulator(self) -> Accumulator:
+        return Accumulator(
+            batch_size=self._batch_size,
+            buffer_memory=self._options.buffer_memory,
+            linger_s=self._options.linger_ms / 1000,
+            delivery_timeout_s=self._options.delivery_timeout_ms / 1000,
+            new_backoff=self._router.new_backoff,
+        )
 
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Find the cluster. ``async with`` does it.
+        """Find the cluster, and take over the transactional id. ``async with`` does it.
 
         :raises NoBrokersAvailableError: at once, naming the addresses tried and why each failed.
+        :raises ApiError, DeadlineExceededError: the transactional id could not be had.
         """
         if self._closed or self._sender is not None:
             raise ClosedError("a producer is started once")
         await self._router.start()
         self._router.on_metadata.append(self._queues_of.clear)
+        if self._options.transactional_id is not None and self._session is None:
+            self._session = self._transactions = self._new_transactions()
         self._sender = Sender(
             self._router,
             self._accumulator,
@@ -176,7 +190,10 @@ class Producer:
             in_flight_max=self._options.max_in_flight_requests_per_connection,
             max_request_size=self._options.max_request_size,
             history=self._history,
+            session=self._session,
+            safeguards=self._safeguards,
         )
+        self._placing.sender, self._placing.session = self._sender, self._session
         self._columns = ColumnSender(
             self._router,
             self._accumulator,
@@ -184,8 +201,28 @@ class Producer:
             options=self._options,
             partitioner=self._partitioner,
             batch_size=self._batch_size,
-            choose_sticky=self._next_sticky,
+            choose_sticky=self._placing.next_sticky,
             keep_values=self._history is not None,
+            session=self._session,
+        )
+        if self._transactions is not None:
+            try:
+                await self._transactions.start(self._sender)
+            except BaseException:
+                await self._stop("the producer could not be started")
+                raise
+
+    def _new_transactions(self) -> Transactions:
+        name = self._options.transactional_id
+        assert name is not None
+        return Transactions(
+            TxnCalls(self._router, name, self._options.transaction_timeout_ms),
+            self._accumulator,
+            transactional_id=name,
+            end_within_s=self._options.delivery_timeout_ms / 1000,
+            init_within_s=self._max_block_s,
+            history=self._history,
+            safeguards=self._safeguards,
         )
 
     async def close(self, timeout_ms: int | None = None) -> None:
@@ -197,25 +234,32 @@ class Producer:
         """
         if self._closed:
             return
-        self._closed = True
+        limit_ms = self._options.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        self._closed = self._placing.closed = True
         self._sticky.clear()
         sender = self._sender
         if sender is None:
             return
         try:
+            if self._transactions is not None:
+                await self._transactions.close(limit_ms / 1000)
             self._accumulator.close_all()
             self._accumulator.refuse_waiting(ClosedError("the producer was closed"))
             sender.wake()
-            limit_ms = self._options.delivery_timeout_ms if timeout_ms is None else timeout_ms
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     await self._drain()
             except TimeoutError:
                 pass
         finally:
-            await sender.close("the producer was closed")
-            await self._router.close()
+            await self._stop("the producer was closed")
         self._raise_unobserved()
+
+    async def _stop(self, reason: str) -> None:
+        self._closed = self._placing.closed = True
+        assert self._sender is not None
+        await self._sender.close(reason)
+        await self._router.close()
 
     async def __aenter__(self) -> Producer:
         await self.start()
@@ -315,17 +359,18 @@ class Producer:
             values = batch.values
             values.append(value)
             return Delivery(batch, len(values) - 1)
-        self._check_usable()
+        serial = self._placing.serial
+        self._placing.check_usable(serial)
         check_record(value, key, headers, timestamp_ms)
         size = record_size(value, key, headers)
-        place = self._place(topic, key, partition)
+        place = self._placing.place(topic, key, partition)
         if place is not None:
             batch = place.queue.open
             if batch is not None and batch.size + size <= self._batch_size:
                 return self._add_to(batch, value, key, headers, timestamp_ms)
         # A batch is full, or none is open: let the loop send before more is taken.
         await asyncio.sleep(0)
-        batch = await self._batch_for(place, topic, key, partition, size)
+        batch = await self._placing.batch_for(place, topic, key, partition, size, serial)
         return self._add_to(batch, value, key, headers, timestamp_ms)
 
     def send_nowait(
@@ -343,17 +388,17 @@ class Producer:
         :raises BufferExhaustedError: there is no room now.
         :raises UnknownTopicOrPartitionError: the topic is not known yet: await ``partitions_for``.
         """
-        self._check_usable()
+        self._placing.check_usable(self._placing.serial)
         check_record(value, key, headers, timestamp_ms)
         size = record_size(value, key, headers)
-        place = self._place(topic, key, partition)
+        place = self._placing.place(topic, key, partition)
         if place is None:
             self._router.want(topic)
             raise UnknownTopicOrPartitionError(
                 f"{topic!r}: not known yet, or not this partition of it;"
                 f" await partitions_for({topic!r}) first"
             )
-        place, batch = self._open_at(place, size)
+        place, batch = self._placing.open_at(place, size)
         if batch is None:
             raise BufferExhaustedError(
                 f"{place.queue.tp}: no room in buffer_memory={self._accumulator.buffer_memory}"
@@ -378,14 +423,14 @@ class Producer:
         :raises PartialSendError: some were not acknowledged; it knows which, and what was written.
         :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
         """
-        self._check_usable()
+        self._placing.check_usable(self._placing.serial)
         assert self._columns is not None
         if timestamps_ms is None:
             timestamps_ms = self._now_ms()
         deadline = self._deadline()
         view = await self._router.topic(topic, deadline)
         if partition is not None:
-            await self._check_partition(topic, partition, deadline)
+            await self._placing.check_partition(topic, partition, deadline)
         return await self._columns.send(
             topic, view.partition_count, values, keys, headers, timestamps_ms, partition
         )
@@ -397,9 +442,7 @@ class Producer:
         :raises DeadlineExceededError: not done within ``timeout_ms``.
         """
         self._check_usable()
-        assert self._sender is not None
-        self._accumulator.close_all()
-        self._sender.wake()
+        self._send_what_is_open()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._drain()
@@ -426,98 +469,6 @@ class Producer:
 
     # ------------------------------------------------------------------------------ the slow path
 
-    def _place(self, topic: str, key: bytes | None, partition: int | None) -> _Place | None:
-        """Where a record goes; None when the cluster must be asked first."""
-        view = self._router.cluster.topics.get(topic)
-        if view is None or not view.partitions:
-            return None
-        queues = self._queues_of.get(topic)
-        if queues is None:
-            every = self._router.cluster.topic_partitions(topic)
-            queues = self._queues_of[topic] = [self._accumulator.queue(tp) for tp in every]
-        count = len(queues)
-        sticky = False
-        if partition is not None:
-            if type(partition) is not int or not 0 <= partition < count:
-                return None
-        else:
-            partition = self._partitioner.partition(topic, key, count)
-            if partition == STICKY:
-                sticky = True
-                partition = self._sticky_partition.get(topic, STICKY)
-                if partition == STICKY:
-                    partition = self._next_sticky(topic)
-            elif not 0 <= partition < count:
-                raise ValueError(
-                    f"the partitioner chose {partition} for {topic!r}, which has {count} partitions"
-                )
-        return _Place(queues[partition], sticky)
-
-    async def _batch_for(
-        self,
-        place: _Place | None,
-        topic: str,
-        key: bytes | None,
-        partition: int | None,
-        size: int,
-    ) -> Batch:
-        """The open batch that has room for ``size`` bytes, waiting for metadata and memory."""
-        deadline = self._deadline()
-        while place is None:
-            await self._router.topic(topic, deadline)
-            if partition is not None:
-                await self._check_partition(topic, partition, deadline)
-            place = self._place(topic, key, partition)
-        while True:
-            self._check_usable()
-            place, batch = self._open_at(place, size)
-            if batch is not None:
-                return batch
-            needed = max(size, self._batch_size)
-            await self._accumulator.reserve(needed, deadline)
-            if self._closed or place.queue.open is not None:  # another task was faster
-                self._accumulator.release(needed)
-                continue
-            return self._open_batch(place.queue, needed)
-
-    def _open_at(self, place: _Place, size: int) -> tuple[_Place, Batch | None]:
-        """The open batch of a place, with room; a full one is closed first, and a record that may
-        go anywhere then goes elsewhere. No batch when memory does not allow a new one."""
-        self._check_size(size)
-        batch = place.queue.open
-        if batch is not None and batch.size + size > self._batch_size:
-            self._close_full(batch)
-            topic = place.queue.tp.topic
-            if place.sticky:
-                number = self._next_sticky(topic)
-                queue = self._accumulator.queue(TopicPartition(topic, number))
-                place = _Place(queue, sticky=True)
-            batch = place.queue.open
-            if batch is not None and batch.size + size > self._batch_size:
-                self._close_full(batch)
-                batch = None
-        if batch is None:
-            needed = max(size, self._batch_size)
-            if self._accumulator.try_reserve(needed):
-                batch = self._open_batch(place.queue, needed)
-        elif place.sticky and self._keyless_is_sticky:
-            self._accumulator.stick(batch)
-        return place, batch
-
-    def _close_full(self, batch: Batch) -> None:
-        self._accumulator.close_batch(batch)
-        assert self._sender is not None
-        self._sender.wake()
-
-    def _open_batch(self, queue: PartitionQueue, reserved: int) -> Batch:
-        assert self._sender is not None
-        batch = self._accumulator.open_batch(queue, asyncio.get_running_loop().time(), reserved)
-        sticky = self._sticky_partition.get(queue.tp.topic)
-        if sticky == queue.tp.partition and self._keyless_is_sticky:
-            self._accumulator.stick(batch)
-        self._sender.batch_opened(batch)
-        return batch
-
     def _add_to(
         self,
         batch: Batch,
@@ -529,47 +480,18 @@ class Producer:
         stamp = self._now_ms() if timestamp_ms is None else timestamp_ms
         return self._accumulator.add(batch, value, key, headers, stamp)
 
-    def _next_sticky(self, topic: str) -> int:
-        """Another partition for records without keys: the less loaded of two picked by chance."""
-        cluster = self._router.cluster
-        choices = cluster.available(topic) or list(range(cluster.topics[topic].partition_count))
-        first, second = self._entropy.choice(choices), self._entropy.choice(choices)
-        queue = self._accumulator.queue
-        if queue(TopicPartition(topic, second)).load < queue(TopicPartition(topic, first)).load:
-            first = second
-        self._sticky_partition[topic] = first
-        return first
-
     # ------------------------------------------------------------------------------ checks
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._max_block_s
 
     def _check_usable(self) -> None:
-        if self._closed:
-            raise ClosedError("the producer is closed")
-        if self._sender is None:
-            raise ClosedError("the producer was not started: use async with, or start()")
-        if self._sender.failure is not None:
-            raise ClosedError("the producer failed") from self._sender.failure
-        self._router.raise_if_failed()
+        self._placing.check_running()
 
-    def _check_size(self, size: int) -> None:
-        if size + BATCH_OVERHEAD_BYTES > self._options.max_request_size:
-            raise MessageTooLargeError(
-                f"a record of {size} bytes is larger than max_request_size="
-                f"{self._options.max_request_size} allows"
-            )
-
-    async def _check_partition(self, topic: str, partition: int, deadline: float) -> None:
-        view = await self._router.topic(topic, deadline)
-        if type(partition) is int and partition >= view.partition_count:
-            await self._router.refresh()  # partitions may have been added
-            view = await self._router.topic(topic, deadline)
-        if type(partition) is not int or not 0 <= partition < view.partition_count:
-            raise UnknownTopicOrPartitionError(
-                f"{topic!r} has {view.partition_count} partitions, there is no {partition!r}"
-            )
+    def _send_what_is_open(self) -> None:
+        assert self._sender is not None
+        self._accumulator.close_all()
+        self._sender.wake()
 
     async def _drain(self) -> None:
         """Wait until everything that is in line now is done."""

@@ -5,15 +5,8 @@ Rules
 * One Produce request carries the first ready batch of each partition that the leader leads, up to
   ``max_request_size``; at most ``max_in_flight_requests_per_connection`` are unanswered on one
   connection. Answers come in order.
-* **Order.** A batch that failed and may be tried again mutes its partition until everything sent
-  behind it was answered; then all that failed go out again, in order, one at first. If a later
-  batch was acknowledged in the meantime, or may have been written behind one that was refused, the
-  earlier one cannot be tried again without changing the order, so it fails (ReorderError). A
-  partition never has batches in flight to two leaders.
-* **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
-  log; it is tried again all the same, as the broker knows it again by its sequence numbers
-  (``sequence``). Without idempotence it may then be there twice. Its final error, if it comes to
-  that, says so.
+* A partition never has batches in flight to two leaders. What becomes of a batch that was sent is
+  ``outcomes``.
 * A broker that is silent for SILENCE_S is checked against fresh metadata; when somebody else leads
   by then, its connection is given up at once instead of at the request's time-out.
 * Nothing here is awaited on the way: a wake-up (``wake``) runs ``_pump`` in the loop's next round,
@@ -32,29 +25,20 @@ from oncelog.connection import DATA
 from oncelog.errors import (
     BrokerUnreachableError,
     ClosedError,
-    DeliveryTimeoutError,
-    ReorderError,
-    UnknownServerError,
     error_for,
-    is_definite,
     is_retriable,
 )
-from oncelog.history import History, note_failure
-from oncelog.producer.accumulator import NO_IDENTITY, Accumulator, Batch, PartitionQueue
-from oncelog.producer.produce import Link, closed_error, produce_error, produce_request
-from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
+from oncelog.history import History
+from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
+from oncelog.producer.outcomes import Outcomes
+from oncelog.producer.produce import Link, closed_error, produce_request
+from oncelog.producer.safeguards import SAFE, ProducerSafeguards
+from oncelog.producer.sequence import Sequences
+from oncelog.producer.session import Session
 from oncelog.router import Router
 from oncelog_protocol import limits
-from oncelog_protocol.errors import (
-    DuplicateSequenceNumberError,
-    NotEnoughReplicasError,
-    OncelogError,
-)
-from oncelog_protocol.messages.produce import (
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
@@ -89,11 +73,23 @@ class Sender:
         in_flight_max: int,
         max_request_size: int,
         history: History | None,
+        session: Session | None = None,
+        safeguards: ProducerSafeguards = SAFE,
     ) -> None:
         self.failure: BaseException | None = None
         self._router = router
         self._accumulator = accumulator
-        self._sequences = Sequences(enabled=idempotent)
+        self._session = session
+        self._sequences = Sequences(enabled=idempotent, transactional=session is not None)
+        self._outcomes = Outcomes(
+            router,
+            accumulator,
+            self._sequences,
+            in_flight_max=in_flight_max,
+            history=history,
+            session=session,
+            safeguards=safeguards,
+        )
         self._identifying = False
         self._acks = acks
         self._codec = codec
@@ -113,6 +109,24 @@ class Sender:
         router.on_metadata.append(self.wake)
         if idempotent:
             self._ask_for_id()
+
+    def adopt(self, producer_id: int, producer_epoch: int) -> None:
+        """From now on batches go out under this identity, each partition from sequence 0."""
+        self._sequences.given(producer_id, producer_epoch)
+        self.wake()
+
+    def discard(self, reason: Callable[[], BaseException], *, in_flight: bool) -> None:
+        """Give up what is not acknowledged; of what is ``in_flight`` the answers will not matter.
+
+        Nobody is expected to look at each: how the transaction ends says it all.
+        """
+        for batch in list(self._accumulator.incomplete):
+            if batch not in batch.queue.in_flight:
+                batch.observed = True
+                self._outcomes.give_up(batch, reason())
+            elif in_flight:
+                batch.observed = batch.maybe_written = True
+                self._outcomes.give_up(batch, reason())
 
     # ------------------------------------------------------------------------------ wake-ups
 
@@ -150,7 +164,7 @@ class Sender:
         if self.failure is None:
             self.failure = error
         for batch in list(self._accumulator.incomplete):
-            self._give_up(batch, closed_error("the producer failed", error, batch))
+            self._outcomes.give_up(batch, closed_error("the producer failed", error, batch))
         self._accumulator.refuse_waiting(ClosedError("the producer failed"))
         self._accumulator.sticky.clear()
 
@@ -276,22 +290,28 @@ class Sender:
                 headers=batch.headers,
                 codec=self._codec,
                 level=self._codec_level,
+                transactional=self._session is not None,
                 sealed=not self._sequences.enabled,
             )
         except OncelogError as error:
-            self._give_up(batch, error)
+            self._outcomes.give_up(batch, error)
             return False
         return True
 
     def _send(self, link: Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
+        session = self._session
         for batch in batches:
             batch.attempts += 1
             batch.queue.sent_to = link.leader
             if self._history is not None and batch.operation is None:
                 tp = batch.queue.tp
-                batch.operation = self._history.invoke("send", *tp, batch.values)
+                txn = -1 if session is None else session.history_number
+                batch.operation = self._history.invoke("send", *tp, batch.values, txn)
         timeout_ms = min(int(self._request_timeout_s * 1000), limits.ACK_TIMEOUT_MS_MAX)
         request, payload = produce_request(batches, self._acks, timeout_ms)
+        if session is not None:
+            request.transactional_id = session.transactional_id
+            session.touched()
         if self._acks is Acks.NONE:
             self._send_unanswered(channel, request, payload, batches)
             return
@@ -303,7 +323,7 @@ class Sender:
             link.sent.remove(sent)
             for batch in batches:
                 batch.queue.in_flight.remove(batch)
-                self._give_up(batch, error)
+                self._outcomes.give_up(batch, error)
 
     def _send_unanswered(
         self,
@@ -321,13 +341,13 @@ class Sender:
         for batch in batches:
             batch.queue.in_flight.remove(batch)
             if error is None:
-                self._acknowledged(batch, -1, -1)
+                self._outcomes.acknowledged(batch, -1, -1)
             else:
-                self._failed(batch, error)
-                self._resume(batch.queue)
+                self._outcomes.failed(batch, error)
+                self._outcomes.resume(batch.queue)
 
     def _ask_for_id(self) -> None:
-        if not self._identifying:
+        if not self._identifying and self._session is None:  # else: its coordinator gives one
             self._identifying = True
             self._tasks.spawn("producer id", self._get_id())
 
@@ -402,130 +422,15 @@ class Sender:
             if error is not None:
                 self._router.refresh_soon()
                 for batch in batches:
-                    self._failed(batch, error)
+                    self._outcomes.failed(batch, error)
             else:
-                self._take_response(batches, reply.message)
+                self._outcomes.take_response(batches, reply.message)
             for batch in batches:
-                self._resume(batch.queue)
+                self._outcomes.resume(batch.queue)
             self.wake()
         except Exception as failure:
             logger.exception("the sender failed")
             self._fail_everything(failure)
-
-    def _take_response(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
-        if response.error_code:
-            for batch in batches:
-                self._failed(batch, error_for(response.error_code))
-            return
-        answers: dict[tuple[str, int], ProducePartitionResponse] = {
-            (topic.topic, answer.partition): answer
-            for topic in response.topics
-            for answer in topic.partitions
-        }
-        for batch in batches:
-            answer = answers.get(batch.queue.tp)
-            if answer is None:
-                self._failed(batch, UnknownServerError("the broker left the partition out"))
-            elif answer.error_code == DuplicateSequenceNumberError.code:
-                self._acknowledged(batch, -1, -1)  # it is there; nobody knows where any more
-            elif answer.error_code:
-                self._failed(batch, produce_error(batch, answer))
-            else:
-                self._acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
-
-    def _acknowledged(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        queue = batch.queue
-        queue.window = self._in_flight_max
-        queue.failed_view = None
-        queue.backoff.reset()
-        # What failed before this one cannot follow it any more.
-        failed, queue.failed = queue.failed, []
-        for earlier in failed:
-            self._overtaken(earlier)
-        if batch.done:
-            return  # timed out before; the caller has heard that nobody knows
-        if self._history is not None and batch.operation is not None:
-            offsets = range(base_offset, base_offset + batch.count)
-            self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
-        self._accumulator.acknowledge(batch, base_offset, append_time_ms)
-
-    def _overtaken(self, batch: Batch) -> None:
-        """A later batch is in the log, or may be: this one can only fail."""
-        error = ReorderError(
-            f"{batch.queue.tp}: a later batch was written, or may have been, while this one failed"
-            f" with: {batch.last_error}; it was not sent again, to keep the order",
-            definite=not batch.maybe_written,
-        )
-        error.__cause__ = batch.last_error
-        self._give_up(batch, error)
-
-    def _failed(self, batch: Batch, error: BaseException) -> None:
-        """One attempt failed: try again, or not."""
-        batch.last_error = error
-        if not is_definite(error):
-            batch.maybe_written = True
-        if batch.done:
-            return
-        if batch.identity is not NO_IDENTITY and isinstance(error, OUT_OF_ORDER):
-            batch.queue.failed.append(batch)
-            return
-        if not is_retriable(error):
-            self._give_up(batch, error)
-            return
-        if self._loop.time() >= batch.deadline or self._router.closed:
-            self._time_out(batch)
-            return
-        logger.debug("%s: batch will be tried again: %s", batch.queue.tp, error)
-        batch.queue.failed.append(batch)
-        if not isinstance(error, NotEnoughReplicasError):
-            self._router.refresh_soon()
-
-    def _resume(self, queue: PartitionQueue) -> None:
-        """Once nothing is in flight, what failed goes first again, after a pause."""
-        if queue.in_flight or not queue.failed:
-            return
-        if self._sequences.enabled:
-            self._resume_in_sequence(queue)
-            return
-        # An indefinite error leaves the order intact: what was appended was appended in turn, so a
-        # later batch is in the log only behind this one. A refusal does not: what came behind it
-        # and got an indefinite answer may be there, and this one is not.
-        kept: list[Batch] = []
-        later_may_be_there = False
-        for batch in reversed(queue.failed):
-            refused = batch.last_error is not None and is_definite(batch.last_error)
-            if refused and later_may_be_there:
-                self._overtaken(batch)
-            else:
-                kept.append(batch)
-            later_may_be_there = later_may_be_there or not refused
-        queue.failed[:] = reversed(kept)
-        self._put_back(queue)
-
-    def _resume_in_sequence(self, queue: PartitionQueue) -> None:
-        """The broker keeps the order; when the one before the first is missing, begin anew."""
-        error = queue.failed[0].last_error
-        if isinstance(error, OUT_OF_ORDER):
-            numbered = [
-                batch
-                for batch in (*queue.failed, *queue.ready)
-                if batch.identity is not NO_IDENTITY and not batch.done
-            ]
-            for batch in numbered:
-                if batch.maybe_written or batch.renumbered >= RENUMBERED_MAX:
-                    self._give_up(batch, type(error)(str(error)))
-            unwritten = [batch for batch in numbered if not batch.done]
-            logger.info("%s; the partition begins anew", error)
-            self._sequences.begin_anew(queue, unwritten)
-            queue.failed[:] = [batch for batch in queue.failed if not batch.done]
-        self._put_back(queue)
-
-    def _put_back(self, queue: PartitionQueue) -> None:
-        queue.put_back()
-        queue.window = 1
-        queue.retry_at = self._loop.time() + queue.backoff.next_s()
-        queue.failed_view = queue.sent_view
-        self._accumulator.sendable[queue] = None
 
     # ------------------------------------------------------------------------------ deadlines
 
@@ -536,7 +441,7 @@ class Sender:
         for batch in list(self._accumulator.incomplete):
             if batch.deadline > now:
                 break  # all deadlines are equally far from their beginnings, which are in order
-            self._time_out(batch)
+            self._outcomes.time_out(batch)
         for link in self._links.values():
             self._check_link(link, now)
         if self._accumulator.incomplete:
@@ -559,30 +464,6 @@ class Sender:
             ):
                 link.channel.close("silent, and no longer the leader")
 
-    def _time_out(self, batch: Batch) -> None:
-        in_flight = batch in batch.queue.in_flight
-        last = batch.last_error
-        reason = f"last error: {last}" if last else "it was not sent: no leader, or a long queue"
-        if in_flight:
-            reason = "the leader has not answered" + (f"; {reason}" if last else "")
-        error = DeliveryTimeoutError(
-            f"{batch.queue.tp}: {batch.count or len(batch.values)} records were not acknowledged"
-            f" within delivery_timeout_ms, after {batch.attempts} attempts; {reason}",
-            definite=not (in_flight or batch.maybe_written),
-        )
-        error.__cause__ = last
-        self._give_up(batch, error)
-
-    def _give_up(self, batch: Batch, error: BaseException) -> None:
-        if batch.done:
-            return
-        if batch.maybe_written and is_definite(error):
-            # An earlier attempt may have got through; this answer speaks of the last one only.
-            error.definite = False  # type: ignore[attr-defined]
-        if self._history is not None and batch.operation is not None:
-            note_failure(self._history, batch.operation, error)
-        self._accumulator.fail(batch, error)
-
     # ------------------------------------------------------------------------------ end
 
     async def close(self, reason: str) -> None:
@@ -593,6 +474,6 @@ class Sender:
             if timer is not None:
                 timer.cancel()
         for batch in list(self._accumulator.incomplete):
-            self._give_up(batch, closed_error(reason, None, batch))
+            self._outcomes.give_up(batch, closed_error(reason, None, batch))
         self._accumulator.refuse_waiting(ClosedError(reason))
         await self._tasks.close()

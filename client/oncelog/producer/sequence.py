@@ -15,6 +15,8 @@ Rules
   written cannot: a copy on a connection that was given up, or in the log of a leader that comes
   back, would be a second one. It fails, and its error says that nobody knows.
 * An epoch has 15 bits. When they are used up the producer needs another id.
+* In transactions the coordinator gives the epochs, a new one with every transaction; each partition
+  begins it at 0. Nothing is numbered anew there: what cannot be written aborts the transaction.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ RENUMBERED_MAX = 3
 class Sequences:
     """Producer id and epoch of one producer, and how it numbers its batches."""
 
-    def __init__(self, *, enabled: bool) -> None:
+    def __init__(self, *, enabled: bool, transactional: bool = False) -> None:
         self.enabled = enabled
+        self.transactional = transactional
         self.producer = NO_PRODUCER
         """Producer id and epoch for what is numbered next."""
 
@@ -49,7 +52,7 @@ class Sequences:
         return not self.enabled or self.producer != NO_PRODUCER
 
     def given(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker has given this producer its id."""
+        """A broker has given this producer its id, or its coordinator the next epoch."""
         self.producer = (producer_id, producer_epoch)
 
     def number(self, batch: Batch) -> None:
@@ -58,7 +61,9 @@ class Sequences:
         if batch.identity is not NO_IDENTITY:
             return
         queue = batch.queue
-        if queue.producer == NO_PRODUCER:
+        if queue.producer == NO_PRODUCER or (
+            self.transactional and queue.producer != self.producer
+        ):
             queue.producer, queue.next_sequence = self.producer, 0
         batch.identity = Identity(*queue.producer, queue.next_sequence)
         queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MAX
@@ -71,6 +76,7 @@ class Sequences:
             written, and nothing is in flight.
         """
         assert not queue.in_flight
+        assert not self.transactional
         if queue.producer == self.producer:
             producer_id, epoch = self.producer
             if epoch >= EPOCH_MAX:

@@ -19,7 +19,6 @@ from oncelog.errors import (
 )
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
 from support.histories import ListHistory
@@ -282,16 +281,9 @@ async def test_control_batches_are_stepped_over() -> None:
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         fill(cluster, [2])
-        marker = encode_marker(
-            ControlType.COMMIT,
-            producer_id=1,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            timestamp_ms=0,
-        )
-        cluster.partition("t").append(marker)
+        cluster.partition("t").mark(True, 1, 1)
         fill(cluster, [1])
-        cluster.partition("t").append(marker)
+        cluster.partition("t").mark(False, 1, 2)
         async with reading(cluster) as consumer:
             assert [record.offset for record in await take(consumer, 3)] == [0, 1, 3]
             assert await consumer.getmany(timeout_ms=30) == {}

@@ -94,3 +94,21 @@ def test_after_a_seek_the_cursor_has_no_say() -> None:
     cursor.stop()
     assert state.offset == 500
     assert not state.chunks
+
+
+def test_what_is_hidden_behind_the_batch_is_stepped_over_with_it() -> None:
+    state, cursor = make()
+    cursor = Cursor(state, list(cursor.iterator), 30, 4, DATA, end=(37, 5))
+    next(cursor.iterator)
+    assert cursor.safe() == (10, -1)
+    cursor.settle()
+    assert (state.offset, state.epoch) == (12, 4)
+    cursor.stop()
+    assert state.chunks[0].end == (37, 5), "whoever decodes the rest knows it too"
+    state, cursor = make()
+    cursor = Cursor(state, list(cursor.iterator), 30, 4, DATA, end=(37, 5))
+    list(cursor.iterator)
+    cursor.came_back()
+    assert cursor.safe() == (37, 5)
+    cursor.settle()
+    assert (state.offset, state.epoch) == (37, 5)

@@ -19,7 +19,7 @@ from oncelog.consumer.fetch_plan import (
 )
 from oncelog.consumer.subscription import PartitionState
 from oncelog_protocol.errors import ERRORS
-from oncelog_protocol.messages.fetch import EpochEnd, FetchPartitionResponse
+from oncelog_protocol.messages.fetch import AbortedTransaction, EpochEnd, FetchPartitionResponse
 from oncelog_protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -27,6 +27,7 @@ from oncelog_protocol.messages.metadata import (
     MetadataTopic,
 )
 from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 
@@ -175,12 +176,36 @@ def test_divergence_uses_nothing_else_of_the_answer() -> None:
 
 def test_a_corrupt_first_header_is_kept_for_the_decoder_to_name() -> None:
     data = memoryview(bytes(80))
-    assert last_batch(data, 10) == (80, 10, -1)
+    assert last_batch(data, 10) == (80, 10, -1, 0)
     good = bytes(encode_batch([b"a"], timestamps=0, base_offset=10))
-    assert last_batch(memoryview(good + bytes(80)), 10) == (len(good), 11, -1)
+    assert last_batch(memoryview(good + bytes(80)), 10) == (len(good), 11, -1, 0)
 
 
 def test_rotate() -> None:
     states = states_of(3)
     assert rotate(states, 4) == [states[1], states[2], states[0]]
     assert rotate([], 4) == []
+
+
+def test_markers_and_aborted_transactions_make_a_sieve() -> None:
+    batch = bytes(encode_batch([b"a"], timestamps=0, base_offset=10))
+    marker = bytes(
+        encode_marker(
+            ControlType.COMMIT,
+            producer_id=1,
+            producer_epoch=1,
+            coordinator_epoch=0,
+            timestamp_ms=0,
+            base_offset=11,
+        )
+    )
+    for payload, aborted, has_one in (
+        (batch, None, False),
+        (batch, [], False),
+        (batch, [AbortedTransaction(1, 3)], True),
+        (batch + marker, None, True),
+    ):
+        (state,) = states_of(1)
+        answer = FetchPartitionResponse(0, 0, 20, 20, 2, Span(0, len(payload)), None, aborted)
+        assert answered(state, answer, payload) == (Verdict.OK, None)
+        assert (state.chunks[0].sieve is not None) is has_one

@@ -10,7 +10,12 @@ import pytest
 
 from oncelog import Consumer, OffsetAndMetadata, TopicPartition
 from oncelog.consumer.subscription import Reset
-from oncelog.errors import CommitFailedError, DeadlineExceededError, NoOffsetForPartitionError
+from oncelog.errors import (
+    CommitFailedError,
+    DeadlineExceededError,
+    NoOffsetForPartitionError,
+    UnstableOffsetCommitError,
+)
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
@@ -131,3 +136,40 @@ async def test_a_seek_overtakes_the_group_s_answer() -> None:
             consumer.seek(A, 2)
             assert [await consumer.position(tp) for tp in (A, B)] == [2, 0]
         assert cluster.count(ApiKey.LIST_OFFSETS) == 0
+
+
+def unsettled() -> DeadlineExceededError:
+    """What the group says when a transaction stays open for longer than the deadline."""
+    error = DeadlineExceededError("committed did not succeed in time")
+    error.__cause__ = UnstableOffsetCommitError()
+    return error
+
+
+@pytest.mark.asyncio
+async def test_an_open_transaction_is_waited_for_as_long_as_it_takes() -> None:
+    """And only by the partitions whose offsets it may change (KIP-447)."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t", 2)
+        fill(cluster, 3, 2, 1)
+        async with make(cluster) as consumer:
+            answers = [{B: OffsetAndMetadata(2)}, unsettled(), {A: OffsetAndMetadata(1)}]
+            asked = ask_group(consumer, answers)
+            assert [await consumer.position(tp) for tp in (B, A)] == [2, 1]
+            assert asked == [[A, B], [A], [A]]
+
+
+@pytest.mark.asyncio
+async def test_where_reading_began_is_where_a_group_without_offsets_goes_back_to() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t", 2)
+        fill(cluster, 3, 2, 1)
+        async with make(cluster, auto_offset_reset="latest") as consumer:
+            answers: list[Any] = [{A: None, B: None}, {A: None}]
+            ask_group(consumer, answers)
+            assert [await consumer.position(tp) for tp in (A, B)] == [3, 3]
+            fill(cluster, 9)
+            state = consumer._subscription.states[A]
+            assert state.origin == (3, -1)
+            state.lose(Reset.COMMITTED)
+            consumer.resume(A)
+            assert await consumer.position(A) == 3, "not behind what came in between"

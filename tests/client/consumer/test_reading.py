@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from oncelog import Consumer, TopicPartition
+from oncelog.consumer.reading import HIDDEN_MAX
+from oncelog.errors import CorruptRecordError
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
-from support.fake_cluster import FakeCluster
+from support.fake_cluster import FakeCluster, FakePartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -152,3 +154,144 @@ async def test_what_is_read_no_more_is_not_in_hand() -> None:
             found |= await consumer.getmany(timeout_ms=1000)
         consumer._reader.forget([A, B])
         assert offsets(consumer, safe=True) == [3, 3]
+
+
+# ---- transactions
+
+
+@asynccontextmanager
+async def transactions(**options: Any) -> AsyncIterator[tuple[FakeCluster, Consumer]]:
+    """Offsets: 0 1 plain, 2 3 aborted, 4 its marker, 5 6 committed, 7 its marker, 8 open."""
+    async with FakeCluster() as cluster:
+        (log,) = cluster.create_topic("t")
+        log.append(encode_batch([b"0", b"1"], timestamps=0))
+        transact(log, 7, [b"2", b"3"])
+        log.mark(False, 7, 1)
+        transact(log, 8, [b"5", b"6"])
+        log.mark(True, 8, 1)
+        transact(log, 9, [b"8"])
+        given = {"auto_offset_reset": "earliest", "entropy": SeededEntropy(1), **options}
+        async with Consumer("t", bootstrap_servers=cluster.bootstrap, **given) as consumer:
+            yield cluster, consumer
+
+
+def transact(log: FakePartition, producer_id: int, values: list[bytes]) -> None:
+    log.append(
+        encode_batch(
+            values,
+            timestamps=0,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+
+
+@pytest.mark.asyncio
+async def test_what_is_committed_is_read_and_the_lag_reaches_zero() -> None:
+    async with transactions() as (cluster, consumer):
+        seen = [(await consumer.getone()).value for _ in range(4)]
+        assert seen == [b"0", b"1", b"5", b"6"]
+        assert await consumer.position(A) == 8, "behind the marker: nothing is before it to read"
+        assert await consumer.lag() == {A: 0}
+        assert await consumer.end_offsets([A]) == {A: 8}, "the last stable offset"
+        cluster.partition("t").mark(True, 9, 1)
+        cluster.announce()
+        assert (await consumer.getone()).value == b"8"
+        assert await consumer.lag() == {A: 0}
+
+
+@pytest.mark.asyncio
+async def test_everything_is_read_uncommitted_but_markers() -> None:
+    async with transactions(isolation_level="read_uncommitted") as (_, consumer):
+        seen = [(await consumer.getone()).value for _ in range(7)]
+        assert seen == [b"0", b"1", b"2", b"3", b"5", b"6", b"8"]
+        assert await consumer.lag() == {A: 0}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("start", range(9))
+async def test_reading_may_begin_anywhere(start: int) -> None:
+    """In the middle of what was aborted too (F73), in batches as well."""
+    async with transactions() as (_, consumer):
+        consumer.seek(A, start)
+        expected = [
+            value
+            for offset, value in ((0, b"0"), (1, b"1"), (5, b"5"), (6, b"6"))
+            if offset >= start
+        ]
+        found: list[bytes | None] = []
+        while len(found) < len(expected):
+            found.extend((await consumer.getbatch()).values)
+        assert found == expected
+        assert await consumer.getmany(timeout_ms=20) == {}
+        assert await consumer.position(A) == max(start, 8)
+
+
+@pytest.mark.asyncio
+async def test_what_was_handed_out_is_safe_up_to_the_hidden_behind_it() -> None:
+    async with transactions() as (_, consumer):
+        await consumer.getone()
+        assert (offsets(consumer, safe=True), offsets(consumer, safe=False)) == ([0], [1])
+        await consumer.getone()
+        assert (offsets(consumer, safe=True), offsets(consumer, safe=False)) == ([1], [5])
+        waiting = asyncio.ensure_future(consumer.getone())
+        await waiting
+        assert (offsets(consumer, safe=True), offsets(consumer, safe=False)) == ([5], [6])
+
+
+@pytest.mark.asyncio
+async def test_a_pause_in_the_middle_keeps_what_is_hidden_behind() -> None:
+    async with transactions() as (_, consumer):
+        consumer.seek(A, 5)
+        assert (await consumer.getone()).value == b"5"
+        consumer.pause(A)
+        consumer.resume(A)
+        assert (await consumer.getone()).value == b"6"
+        assert await consumer.position(A) == 8
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_is_hidden_has_to_hold_too() -> None:
+    """What says that it is hidden is in the batch."""
+    async with transactions() as (cluster, consumer):
+        log = cluster.partition("t")
+        rotten = bytearray(log.batches[1])
+        rotten[-1] ^= 1
+        log.batches[1] = bytes(rotten)
+        assert [(await consumer.getone()).value for _ in range(2)] == [b"0", b"1"]
+        with pytest.raises(CorruptRecordError, match="offset 2"):
+            await consumer.getone()
+        consumer.seek(A, 5)
+        assert (await consumer.getone()).value == b"5"
+
+
+@pytest.mark.asyncio
+async def test_a_long_stretch_of_aborted_batches_does_not_hold_up_the_loop() -> None:
+    async with FakeCluster() as cluster:
+        (log,) = cluster.create_topic("t")
+        for producer_id in range(2 * HIDDEN_MAX):
+            transact(log, producer_id, [b"x"])
+            log.mark(False, producer_id, 1)
+        log.append(encode_batch([b"end"], timestamps=0))
+        given: dict[str, Any] = {"auto_offset_reset": "earliest", "entropy": SeededEntropy(1)}
+        async with Consumer("t", bootstrap_servers=cluster.bootstrap, **given) as consumer:
+            stops: list[int | None] = []
+
+            async def count() -> None:
+                while True:
+                    await asyncio.sleep(0)
+                    stops.append(consumer._subscription.states[A].offset)
+
+            counting = asyncio.ensure_future(count())
+            assert (await consumer.getone()).value == b"end"
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            assert {500, 1000, 1500} <= {*stops}
+            consumer.seek(A, 0)
+            for _ in range(200):  # polls that do not wait come forward too
+                if found := await consumer.getmany():
+                    break
+                await asyncio.sleep(0.005)
+            assert [record.value for record in found[A]] == [b"end"]

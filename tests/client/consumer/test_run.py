@@ -18,6 +18,10 @@ async def on_the_loop(record: Record) -> None:
     pass
 
 
+async def yielding(record: Record) -> Any:
+    yield None
+
+
 def in_a_thread(record: Record) -> None:
     pass
 
@@ -34,6 +38,7 @@ class Handler:
         (functools.partial(on_the_loop), True),
         (Handler(), True),
         (Handler().__call__, True),
+        (yielding, True),
         (in_a_thread, False),
         (functools.partial(in_a_thread), False),
         (lambda record: on_the_loop(record), False),
@@ -49,12 +54,19 @@ def test_defaults() -> None:
     assert options.records_in_flight == 1000
     assert RunOptions(handler=on_the_loop, concurrency=1000).records_in_flight == 4000
     assert RunOptions(handler=on_the_loop, retry=Retry(3)).attempts == Retry(3)
+    copier = RunOptions(handler=on_the_loop, transactional_id="t", transaction_records_max=2000)
+    assert copier.records_in_flight == 4000, "one transaction is written while the next is handled"
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"handler": None},
+        {"transactional_id": ""},
+        {"transactional_id": 7},
+        {"transaction_timeout_ms": 0},
+        {"commit_interval_ms": -1},
+        {"transaction_records_max": 0},
         {"concurrency": 0},
         {"concurrency": True},
         {"concurrency": 10_001},

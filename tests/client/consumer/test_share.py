@@ -151,3 +151,11 @@ def test_with_many_partitions_each_may_have_some() -> None:
     assert bench.share.chunk == 16
     bench.add(7, 16)
     assert bench.poll() == [7]
+
+
+def test_what_handlers_returned_counts_too() -> None:
+    bench = Bench(2, 1000)
+    bench.add(0, 1)
+    assert bench.poll() == []
+    bench.share.grow(bench.share._limits.bytes)
+    assert bench.poll() == [0, 1]

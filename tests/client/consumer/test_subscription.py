@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.consumer.isolation import Sieve
 from oncelog.consumer.subscription import PartitionState, Reset, Subscription, reset_of
 from oncelog.errors import ClientError
+from oncelog_protocol.messages.fetch import AbortedTransaction
 from oncelog_protocol.types import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -123,3 +125,27 @@ def test_what_is_withheld_is_not_handed_out() -> None:
     subscription.remove([A])
     assert list(subscription.states) == [B]
     assert subscription.state(B).chunks, "those that stay keep what was fetched"
+
+
+def test_what_departed_is_kept_while_somebody_wants_to_know() -> None:
+    subscription = Subscription()
+    subscription.assign([A, B], None)
+    gone = subscription.state(A)
+    subscription.departed = []
+    subscription.remove([A])
+    subscription.add(A, None)
+    assert subscription.departed == [gone]
+    assert subscription.state(A) is not gone
+    subscription.departed = None
+    subscription.remove([B])
+
+
+def test_what_a_sieve_takes_counts_as_held_in_advance() -> None:
+    subscription = Subscription()
+    subscription.assign([A], None)
+    state = subscription.state(A)
+    state.seek(0)
+    sieve = Sieve([AbortedTransaction(7, 0)])
+    state.fetched(memoryview(bytes(10)), 5, -1, sieve)
+    assert subscription.buffered == 10 + sieve.size > 10
+    assert state.chunks[0].sieve is sieve

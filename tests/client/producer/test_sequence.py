@@ -72,6 +72,19 @@ def test_batches_of_one_partition_follow_each_other() -> None:
     assert [numbers(each) for each in made] == [(7, 0, 0), (7, 0, 3), (7, 0, 0), (7, 0, 4)]
 
 
+def test_in_transactions_every_epoch_begins_anew_and_only_the_coordinator_raises_it() -> None:
+    sequences, of = Sequences(enabled=True, transactional=True), queue()
+    made = []
+    for epoch in range(2):
+        sequences.given(7, epoch)
+        for _ in range(2):
+            made.append(batch(of, 3))
+            sequences.number(made[-1])
+    assert [numbers(each) for each in made] == [(7, 0, 0), (7, 0, 3), (7, 1, 0), (7, 1, 3)]
+    with pytest.raises(AssertionError):
+        sequences.begin_anew(of, made)
+
+
 def test_a_number_stays() -> None:
     sequences, made = ready(), batch(queue())
     sequences.number(made)

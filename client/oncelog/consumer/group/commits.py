@@ -8,6 +8,8 @@ Rules
   more fails with CommitFailedError, and the membership hears of it.
 * Errors that may pass are tried again until the deadline; a commit may be repeated without harm.
 * Each attempt is an operation of its own in the history.
+* Offsets that an open transaction may still change are not told (KIP-447): they are asked for again
+  until they are settled.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from oncelog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
     is_definite,
     is_retriable,
 )
@@ -101,11 +104,16 @@ class Commits:
 
     # ------------------------------------------------------------------------------ commit
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a commit is."""
+        return self._order.locked()
+
     async def commit(self, offsets: Offsets | Callable[[], Offsets], deadline: float) -> None:
         """Commit, in the order of the calls. ``deadline`` is in the loop's time.
 
-        :param offsets: a function is called when the commits before are through: what there is to
-            commit may depend on them.
+        :param offsets: a function is called when the commits before are through, and again before
+            every attempt: what there is to commit may depend on them.
         :raises CommitFailedError: this consumer may not: it is not the member that it was.
         :raises DeadlineExceededError: not acknowledged in time, and why.
         :raises ApiError: the commit itself is at fault: metadata too large, not authorised.
@@ -117,8 +125,16 @@ class Commits:
             raise DeadlineExceededError("an earlier commit is still under way") from None
         try:
             left = dict(offsets() if callable(offsets) else offsets)
+
+            async def attempt() -> None:
+                if callable(offsets):  # another attempt may have less to commit, or nothing
+                    left.clear()
+                    left.update(offsets())
+                if left:
+                    await self._commit_once(left)
+
             if left:
-                await self._until(deadline, "commit", lambda: self._commit_once(left))
+                await self._until(deadline, "commit", attempt)
         finally:
             self._order.release()
 
@@ -152,7 +168,7 @@ class Commits:
     # ------------------------------------------------------------------------------ fetch
 
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """What the group has committed; None where nothing.
+        """What the group has committed; None where nothing. Waits for open transactions.
 
         :raises RebalanceInProgressError: the generation changed; ask again.
         :raises CommitFailedError: this consumer is no member any more.
@@ -160,11 +176,31 @@ class Commits:
         """
         found: Committed = {}
         if partitions:
-            wanted = list(dict.fromkeys(partitions))
+            wanted = dict.fromkeys(partitions)
             await self._until(deadline, "committed", lambda: self._fetch_once(wanted, found))
+        return {tp: found[tp] for tp in partitions}
+
+    async def fetch_settled(
+        self, partitions: Sequence[TopicPartition], deadline: float
+    ) -> Committed:
+        """The same of those partitions alone that no open transaction may still change; at least
+        one, if there is one by the deadline. Errors as of ``fetch``."""
+        found: Committed = {}
+        wanted = dict.fromkeys(partitions)
+
+        async def attempt() -> None:
+            try:
+                await self._fetch_once(wanted, found)
+            except UnstableOffsetCommitError:
+                if not found:
+                    raise
+
+        if wanted:
+            await self._until(deadline, "committed", attempt)
         return found
 
-    async def _fetch_once(self, wanted: list[TopicPartition], found: Committed) -> None:
+    async def _fetch_once(self, wanted: dict[TopicPartition, None], found: Committed) -> None:
+        """Moves what is answered from ``wanted`` to ``found``."""
         who = self.identity.asking()
         topics: dict[str, OffsetFetchTopic] = {}
         for topic, partition in wanted:
@@ -176,16 +212,24 @@ class Commits:
         try:
             response: OffsetFetchResponse = await self._call(request)
             _raise_for(response)
-            answers = _answers(response)
+            answers, unstable = _answers(response)
         except BaseException as error:
             self._end(number, error)
             if isinstance(error, FENCED):
                 self._fenced(who, error)
             raise
-        for tp in wanted:
-            found[tp] = answers.get(tp)
+        asked = list(wanted)
+        for tp in asked:
+            if tp not in unstable:
+                found[tp] = answers.get(tp)
+                del wanted[tp]
+        if unstable:
+            listed = ", ".join(str(tp) for tp in unstable[:5])
+            open_still = UnstableOffsetCommitError(f"offsets of {listed} are in a transaction")
+            self._end(number, open_still)
+            raise open_still
         if self._history is not None:
-            told = [None if (item := found[tp]) is None else item.offset for tp in wanted]
+            told = [None if (item := found[tp]) is None else item.offset for tp in asked]
             self._history.ok(number, told)
 
     # ------------------------------------------------------------------------------ attempts
@@ -298,18 +342,23 @@ def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
     return _Failed(refused) if refused else None
 
 
-def _answers(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The committed offsets of an answer.
+def _answers(
+    response: OffsetFetchResponse,
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], list[TopicPartition]]:
+    """The committed offsets of an answer, and partitions of which they are not settled.
 
-    :raises ApiError: of the first partition that has an error.
+    :raises ApiError: of the first partition that has another error.
     """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
+    unstable: list[TopicPartition] = []
     for topic in response.topics:
         for item in topic.partitions:
             tp = TopicPartition(topic.topic, item.partition)
-            if item.error_code:
+            if item.error_code == UnstableOffsetCommitError.code:
+                unstable.append(tp)
+            elif item.error_code:
                 error = error_for(item.error_code)
                 raise type(error)(f"{tp}: {error}")
-            if item.offset >= 0:
+            elif item.offset >= 0:
                 found[tp] = OffsetAndMetadata(item.offset, item.metadata or "", item.leader_epoch)
-    return found
+    return found, unstable

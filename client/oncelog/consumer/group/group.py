@@ -141,7 +141,38 @@ class Group:
         """The member as of now."""
         return self._commits.identity.asking()
 
+    def identity(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
+        """As whom somebody else may commit these partitions for this consumer.
+
+        :raises CommitFailedError: there is no right to.
+        """
+        return self._commits.identity.now(partitions)
+
+    def fenced(self, who: GroupMetadata, code: int) -> None:
+        """The coordinator did not take ``who`` for a member, in somebody else's commit."""
+        self._commits.identity.fenced(who, code)
+
     # ------------------------------------------------------------------------------ commits
+
+    def known(self, tp: TopicPartition) -> OffsetAndMetadata | None:
+        """What was last committed of a partition that is read, as far as is known here."""
+        return self._commits.known.get(tp)
+
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is under way that is in no transaction."""
+        return self._commits.under_way
+
+    async def quiet(self, deadline: float) -> None:
+        """Wait until no commit is under way: it might land behind one of a transaction.
+
+        :raises DeadlineExceededError: one still is.
+        """
+        await self._commits.commit({}, deadline)
+
+    def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Somebody else has committed these, in a transaction."""
+        self._commits.known |= offsets
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
@@ -185,10 +216,10 @@ class Group:
         return await self._commits.fetch(partitions, deadline)
 
     async def _positions(self, partitions: Sequence[TopicPartition]) -> Committed:
-        """Where to begin with partitions that are new to this member."""
+        """Where to begin with partitions that are new to this member, as far as that is settled."""
         timeout_s = self._router.options.max_block_ms / 1000
         deadline = asyncio.get_running_loop().time() + timeout_s
-        found = await self._commits.fetch(partitions, deadline)
+        found = await self._commits.fetch_settled(partitions, deadline)
         self._commits.known |= found
         return found
 

@@ -41,6 +41,8 @@ class Boundary(Protocol):
     """Awaited before the commit on revoke: work on records of these partitions is to end."""
     _commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None
     """Replaces the positions that auto commit uses."""
+    _in_transactions: bool
+    """Positions are committed by transactions, and by nothing else."""
 
 
 class HandingOver:
@@ -79,6 +81,8 @@ class HandingOver:
     def finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """How far the application is done, as far as that is not committed yet. What it committed
         itself, with a record still in hand, is not taken back; but a seek to before it is."""
+        if self._boundary._in_transactions:
+            return {}
         source = self._boundary._commit_source
         done = self._reader.positions(safe=True) if source is None else dict(source())
         positions = self._reader.positions(safe=False)

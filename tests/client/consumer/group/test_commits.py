@@ -266,3 +266,48 @@ async def test_what_is_computed_is_computed_in_its_turn() -> None:
             world.commits.commit(following, world.deadline()),
         )
         assert world.offsets() == {A: 6}
+
+
+def unstable(answer: wire.OffsetFetchResponse, *partitions: int) -> wire.OffsetFetchResponse:
+    for item in answer.topics[0].partitions:
+        if item.partition in partitions:
+            item.error_code, item.offset = UnstableOffsetCommitError.code, -1
+    return answer
+
+
+@pytest.mark.asyncio
+async def test_what_is_settled_is_told_before_the_rest() -> None:
+    async with committing() as world:
+        await world.commits.commit({A: at(5), B: at(6)}, world.deadline())
+        coordinator, pending = world.cluster.coordinator, [1]
+        fetch = coordinator.fetch
+
+        def answer(broker: int, request: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
+            return unstable(fetch(broker, request), *pending)
+
+        coordinator.fetch = answer  # type: ignore[method-assign]
+        found = await world.commits.fetch_settled([A, B], world.deadline())
+        assert found == {A: OffsetAndMetadata(5, "", -1)}
+        waiting = asyncio.ensure_future(world.commits.fetch_settled([B], world.deadline()))
+        all_of_it = asyncio.ensure_future(world.commits.fetch([B, A, B], world.deadline()))
+        await eventually(lambda: world.cluster.count(ApiKey.OFFSET_FETCH) > 3)
+        assert not waiting.done()
+        assert not all_of_it.done()
+        pending.clear()
+        assert [item.offset for item in (await waiting).values() if item] == [6]
+        assert list(await all_of_it) == [B, A]
+        assert "fail" in world.ends(), "what was told of some is no claim about all"
+
+
+@pytest.mark.asyncio
+async def test_offsets_that_stay_unsettled() -> None:
+    async with committing() as world:
+        await world.commits.commit({A: at(5)}, world.deadline())
+        coordinator = world.cluster.coordinator
+        fetch = coordinator.fetch
+        coordinator.fetch = lambda broker, request: unstable(  # type: ignore[method-assign]
+            fetch(broker, request), 0
+        )
+        with pytest.raises(DeadlineExceededError, match="t-0 are in a transaction") as caught:
+            await world.commits.fetch_settled([A], world.deadline(0.05))
+        assert isinstance(caught.value.__cause__, UnstableOffsetCommitError)

@@ -48,6 +48,7 @@ class World:
         self.history = ListHistory()
         self.notes = Notes()
         self._on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None = None
+        self._in_transactions = False
         self._commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None = None
         self.handing = HandingOver(
             consumer._subscription,

@@ -1,0 +1,123 @@
+"""``oncelog producers``: what partitions know of those who write to them (KIP-664).
+
+Rules: a partition that fails does not stop the others; each failure is a line on stderr, and the
+exit code is then 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.group_offsets import parse_partitions
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+)
+from oncelog_cli.render import Column, Output, human_time
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog import TopicPartition
+    from oncelog.transaction_results import PartitionProducers, ProducerDescription
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Show what partitions know of their producers.",
+)
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("PRODUCER", "producer_id", right=True),
+    Column("EPOCH", "producer_epoch", right=True),
+    Column("LAST SEQUENCE", "last_sequence", right=True),
+    Column("LAST WRITE", "last_timestamp_ms", show=human_time),
+    Column("TXN START", "txn_start_offset", right=True),
+    Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
+)
+
+
+@app.callback()
+def producers() -> None:
+    """Show what partitions know of their producers."""
+
+
+@app.command()
+def describe(
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC[:N,...]...", show_default=False, autocompletion=complete_topics
+        ),
+    ],
+    only_open: Annotated[
+        bool, typer.Option("--open", help="Only producers with an open transaction there.")
+    ] = False,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option("--producer-id", min=0, metavar="N", help="Only this one; repeatable."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the producers of partitions: epoch, last sequence and write, open transaction.
+
+    The leaders are asked. A producer that has written nothing for long is forgotten. TXN START is
+    where its open transaction begins: readers at read_committed get no further than the first.
+    """
+    output = Output("producers describe", chosen_format(output_format, as_json))
+    try:
+        chosen = parse_partitions(topics)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[PartitionProducers]:
+        from oncelog import Admin, TopicPartition
+
+        partitions = [TopicPartition(*item) for item in chosen.partitions]
+        async with Admin(servers) as admin:
+            whole = await admin.describe_topics(chosen.topics) if chosen.topics else []
+            for topic in whole:
+                if topic.error is not None:
+                    output.fail(topic.topic, topic.error)
+                partitions += [TopicPartition(topic.topic, p.partition) for p in topic.partitions]
+            return list(await admin.describe_producers(partitions))
+
+    rows: list[dict[str, Any]] = []
+    for answer in run(work()):
+        if answer.error is not None:
+            output.fail(str(answer.partition), answer.error)
+        rows += [
+            _row(answer.partition, item)
+            for item in answer.producers
+            if (item.txn_start_offset is not None or not only_open)
+            and (not producer_id or item.producer_id in producer_id)
+        ]
+    output.table(COLUMNS, rows)
+    output.finish({"producers": rows})
+
+
+def _row(partition: TopicPartition, item: ProducerDescription) -> dict[str, Any]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "producer_id": item.producer_id,
+        "producer_epoch": item.producer_epoch,
+        "last_sequence": item.last_sequence,
+        "last_timestamp_ms": item.last_timestamp_ms,
+        "coordinator_epoch": item.coordinator_epoch,
+        "txn_start_offset": item.txn_start_offset,
+    }

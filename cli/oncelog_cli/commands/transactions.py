@@ -1,0 +1,496 @@
+"""``oncelog transactions``: list, describe, find what hangs, abort, fence.
+
+Rules: an item that fails does not stop the others; each failure is a line on stderr, and the exit
+code is then 1. A broker that could not say which transactional ids it has is such a failure too: a
+list that may lack some never looks complete, and nothing is said to hang then. What ends something
+asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.group_offsets import duration_ms, parse_partitions
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    RegexOption,
+    UsageError,
+    YesOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    complete_transactional_ids,
+    confirm,
+    matching,
+)
+from oncelog_cli.render import Column, Output, human_time
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Admin, TopicPartition
+    from oncelog.transaction_results import (
+        HangingTransaction,
+        TransactionDescription,
+        TransactionListing,
+        TransactionListings,
+    )
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="List and describe transactions, find those that hang, and end them.",
+)
+
+Ids = Annotated[
+    list[str],
+    typer.Argument(metavar="ID...", show_default=False, autocompletion=complete_transactional_ids),
+]
+
+
+LIST_COLUMNS = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("STATE", "state"),
+    Column("PRODUCER", "producer_id", right=True),
+    Column("KIND", "kind"),
+    Column("COORDINATOR", "coordinator", right=True),
+)
+DESCRIBE_COLUMNS = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("STATE", "state"),
+    Column("PRODUCER", "producer_id", right=True),
+    Column("EPOCH", "producer_epoch", right=True),
+    Column("STARTED", "start_ms", show=human_time),
+    Column("TIMEOUT MS", "timeout_ms", right=True),
+    Column("PARTITIONS", "partition_names"),
+    Column("COORDINATOR", "coordinator", right=True, wide=True),
+)
+SHARED_COLUMNS = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("STATE", "state"),
+    Column("ORDINAL", "ordinal", right=True),
+    Column("TAG", "tag", right=True),
+    Column("LAST COMMITTED", "last_committed_tag", right=True),
+    Column("WRITERS", "writer_count", right=True),
+    Column("STARTED", "start_ms", show=human_time),
+    Column("TIMEOUT MS", "timeout_ms", right=True),
+    Column("PARTITIONS", "partition_names", wide=True),
+    Column("COORDINATOR", "coordinator", right=True, wide=True),
+)
+WRITER_COLUMNS = (
+    Column("WRITER", "writer"),
+    Column("PRODUCER", "producer_id", right=True),
+    Column("PARTITIONS", "partition_names"),
+)
+HANGING_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("START OFFSET", "start_offset", right=True),
+    Column("PRODUCER", "producer_id", right=True),
+    Column("EPOCH", "producer_epoch", right=True),
+    Column("LAST WRITE", "last_timestamp_ms", show=human_time),
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
+)
+
+
+# ------------------------------------------------------------------------------ list
+
+
+@app.command("list")
+def list_transactions(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID...]", show_default=False, autocompletion=complete_transactional_ids
+        ),
+    ] = None,
+    regex: RegexOption = False,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only those in this state; repeatable."),
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--producer-id", min=0, metavar="N", help="Only those of this producer; repeatable."
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            help="Only those with a transaction that has been open for so long: 30s, 5m, PT1H.",
+        ),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """List transactional ids, with the states of their transactions.
+
+    States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.
+    """
+    output = Output("transactions list", chosen_format(output_format, as_json))
+    older_than_ms = None if older_than is None else _duration("--older-than", older_than)
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> TransactionListings:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            return await admin.list_transactions(
+                states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
+            )
+
+    listed = run(work())
+    _report_unanswered(listed.unanswered, output)
+    names = [item.transactional_id for item in listed]
+    wanted = matching(names, patterns, regex=regex) if patterns else names
+    rows = [_listed(item) for item in listed if item.transactional_id in wanted]
+    output.table(LIST_COLUMNS, rows)
+    output.finish({"transactions": rows})
+
+
+def _listed(item: TransactionListing) -> dict[str, Any]:
+    return {
+        "transactional_id": item.transactional_id,
+        "state": item.state,
+        "producer_id": item.producer_id,
+        "shared": item.shared,
+        "kind": "shared" if item.shared else "ordinary",
+        "coordinator": item.coordinator,
+    }
+
+
+def _duration(option: str, text: str) -> int:
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def _report_unanswered(unanswered: Mapping[int, BaseException], output: Output) -> None:
+    for broker_id, error in unanswered.items():
+        output.fail(f"broker {broker_id}", error)
+
+
+async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
+    """The transactional ids that are meant.
+
+    :raises CommandError: none is.
+    """
+    known: list[str] = []
+    if regex:
+        listed = await admin.list_transactions()
+        _report_unanswered(listed.unanswered, output)
+        known = [item.transactional_id for item in listed]
+    found = matching(known, patterns, regex=regex)
+    if not found:
+        raise CommandError(f"no transactional id matches {' or '.join(patterns)}")
+    return found
+
+
+# ------------------------------------------------------------------------------ describe
+
+
+@app.command()
+def describe(
+    transactional_ids: Ids,
+    regex: RegexOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what transactional ids are doing: state, producer, age, partitions, writers."""
+    output = Output("transactions describe", chosen_format(output_format, as_json))
+    documents = run(
+        described_transactions(bootstrap_servers(bootstrap), transactional_ids, regex, output)
+    )
+    show_transactions(documents, output)
+    output.finish({"transactions": documents})
+
+
+async def described_transactions(
+    servers: str, patterns: Sequence[str], regex: bool, output: Output
+) -> list[dict[str, Any]]:
+    """One document a transactional id; those that failed are reported.
+
+    :raises CommandError: none is meant.
+    """
+    from oncelog import Admin
+
+    async with Admin(servers) as admin:
+        names = await _names(admin, patterns, regex, output)
+        described = await admin.describe_transactions(names)
+    for item in described:
+        if item.error is not None:
+            output.fail(item.transactional_id, item.error)
+    return [_document(item) for item in described if item.error is None]
+
+
+def show_transactions(documents: Sequence[Mapping[str, Any]], output: Output) -> None:
+    """Ordinary ones in one table, shared ones in another, with their writers."""
+    ordinary = [each for each in documents if not each["shared"]]
+    shared = [each for each in documents if each["shared"]]
+    if ordinary:
+        output.table(DESCRIBE_COLUMNS, ordinary)
+    if shared:
+        if ordinary:
+            output.line()
+        output.table(SHARED_COLUMNS, shared)
+    for each in shared:
+        if each["writers"]:
+            output.line()
+            output.table(WRITER_COLUMNS, each["writers"], title=f"{each['transactional_id']}:")
+
+
+def _document(item: TransactionDescription) -> dict[str, Any]:
+    return {
+        "transactional_id": item.transactional_id,
+        "state": item.state,
+        "coordinator": item.coordinator,
+        "producer_id": item.producer_id,
+        "producer_epoch": item.producer_epoch,
+        "timeout_ms": item.timeout_ms,
+        "start_ms": item.start_ms,
+        **_partitions(item.partitions),
+        "shared": item.shared,
+        "ordinal": item.ordinal,
+        "tag": item.tag,
+        "last_committed_tag": item.last_committed_tag,
+        "writer_count": len(item.writers),
+        "writers": [
+            {
+                "writer": writer.writer,
+                "producer_id": writer.producer_id,
+                **_partitions(writer.partitions),
+            }
+            for writer in item.writers
+        ],
+    }
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
+    named = sorted(partitions)
+    by_topic: dict[str, list[int]] = {}
+    for tp in named:
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return {
+        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in named],
+        "partition_names": " ".join(
+            f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()
+        )
+        or None,
+    }
+
+
+# ------------------------------------------------------------------------------ find-hanging
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:N,...]",
+            help="Only there; repeatable. Default: the whole cluster.",
+            autocompletion=complete_topics,
+        ),
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", min=0, metavar="ID", help="Only in partitions that it leads."),
+    ] = None,
+    max_timeout: Annotated[
+        str,
+        typer.Option(
+            "--max-transaction-timeout",
+            metavar="DURATION",
+            help="transaction_max_timeout_ms of the brokers: what was silent for longer may hang.",
+        ),
+    ] = "15m",
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Find transactions that no coordinator will ever end.
+
+    Readers at read_committed stop at the start offset of such a one, until 'transactions abort'
+    ends it. What a coordinator knows ends by itself, at its time-out.
+    """
+    output = Output("transactions find-hanging", chosen_format(output_format, as_json))
+    timeout_ms = _duration("--max-transaction-timeout", max_timeout)
+    chosen = _chosen(topic or [])
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[dict[str, Any]]:
+        from oncelog import Admin, TopicPartition
+
+        partitions = [TopicPartition(*item) for item in chosen.partitions]
+        async with Admin(servers) as admin:
+            found = await admin.find_hanging_transactions(
+                partitions if topic else None,
+                topics=chosen.topics if topic else None,
+                broker_id=broker,
+                max_transaction_timeout_ms=timeout_ms,
+            )
+        for error in found.errors:
+            output.fail("", error)
+        if found.undecided:
+            _report_unanswered(found.unanswered, output)
+            count = len(found.undecided)
+            output.fail("", f"{count} more may hang: not all coordinators could be asked")
+        return [_hanging(item) for item in found]
+
+    rows = run(work())
+    output.table(HANGING_COLUMNS, rows)
+    output.finish({"transactions": rows})
+
+
+def _chosen(items: Sequence[str]) -> Any:
+    try:
+        return parse_partitions(items)
+    except ValueError as error:
+        raise UsageError(f"--topic {error}") from None
+
+
+def _hanging(item: HangingTransaction) -> dict[str, Any]:
+    return {
+        "topic": item.partition.topic,
+        "partition": item.partition.partition,
+        "start_offset": item.start_offset,
+        "producer_id": item.producer.producer_id,
+        "producer_epoch": item.producer.producer_epoch,
+        "last_timestamp_ms": item.producer.last_timestamp_ms,
+        "coordinator_epoch": item.producer.coordinator_epoch,
+        "transactional_id": item.transactional_id,
+    }
+
+
+# ------------------------------------------------------------------------------ abort, fence
+
+
+@app.command()
+def abort(
+    topic: Annotated[
+        str,
+        typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topics),
+    ],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, metavar="N")],
+    producer_id: Annotated[
+        int | None,
+        typer.Option("--producer-id", min=0, metavar="N", help="Whose transaction it is."),
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        typer.Option("--start-offset", min=0, metavar="N", help="Where it begins."),
+    ] = None,
+    yes: YesOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Abort the transaction that is open in a partition, as 'find-hanging' shows it.
+
+    If a coordinator has it, it ends it in all partitions and fences the producer. If none has, an
+    abort marker is written into this partition.
+    """
+    output = Output("transactions abort", chosen_format(output_format, as_json))
+    if producer_id is None and start_offset is None:
+        raise UsageError("which transaction? Give --producer-id or --start-offset")
+    servers = bootstrap_servers(bootstrap)
+    what = f"of producer {producer_id}" if producer_id is not None else f"from {start_offset} on"
+    confirm(f"Abort the transaction {what} in {topic}-{partition}?", yes)
+
+    async def work() -> dict[str, Any]:
+        from oncelog import Admin, TopicPartition
+
+        async with Admin(servers) as admin:
+            aborted = await admin.abort_transaction(
+                TopicPartition(topic, partition), producer_id=producer_id, start_offset=start_offset
+            )
+        return {
+            "topic": topic,
+            "partition": partition,
+            "producer_id": aborted.producer_id,
+            "producer_epoch": aborted.producer_epoch,
+            "transactional_id": aborted.transactional_id,
+        }
+
+    row = run(work())
+    by = row["transactional_id"]
+    how = "by a marker in this partition" if by is None else f"by the coordinator of {by}"
+    output.line(f"aborted the transaction of producer {row['producer_id']}, {how}")
+    output.finish({"aborted": row})
+
+
+@app.command()
+def fence(
+    transactional_ids: Ids,
+    regex: RegexOption = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Abort the open transactions of transactional ids, and shut their present producers out."""
+    output = Output("transactions fence", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def find() -> list[str]:
+        from oncelog import Admin
+
+        async with Admin(servers) as admin:
+            names = await _names(admin, transactional_ids, regex, output)
+            described = await admin.describe_transactions(names)
+        for item in described:
+            if item.error is not None:
+                # An id that is not known yet would come to be by that.
+                output.fail(item.transactional_id, item.error)
+        return [item.transactional_id for item in described if item.error is None]
+
+    names = run(find())
+    if dry_run:
+        for name in names:
+            output.line(f"would fence {name}")
+        rows = [{"transactional_id": name, "fenced": False} for name in names]
+        output.finish({"dry_run": True, "transactions": rows})
+        return
+    if names:
+        confirm(f"Abort what is open of {', '.join(names)}, and fence the producers?", yes)
+    rows = run(_fence(servers, names, output)) if names else []
+    output.finish({"dry_run": False, "transactions": rows})
+
+
+async def _fence(servers: str, names: Sequence[str], output: Output) -> list[dict[str, Any]]:
+    from oncelog import Admin
+
+    rows: list[dict[str, Any]] = []
+    async with Admin(servers) as admin:
+        for item in await admin.fence_producers(names):
+            row: dict[str, Any] = {
+                "transactional_id": item.transactional_id,
+                "fenced": item.error is None,
+                "producer_id": item.producer_id,
+                "producer_epoch": item.producer_epoch,
+            }
+            if item.error is None:
+                output.line(f"fenced {item.transactional_id}")
+            else:
+                output.fail(item.transactional_id, item.error)
+                row["error"] = item.error.name
+            rows.append(row)
+    return rows

@@ -1,0 +1,83 @@
+"""Tickets and receipts of shared transactions on command lines: JSON, or a file that holds it.
+
+What a command of ours printed with ``--json`` is such a file too: what is meant stands in it under
+``ticket`` or ``receipt``. ``-`` is standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli.options import UsageError
+
+if TYPE_CHECKING:
+    from oncelog.shared_transaction import Receipt, Ticket
+
+TicketOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ticket",
+        metavar="FILE|JSON",
+        help="Write as one of the writers of a shared transaction ('shared begin' prints it).",
+    ),
+]
+
+
+def read_ticket(text: str) -> Ticket:
+    """The ticket that ``text`` is, or that the file of that name holds.
+
+    :raises UsageError: neither.
+    """
+    from oncelog.errors import ConfigurationError
+    from oncelog.shared_transaction import Ticket
+
+    found = _read("ticket", text)
+    try:
+        return Ticket.from_json(json.dumps(found))
+    except ConfigurationError as error:
+        raise UsageError(f"{_name(text)}: {error}") from None
+
+
+def read_receipt(text: str) -> Receipt:
+    """The receipt that ``text`` is, or that the file of that name holds.
+
+    :raises UsageError: neither.
+    """
+    from oncelog.errors import ConfigurationError
+    from oncelog.shared_transaction import Receipt
+
+    found = _read("receipt", text)
+    try:
+        return Receipt.from_json(json.dumps(found))
+    except ConfigurationError as error:
+        raise UsageError(f"{_name(text)}: {error}") from None
+
+
+def _read(what: str, text: str) -> dict[str, Any]:
+    given = text
+    if not text.lstrip().startswith("{"):
+        try:
+            given = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"no {what}: {error}") from None
+    # A table may stand before it, where a command has printed both.
+    lines = [line for line in given.splitlines() if line.lstrip().startswith("{")]
+    for candidate in (given, *reversed(lines)):
+        try:
+            found = json.loads(candidate)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            inner = found.get(what, found)
+            if isinstance(inner, dict):
+                return inner
+    raise UsageError(f"{_name(text)} holds no {what}")
+
+
+def _name(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,155 @@
+"""What a transaction takes of a consumer: positions at its end, and the way back when it aborts.
+
+Rules
+-----
+* A consumer that has taken part in a transaction commits nothing by itself any more: an auto commit
+  in between would put records behind it whose transaction may still abort.
+* A transaction begins before what the application has in hand, so that a record that was handed out
+  and then put into a transaction belongs to it; but never before what is committed.
+* What the transaction was handed of partitions that were taken away meanwhile is another member's
+  now. Its results must not be committed without their positions, so such a transaction cannot be
+  committed at all (KIP-447 leaves that to the application).
+* Aborted, reading goes on where the transaction began. When nobody knows how it ended, the group is
+  asked, which answers when it is decided; where it has nothing, where the transaction began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.subscription import PartitionState, Reset
+from oncelog.errors import ApiError, ClientError, ClosedError, CommitFailedError
+from oncelog_protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+
+Place = tuple[int, int]
+"""An offset, and the leader epoch before it."""
+
+
+class InTransaction:
+    """One transaction's part of a consumer. Ends with the first of ``committed``, ``aborted`` and
+    ``unknown``; what comes after that changes nothing.
+
+    :raises ClientError: the consumer has no group, is in another transaction, or in ``run``.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._group = consumer._in_group()
+        if consumer._transaction is not None or consumer._commit_source is not None:
+            raise ClientError("this consumer is in another transaction, or in run(), already")
+        self._begun = self._places()
+        if not consumer._in_transactions and not self._group.subscribed:
+            # Nothing but the producer's start has fenced a predecessor: it may have committed
+            # between our asking and that. A member's positions are fenced by its generation.
+            states = consumer._subscription.states.values()
+            asked = {s: s.origin for s in states if s.origin and s.origin[0] == s.offset}
+            for state in asked:
+                self._begun.pop(state, None)
+            read_on_from_committed(consumer, asked)
+        consumer._subscription.departed = []
+        consumer._in_transactions = True
+        consumer._transaction = self
+
+    def _places(self) -> dict[PartitionState, Place]:
+        consumer = self._consumer
+        reached = consumer._reader.positions(safe=False)
+        safe = consumer._reader.positions(safe=True)
+        begun: dict[PartitionState, Place] = {}
+        for tp, item in safe.items():
+            known = self._group.known(tp)
+            if known is not None and item.offset <= known.offset <= reached[tp].offset:
+                item = known  # what is in hand is committed already
+            begun[consumer._subscription.states[tp]] = (item.offset, item.leader_epoch)
+        return begun
+
+    # ------------------------------------------------------------------------------ the end
+
+    def commits(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
+        """The positions that moved, behind all that was handed out, and who commits them.
+
+        :raises CommitFailedError: partitions of which this transaction was handed records belong to
+            another member by now, or an auto commit from before is still under way and might land
+            behind it; it can only be aborted.
+        """
+        consumer = self._consumer
+        if self._group.committing:
+            raise CommitFailedError("a commit from before the transaction is still under way")
+        offsets = consumer._reader.positions(safe=False)
+        for state in consumer._subscription.departed or ():
+            if state.offset is not None and not self._is_unmoved(state):
+                raise CommitFailedError(
+                    f"{state.tp} was taken away in the middle of a transaction that was handed"
+                    " records of it: abort, and they are read again by whoever has it now"
+                )
+        for tp, item in list(offsets.items()):
+            known = self._group.known(tp)
+            unmoved = self._is_unmoved(consumer._subscription.states[tp])
+            if unmoved and (known is None or known.offset == item.offset):
+                del offsets[tp]
+        if not offsets:  # nothing is anybody's to refuse, also before it is a member
+            return {}, self._group.metadata()
+        return offsets, self._group.identity(list(offsets))
+
+    def _is_unmoved(self, state: PartitionState) -> bool:
+        place = self._begun.get(state, state.origin)
+        return place is not None and place[0] == state.offset
+
+    def refused(self, who: GroupMetadata, error: ApiError) -> None:
+        """The group's coordinator does not take ``who`` for a member: the membership hears of it,
+        and joins anew if it has to."""
+        self._group.fenced(who, error.code)
+
+    def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """The transaction is committed, with these offsets."""
+        if self._end():
+            self._group.remember(offsets)
+
+    def aborted(self) -> None:
+        """It is certainly not committed: read again from where it began."""
+        if not self._end():
+            return
+        try:
+            self._consumer._running()
+        except ClosedError:
+            return  # nothing more is read with it, and it has said so itself
+        for state in list(self._consumer._subscription.states.values()):
+            place = self._begun.get(state, state.origin)
+            if place is not None and state.offset is not None:
+                self._consumer._seek(state, *place)
+
+    def unknown(self) -> None:
+        """Nobody knows: read on from what the group has committed, once that is settled."""
+        if self._end():
+            states = self._consumer._subscription.states.values()
+            places = {state: self._begun.get(state, state.origin) for state in states}
+            read_on_from_committed(self._consumer, places)
+
+    def _end(self) -> bool:
+        consumer = self._consumer
+        if consumer._transaction is not self:
+            return False
+        consumer._transaction = None
+        consumer._subscription.departed = None
+        return not consumer._ended
+
+
+def read_on_from_committed(
+    consumer: Consumer, places: Mapping[PartitionState, Place | None]
+) -> None:
+    """Forget the positions of these partitions and ask the group for them, which answers when no
+    open transaction may change them; where it has committed nothing, go to the place given."""
+    for state, place in places.items():
+        if place is None or state.offset is None:
+            continue
+        consumer._reader.moved(state)
+        state.lose(Reset.COMMITTED)
+        state.origin = place
+        if consumer._history is not None:
+            consumer._history.moved(*state.tp, None, "seek")
+    if consumer._fetcher is not None:
+        consumer._fetcher.wake()

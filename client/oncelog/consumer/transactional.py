@@ -1,0 +1,508 @@
+"""``consumer.run(transactional_id=...)``: consume, transform, produce exactly once.
+
+Rules
+-----
+* Handlers run as in any run; what they return is kept here. Every ``commit_interval_ms`` what is
+  *ready* (see ``outgoing``) is written in one transaction together with the positions behind it. So
+  a transaction is open only while it is written: a slow handler holds up nobody's readers, and a
+  transaction that aborts is tried again without calling a handler.
+* A record counts as done when its transaction is committed, and in no other case.
+* Before partitions are taken away a last transaction commits what of them is ready; the rest is
+  forgotten, and whoever has them next reads it again. Commits name the member and its generation,
+  so that a member that was taken for dead commits nothing.
+* When nobody knows how a transaction ended, everything here is forgotten, and reading goes on from
+  what the group has committed, which is told when that is decided.
+* Positions are asked for anew once the predecessor is fenced: it may have committed until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from oncelog.consumer.dead_letter import DeadLetters, with_cause
+from oncelog.consumer.in_transaction import read_on_from_committed
+from oncelog.consumer.lanes import Job, PartitionWork
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.outgoing import Outbox, ProducerRecord, checked_results, size_of
+from oncelog.consumer.runner import Runner
+from oncelog.errors import (
+    ApiError,
+    ClientError,
+    CommitFailedError,
+    ConfigurationError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    Kind,
+    OncelogError,
+    TransactionOutcomeUnknownError,
+    UndeliveredRecordsError,
+    UnknownMemberIdError,
+    is_definite,
+)
+from oncelog.producer.producer import Producer
+from oncelog_protocol import limits
+from oncelog_protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+    from oncelog.consumer.run import RunOptions
+
+logger = logging.getLogger(__name__)
+
+TRIES_MAX = 5
+"""So many transactions in a row may fail before the run ends with the last one's error."""
+
+PAUSE_S = 0.1
+"""Before a transaction that failed is tried again, times the number of failures."""
+
+TIDY_S = 5.0
+"""How long the end of a run waits for a transaction that it leaves unfinished to be aborted."""
+
+Failures = (OncelogError, OSError, TimeoutError)
+
+
+class _Phase(Enum):
+    """Of the transaction under way."""
+
+    NONE = "none"
+    OPEN = "open"
+    ENDING = "ending"
+    """Its commit was asked for: whether it is committed is the coordinator's to say."""
+
+
+@dataclass(slots=True)
+class _Cut:
+    """What goes into one transaction."""
+
+    taken: list[tuple[PartitionWork, list[Job]]]
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    who: GroupMetadata
+
+
+class _Letters(DeadLetters):
+    """Dead letters that are written in the transaction of their record, by its producer."""
+
+    def __init__(self, topic: str, producer: Producer) -> None:
+        self.topic = topic
+        self._producer = producer
+
+    async def start(self) -> None:
+        await self._producer.partitions_for(self.topic)
+
+    async def close(self) -> None:
+        pass
+
+
+class TransactionalRunner(Runner):
+    """One run.
+
+    :raises ConfigurationError: the consumer has no group, or reads what may be aborted.
+    """
+
+    def __init__(self, consumer: Consumer, options: RunOptions) -> None:
+        if consumer._transaction is not None:
+            raise ClientError("this consumer is in a transaction already")
+        if consumer._group_options.group_id is None:
+            raise ConfigurationError("transactional_id: needs a consumer with a group_id")
+        if consumer._options.isolation_level != "read_committed":
+            raise ConfigurationError(
+                "transactional_id: needs a consumer with isolation_level='read_committed': what is"
+                " aborted must not be answered"
+            )
+        self._producer = self._make_producer(consumer, options)
+        super().__init__(consumer, options)
+        self._outboxes: dict[PartitionWork, Outbox] = {}
+        self._phase = _Phase.NONE
+        self._usable = True
+        """Whether there may be more transactions."""
+        self._order = asyncio.Lock()
+        """One transaction after the other."""
+        self._ready = asyncio.Event()
+        self._ready_count = 0
+        self._ready_bytes = 0
+        in_flight = options.records_in_flight
+        self._enough = min(options.transaction_records_max, max(in_flight // 2, 1))
+        self._enough_bytes = max(options.max_bytes_in_flight // 2, 1)
+
+    @staticmethod
+    def _make_producer(consumer: Consumer, options: RunOptions) -> Producer:
+        connection = consumer._router.options
+        return Producer(
+            connection.bootstrap_servers,
+            client_id=connection.client_id,
+            transactional_id=options.transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            linger_ms=0,
+            # A dead letter is larger than its record, which may be as large as one can be.
+            max_request_size=limits.BATCH_BYTES_MAX,
+            request_timeout_ms=connection.request_timeout_ms,
+            connect_timeout_ms=connection.connect_timeout_ms,
+            max_block_ms=connection.max_block_ms,
+            metadata_max_age_ms=connection.metadata_max_age_ms,
+            retry_backoff_ms=connection.retry_backoff_ms,
+            retry_backoff_max_ms=connection.retry_backoff_max_ms,
+            clock=consumer._clock,
+            entropy=consumer._entropy.fork("transactions"),
+            history=consumer._history,
+        )
+
+    def _make_letters(self) -> DeadLetters | None:
+        topic = self._options.dead_letter
+        return None if topic is None else _Letters(topic, self._producer)
+
+    # ------------------------------------------------------------------------------ life
+
+    async def _prepare(self) -> None:
+        consumer = self._consumer
+        consumer._in_transactions = True
+        if consumer._group is not None:
+            await consumer._group.quiet(consumer._deadline())
+        await self._producer.start()
+        states = consumer._subscription.states.values()
+        found = {s: s.origin for s in states if s.origin is not None and s.offset == s.origin[0]}
+        read_on_from_committed(consumer, found)
+        await super()._prepare()
+        self._tasks.spawn("transactions", self._transact())
+
+    async def _finish(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
+                while await self._commit(frozenset()):
+                    pass
+        except Failures as error:
+            logger.warning("run: what was handled last is not committed: %s", error)
+
+    def _hand_back(self) -> None:
+        if self._phase is _Phase.ENDING and not self._consumer._reader.closed:
+            self._consumer._reader.came_back()
+            self._share.release_all()
+            self._in_doubt()
+        else:
+            super()._hand_back()
+
+    async def _commit_what_is_done(self) -> None:
+        """That was the last transaction."""
+
+    async def _release(self) -> None:
+        await super()._release()
+        producer = self._producer
+        if self._phase is _Phase.OPEN:
+            try:
+                async with asyncio.timeout(TIDY_S):
+                    await producer.abort_transaction()
+            except Failures as error:
+                logger.info("run: a transaction is left to its time-out: %s", error)
+        try:
+            await producer.close(timeout_ms=0)
+        except UndeliveredRecordsError:
+            pass  # of a transaction that is not committed
+
+    # ------------------------------------------------------------------------------ records
+
+    def _line_up(self, job: Job) -> None:
+        outbox = self._outboxes.get(job.work)
+        if outbox is None:
+            outbox = self._outboxes[job.work] = Outbox()
+        outbox.add(job)
+        super()._line_up(job)
+
+    async def _call(self, payload: object) -> object:
+        handler: Any = self._handler
+        if inspect.isasyncgenfunction(handler) or inspect.isasyncgenfunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object's own
+        ):
+            handler = _gathered(handler)
+        elif self._threads is not None:
+            handler = _listed(handler)
+        return await self._call_handler(handler, payload)
+
+    def _keep(self, job: Job, returned: object) -> None:
+        self._keep_results(job, checked_results(returned))
+
+    def _keep_results(self, job: Job, results: Sequence[ProducerRecord]) -> None:
+        size = size_of(results)
+        job.results = results
+        job.size += size
+        job.work.bytes += size
+        self._share.grow(size)
+
+    async def _bury(self, job: Job, error: BaseException) -> None:
+        if self._letters is None:
+            await super()._bury(job, error)
+            return
+        record = job.record
+        logger.error("%s offset %d goes to the dead letters: %r", job.work.tp, record.offset, error)
+        group_id = self._consumer._group_options.group_id
+        headers = with_cause(record, error, job.attempts, group_id)
+        letter = ProducerRecord(self._letters.topic, record.value, record.key, headers)
+        self._keep_results(job, [letter])
+
+    def _handled(self, job: Job) -> None:
+        outbox = self._outboxes.get(job.work)
+        if outbox is None:
+            self._put_down(job)  # its partition is gone: whoever has it reads it again
+            return
+        count, size = outbox.handled()
+        before = self._ready_count
+        self._ready_count += count
+        self._ready_bytes += size
+        if count and (not before or self._is_enough()):
+            self._ready.set()
+
+    def _is_enough(self) -> bool:
+        return self._ready_count >= self._enough or self._ready_bytes >= self._enough_bytes
+
+    def _forget_lost(self) -> None:
+        super()._forget_lost()
+        for work in list(self._outboxes):
+            if self._works.get(work.tp) is not work:
+                self._discard(work)
+
+    def _discard(self, work: PartitionWork) -> None:
+        outbox = self._outboxes.pop(work, None)
+        if outbox is not None:
+            count, size = outbox.ready
+            self._ready_count -= count
+            self._ready_bytes -= size
+            self._forget(outbox.clear())
+
+    async def _taking_away(self, partitions: Sequence[TopicPartition]) -> None:
+        works = [self._works[tp] for tp in partitions if tp in self._works]
+        await super()._taking_away(partitions)
+        try:
+            async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
+                while await self._commit(frozenset(works)):
+                    pass
+        except Failures as error:
+            logger.warning("run: what was handled last will be handled again: %s", error)
+        finally:
+            for work in works:
+                self._discard(work)
+
+    # ------------------------------------------------------------------------------ transactions
+
+    async def _transact(self) -> None:
+        """Commits what is ready, again and again."""
+        loop = asyncio.get_running_loop()
+        interval_s = self._options.commit_interval_ms / 1000
+        idle_s = self._consumer._group_options.auto_commit_interval_ms / 1000
+        begun = loop.time() - interval_s
+        while not self._over:
+            if not self._ready_count:
+                # Positions may move without records, over markers: these are committed too.
+                await self._until_stirred(loop.time() + idle_s)
+            while self._ready_count and not self._is_enough() and begun + interval_s > loop.time():
+                await self._until_stirred(begun + interval_s)
+            begun = loop.time()
+            if not await self._commit(frozenset()) and self._ready_count:
+                await asyncio.sleep(PAUSE_S)  # in the middle of a rebalance, say
+
+    async def _until_stirred(self, when: float) -> None:
+        self._ready.clear()
+        try:
+            async with asyncio.timeout_at(when):
+                await self._ready.wait()
+        except TimeoutError:
+            pass
+
+    async def _commit(self, leaving: frozenset[PartitionWork]) -> bool:
+        """One transaction with what is ready, if anything is; another one if that is aborted.
+        Whether one was committed.
+
+        :param leaving: of which partitions, though they are being taken away, all the same.
+        :raises OncelogError: no more transactions are possible, or too many failed in a row.
+        """
+        async with self._order:
+            failures = 0
+            await self._tidy()
+            while self._usable and (cut := self._cut(leaving)) is not None:
+                try:
+                    await self._write(cut)
+                    self._settle(cut)
+                    return True
+                except TransactionOutcomeUnknownError as error:
+                    logger.warning("run: nobody knows how a transaction ended: %s", error)
+                    self._in_doubt()
+                    return False
+                except Failures as error:
+                    failures += 1
+                    if failures == TRIES_MAX or _is_fatal(error):
+                        self._give_up(error)
+                    await self._recover(error, cut.who)
+                    if self._over or not self._usable:
+                        raise
+                await asyncio.sleep(PAUSE_S * failures)
+            return False
+
+    def _give_up(self, error: BaseException) -> None:
+        """There are no more transactions, so the run is over."""
+        self._usable = False
+        self._end(error)
+
+    async def _tidy(self) -> None:
+        """A transaction was left in the middle, by a cancellation."""
+        if self._phase is _Phase.OPEN:
+            await self._abort()
+        elif self._phase is _Phase.ENDING:
+            self._in_doubt()
+
+    def _cut(self, leaving: frozenset[PartitionWork]) -> _Cut | None:
+        """What can be committed now; None when nothing is there, or not ours to commit."""
+        consumer = self._consumer
+        taken: list[tuple[PartitionWork, list[Job]]] = []
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        room = self._options.transaction_records_max
+        for tp, state in consumer._subscription.states.items():
+            work = self._current(tp)
+            leaves = work is not None and work in leaving
+            going = state.withheld or (work is not None and work.given_up)
+            if state.offset is None or (going and not leaves):
+                continue
+            outbox = None if work is None else self._outboxes.get(work)
+            jobs = [] if outbox is None else outbox.first(room)
+            position = OffsetAndMetadata(state.offset, "", state.epoch)
+            if work is not None and work.offsets.span > len(jobs):
+                # Not all that was taken goes in: the position is that of what comes first then.
+                behind = None if outbox is None else outbox.offset_after(len(jobs))
+                position = OffsetAndMetadata(work.offsets.position if behind is None else behind)
+            if jobs or self._has_moved(tp, position.offset, state.origin):
+                offsets[tp] = position
+            if work is not None and jobs:
+                taken.append((work, jobs))
+                room -= len(jobs)
+        if not offsets or consumer._group is None or consumer._ended:
+            return None
+        try:
+            return _Cut(taken, offsets, consumer._group.identity(list(offsets)))
+        except CommitFailedError as error:
+            logger.debug("run: nothing is committed now: %s", error)
+            return None
+
+    def _has_moved(self, tp: TopicPartition, offset: int, origin: tuple[int, int] | None) -> bool:
+        group = self._consumer._group
+        known = None if group is None else group.known(tp)
+        before = known.offset if known is not None else origin[0] if origin is not None else offset
+        return offset != before
+
+    async def _write(self, cut: _Cut) -> None:
+        producer = self._producer
+        await producer.begin_transaction()
+        self._phase = _Phase.OPEN
+        for _, jobs in cut.taken:
+            for job in jobs:
+                for item in job.results or ():
+                    await producer.enqueue(
+                        item.topic,
+                        item.value,
+                        key=item.key,
+                        headers=item.headers,
+                        partition=item.partition,
+                        timestamp_ms=item.timestamp_ms,
+                    )
+        await producer.send_offsets(cut.offsets, cut.who)
+        self._phase = _Phase.ENDING
+        try:
+            await producer.commit_transaction()
+        except TransactionOutcomeUnknownError:
+            await producer.commit_transaction()  # asks the same again; it cannot commit twice
+        self._phase = _Phase.NONE
+
+    def _settle(self, cut: _Cut) -> None:
+        """The transaction is committed: what is in it is done."""
+        group = self._consumer._group
+        if group is not None:
+            group.remember(cut.offsets)
+        for work, jobs in cut.taken:
+            outbox = self._outboxes.get(work)
+            if outbox is None:
+                continue
+            outbox.committed(len(jobs))
+            self._ready_count -= len(jobs)
+            for job in jobs:
+                self._ready_bytes -= job.size
+                work.offsets.finish(job.record.offset)
+                self._put_down(job)
+
+    async def _recover(self, error: BaseException, who: GroupMetadata) -> None:
+        """After a failure: the transaction is aborted, and the group hears if it was the group."""
+        logger.info("run: a transaction failed: %r", error)
+        fenced = _fencing(error)
+        if fenced is not None and self._consumer._group is not None:
+            self._consumer._group.fenced(who, fenced.code)
+        if self._phase is _Phase.NONE:
+            return
+        if not _is_fatal(error):
+            await self._abort()
+        elif self._phase is _Phase.ENDING and not is_definite(error):
+            self._in_doubt()
+        else:
+            self._phase = _Phase.NONE
+
+    async def _abort(self) -> None:
+        self._phase = _Phase.NONE
+        try:
+            await self._producer.abort_transaction()
+        except Failures as error:
+            if _is_fatal(error):
+                self._give_up(error)
+            # It is not committed: nobody asked for that. The next one begins when it is settled.
+            logger.info("run: abort: %s", error)
+
+    def _in_doubt(self) -> None:
+        """Begin anew from what the group has committed, whatever that is."""
+        self._phase = _Phase.NONE
+        consumer = self._consumer
+        places = {}
+        for tp, state in list(consumer._subscription.states.items()):
+            work = self._current(tp)
+            if work is not None:
+                self._abandon(work)
+                self._discard(work)
+            if work is not None and work.offsets.span:
+                places[state] = (work.offsets.position, -1)
+            elif state.offset is not None:
+                places[state] = (state.offset, state.epoch)
+            self._works.pop(tp, None)
+        if not consumer._ended:
+            read_on_from_committed(consumer, places)
+
+
+def _gathered(handler: Any) -> Any:
+    """An async generator as a function that returns a list."""
+
+    async def call(payload: object) -> list[object]:
+        return [item async for item in handler(payload)]
+
+    return call
+
+
+def _listed(handler: Any) -> Any:
+    """A plain function that may be a generator, or return one: all of it runs in the thread."""
+
+    def call(payload: object) -> object:
+        returned = handler(payload)
+        return list(returned) if inspect.isgenerator(returned) else returned
+
+    return call
+
+
+def _is_fatal(error: BaseException) -> bool:
+    if _fencing(error) is not None or isinstance(error, CommitFailedError):
+        return False  # of the group, not of the producer
+    return getattr(error, "kind", Kind.RETRIABLE) is Kind.FATAL
+
+
+def _fencing(error: BaseException) -> ApiError | None:
+    """The refusal of the member behind an error, if that was it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)):
+            return cause
+        cause = cause.__cause__
+    return None

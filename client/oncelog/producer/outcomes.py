@@ -1,0 +1,224 @@
+"""What becomes of a batch that was sent: acknowledged, tried again, or given up.
+
+Rules
+-----
+* **Order.** A batch that failed and may be tried again mutes its partition until everything sent
+  behind it was answered; then all that failed go out again, in order, one at first. If a later
+  batch was acknowledged in the meantime, or may have been written behind one that was refused, the
+  earlier one cannot be tried again without changing the order, so it fails (ReorderError).
+* **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
+  log; it is tried again all the same, as the broker knows it again by its sequence numbers
+  (``sequence``). Without idempotence it may then be there twice. Its final error, if it comes to
+  that, says so.
+* **In a transaction** a batch that is given up takes the transaction with it: the session hears of
+  it, and nothing is numbered anew or tried again for a transaction that will be aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from oncelog.errors import (
+    DeliveryTimeoutError,
+    ReorderError,
+    UnknownServerError,
+    error_for,
+    is_definite,
+    is_retriable,
+)
+from oncelog.history import History, note_failure
+from oncelog.producer.accumulator import NO_IDENTITY, Accumulator, Batch, PartitionQueue
+from oncelog.producer.produce import produce_error
+from oncelog.producer.safeguards import ProducerSafeguards
+from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
+from oncelog.producer.session import Session
+from oncelog.router import Router
+from oncelog_protocol.errors import DuplicateSequenceNumberError, NotEnoughReplicasError
+from oncelog_protocol.messages.produce import ProducePartitionResponse, ProduceResponse
+
+logger = logging.getLogger(__name__)
+
+
+class Outcomes:
+    """Judges the answers of one producer's batches."""
+
+    def __init__(
+        self,
+        router: Router,
+        accumulator: Accumulator,
+        sequences: Sequences,
+        *,
+        in_flight_max: int,
+        history: History | None,
+        session: Session | None,
+        safeguards: ProducerSafeguards,
+    ) -> None:
+        self._router = router
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._in_flight_max = in_flight_max
+        self._history = history
+        self._session = session
+        self._safeguards = safeguards
+        self._loop = asyncio.get_running_loop()
+
+    # ------------------------------------------------------------------------------ answers
+
+    def take_response(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
+        """One answer, to all batches of its request; none of them is in flight any more."""
+        if response.error_code:
+            for batch in batches:
+                self.failed(batch, error_for(response.error_code))
+            return
+        answers: dict[tuple[str, int], ProducePartitionResponse] = {
+            (topic.topic, answer.partition): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        for batch in batches:
+            answer = answers.get(batch.queue.tp)
+            if answer is None:
+                self.failed(batch, UnknownServerError("the broker left the partition out"))
+            elif answer.error_code == DuplicateSequenceNumberError.code:
+                self.acknowledged(batch, -1, -1)  # it is there; nobody knows where any more
+            elif answer.error_code:
+                self.failed(batch, produce_error(batch, answer))
+            else:
+                self.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
+
+    def acknowledged(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        """The batch is in the log; -1 where nobody said where, or when."""
+        queue = batch.queue
+        queue.window = self._in_flight_max
+        queue.failed_view = None
+        queue.backoff.reset()
+        # What failed before this one cannot follow it any more.
+        failed, queue.failed = queue.failed, []
+        for earlier in failed:
+            self._overtaken(earlier)
+        if batch.done:
+            return  # timed out before; the caller has heard that nobody knows
+        if self._history is not None and batch.operation is not None:
+            offsets = range(base_offset, base_offset + batch.count)
+            self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
+        self._accumulator.acknowledge(batch, base_offset, append_time_ms)
+
+    def _overtaken(self, batch: Batch) -> None:
+        """A later batch is in the log, or may be: this one can only fail."""
+        error = ReorderError(
+            f"{batch.queue.tp}: a later batch was written, or may have been, while this one failed"
+            f" with: {batch.last_error}; it was not sent again, to keep the order",
+            definite=not batch.maybe_written,
+        )
+        error.__cause__ = batch.last_error
+        self.give_up(batch, error)
+
+    def failed(self, batch: Batch, error: BaseException) -> None:
+        """One attempt failed: try again, or not."""
+        batch.last_error = error
+        if not is_definite(error):
+            batch.maybe_written = True
+        elif not self._safeguards.indefinite_stays_indefinite:
+            batch.maybe_written = False
+        if batch.done:
+            return
+        if batch.identity is not NO_IDENTITY and isinstance(error, OUT_OF_ORDER):
+            batch.queue.failed.append(batch)
+            return
+        if not is_retriable(error) or (self._session is not None and not self._session.retries):
+            self.give_up(batch, error)
+            return
+        if self._loop.time() >= batch.deadline or self._router.closed:
+            self.time_out(batch)
+            return
+        logger.debug("%s: batch will be tried again: %s", batch.queue.tp, error)
+        batch.queue.failed.append(batch)
+        if not isinstance(error, NotEnoughReplicasError):
+            self._router.refresh_soon()
+
+    # ------------------------------------------------------------------------------ again
+
+    def resume(self, queue: PartitionQueue) -> None:
+        """Once nothing is in flight, what failed goes first again, after a pause."""
+        if queue.in_flight or not queue.failed:
+            return
+        if self._sequences.enabled:
+            self._resume_in_sequence(queue)
+            return
+        # An indefinite error leaves the order intact: what was appended was appended in turn, so a
+        # later batch is in the log only behind this one. A refusal does not: what came behind it
+        # and got an indefinite answer may be there, and this one is not.
+        kept: list[Batch] = []
+        later_may_be_there = False
+        for batch in reversed(queue.failed):
+            refused = batch.last_error is not None and is_definite(batch.last_error)
+            if refused and later_may_be_there:
+                self._overtaken(batch)
+            else:
+                kept.append(batch)
+            later_may_be_there = later_may_be_there or not refused
+        queue.failed[:] = reversed(kept)
+        self._put_back(queue)
+
+    def _resume_in_sequence(self, queue: PartitionQueue) -> None:
+        """The broker keeps the order; when the one before the first is missing, begin anew."""
+        error = queue.failed[0].last_error
+        if isinstance(error, OUT_OF_ORDER):
+            if self._sequences.transactional:
+                self.give_up(queue.failed[0], error)
+            else:
+                self._begin_anew(queue, error)
+            queue.failed[:] = [batch for batch in queue.failed if not batch.done]
+        self._put_back(queue)
+
+    def _begin_anew(self, queue: PartitionQueue, error: BaseException) -> None:
+        numbered = [
+            batch
+            for batch in (*queue.failed, *queue.ready)
+            if batch.identity is not NO_IDENTITY and not batch.done
+        ]
+        for batch in numbered:
+            if batch.maybe_written or batch.renumbered >= RENUMBERED_MAX:
+                self.give_up(batch, type(error)(str(error)))
+        unwritten = [batch for batch in numbered if not batch.done]
+        logger.info("%s; the partition begins anew", error)
+        self._sequences.begin_anew(queue, unwritten)
+
+    def _put_back(self, queue: PartitionQueue) -> None:
+        queue.put_back()
+        queue.window = 1
+        queue.retry_at = self._loop.time() + queue.backoff.next_s()
+        queue.failed_view = queue.sent_view
+        self._accumulator.sendable[queue] = None
+
+    # ------------------------------------------------------------------------------ ends
+
+    def time_out(self, batch: Batch) -> None:
+        """The batch's deadline is over."""
+        in_flight = batch in batch.queue.in_flight
+        last = batch.last_error
+        reason = f"last error: {last}" if last else "it was not sent: no leader, or a long queue"
+        if in_flight:
+            reason = "the leader has not answered" + (f"; {reason}" if last else "")
+        error = DeliveryTimeoutError(
+            f"{batch.queue.tp}: {batch.count or len(batch.values)} records were not acknowledged"
+            f" within delivery_timeout_ms, after {batch.attempts} attempts; {reason}",
+            definite=not (in_flight or batch.maybe_written),
+        )
+        error.__cause__ = last
+        self.give_up(batch, error)
+
+    def give_up(self, batch: Batch, error: BaseException) -> None:
+        """The batch fails, with an error that promises no more than is known."""
+        if batch.done:
+            return
+        if batch.maybe_written and is_definite(error):
+            # An earlier attempt may have got through; this answer speaks of the last one only.
+            error.definite = False  # type: ignore[attr-defined]
+        if self._history is not None and batch.operation is not None:
+            note_failure(self._history, batch.operation, error)
+        self._accumulator.fail(batch, error)
+        if self._session is not None:
+            self._session.lost(error)

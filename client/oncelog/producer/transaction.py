@@ -1,0 +1,304 @@
+"""One transaction as a block: ``async with producer.transaction() as txn``.
+
+Rules
+-----
+* The block's end commits, an exception that leaves it aborts. A commit that turns out impossible
+  aborts too, and says so with TransactionAbortableError: the block may be done again.
+* With a consumer its positions are a part of the transaction: committed with it, and taken back
+  when it aborts, so that what was read in the block is read again.
+* What is sent through a transaction that is over is refused, whatever goes on in the producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.errors import (
+    ApiError,
+    NoTransactionError,
+    OncelogError,
+    TransactionAbortableError,
+    TransactionOutcomeUnknownError,
+    is_definite,
+)
+from oncelog.producer.checks import Headers
+from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+from oncelog.producer.transactions import Transactions
+from oncelog.producer.txn_state import Phase
+from oncelog_protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.producer.producer import Producer
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LEAVE_WITHIN_S = 5.0
+"""How long an abort may take when the block was cancelled; the time-out does it all the same."""
+
+
+class Part(Protocol):
+    """What a transaction takes of a consumer: see ``consumer.in_transaction``."""
+
+    def commits(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
+        """The positions that moved, and who commits them."""
+        ...
+
+    def refused(self, who: GroupMetadata, error: ApiError) -> None:
+        """The group's coordinator does not take ``who`` for a member."""
+        ...
+
+    def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """It is committed, with these."""
+        ...
+
+    def aborted(self) -> None:
+        """It is certainly not committed."""
+        ...
+
+    def unknown(self) -> None:
+        """Nobody knows."""
+        ...
+
+
+class Partaker(Protocol):
+    """A consumer that can take part."""
+
+    def _join_transaction(self) -> Part: ...
+
+
+class Transaction:
+    """Sends records that all become visible, or none does. Made by ``Producer.transaction``."""
+
+    def __init__(
+        self, producer: Producer, transactions: Transactions, consumer: Partaker | None
+    ) -> None:
+        self._producer = producer
+        self._transactions = transactions
+        self._consumer = consumer
+        self._part: Part | None = None
+        self._serial = -1
+        self._aborted = False
+
+    async def __aenter__(self) -> Transaction:
+        if self._serial >= 0:
+            raise NoTransactionError("a transaction is entered once")
+        await self._transactions.begin()
+        self._transactions.block = self
+        self._serial = self._transactions.serial
+        if self._consumer is not None:
+            try:
+                self._part = await self._at_consumer(self._consumer._join_transaction)
+            except BaseException:
+                self._transactions.block = None
+                await self._transactions.abort()
+                raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._aborted:
+                return
+            if error is None:
+                await self._commit()
+            elif self._transactions.phase in (Phase.OPEN, Phase.ABORTABLE):
+                leaving = isinstance(error, asyncio.CancelledError)
+                await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
+            else:  # fenced
+                await self._settle_part(error)
+        finally:
+            self._transactions.block = None
+
+    # ------------------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """As ``Producer.send``. It is in the log then, and visible once the transaction commits."""
+        self._check()
+        return await self._producer.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.enqueue``; the commit waits for it."""
+        self._check()
+        return await self._producer.enqueue(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.send_nowait``; the commit waits for it."""
+        self._check()
+        return self._producer.send_nowait(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> BatchMetadata:
+        """As ``Producer.send_many``."""
+        self._check()
+        return await self._producer.send_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """As ``Producer.flush``; a commit does it."""
+        self._check()
+        await self._producer.flush(timeout_ms)
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        """As ``Producer.send_offsets``."""
+        self._check()
+        await self._producer.send_offsets(offsets, group_metadata)
+
+    async def abort(self) -> None:
+        """Abort now; the block goes on, and sends nothing more. Errors as of
+        ``Producer.abort_transaction``."""
+        self._check()
+        self._aborted = True
+        try:
+            await self._transactions.abort()
+        finally:
+            await self._take_back()
+
+    def _check(self) -> None:
+        if self._aborted or self._serial != self._transactions.serial:
+            raise NoTransactionError("this transaction has not begun, or is over")
+
+    # ------------------------------------------------------------------------------ ends
+
+    async def _commit(self) -> None:
+        part = self._part
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        try:
+            if part is not None:
+                offsets, who = await self._at_consumer(part.commits)
+                await self._send_positions(offsets, who)
+            await self._transactions.commit()
+        except BaseException as error:
+            if self._transactions.phase in (Phase.OPEN, Phase.ABORTABLE):
+                leaving = isinstance(error, asyncio.CancelledError)
+                await self._abort_after(error, LEAVE_WITHIN_S if leaving else None)
+                if isinstance(error, OncelogError) and not isinstance(
+                    error, TransactionAbortableError
+                ):
+                    raise TransactionAbortableError(
+                        f"the transaction was aborted: {error}"
+                    ) from error
+            else:
+                await self._settle_part(error)
+            raise
+        if part is not None:
+            await self._at_consumer(partial(part.committed, offsets))
+
+    async def _send_positions(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], who: GroupMetadata
+    ) -> None:
+        """The positions, while the last records are on their way."""
+        if offsets:
+            self._producer._send_what_is_open()
+            await self._transactions.send_offsets(offsets, who, self._refused)
+
+    async def _abort_after(self, error: BaseException, within_s: float | None) -> None:
+        """Abort because of ``error``, which is what the caller hears, whatever comes of it."""
+        try:
+            await self._transactions.abort(within_s)
+        except OncelogError as failure:
+            logger.warning("after %r the abort failed: %s", error, failure)
+        finally:
+            await self._take_back()
+
+    async def _settle_part(self, error: BaseException) -> None:
+        """The end failed: the consumer reads on from where that leaves it."""
+        if self._part is None:
+            return
+        unknown = isinstance(error, TransactionOutcomeUnknownError) or not is_definite(error)
+        if unknown or self._transactions.phase is Phase.UNKNOWN:
+            await self._at_consumer(self._part.unknown)
+        else:
+            await self._at_consumer(self._part.aborted)
+
+    async def _take_back(self) -> None:
+        """Nothing of it was committed, nor will be."""
+        if self._part is not None:
+            await self._at_consumer(self._part.aborted)
+
+    # ------------------------------------------------------------------------------ the consumer
+
+    async def _at_consumer(self, work: Callable[[], T]) -> T:
+        """Do this where the consumer lives: here; the blocking face has a place for each."""
+        return work()
+
+    def _refused(self, who: GroupMetadata, error: ApiError) -> None:
+        assert self._part is not None
+        self._part.refused(who, error)

@@ -1,0 +1,304 @@
+"""A writer of a shared transaction: joins by a ticket, sends, and has a receipt for the owner.
+
+Rules: a batch that fails for good fails the writer, which then sends nothing more and never has a
+receipt; the work is done again by another writer. The receipt seals: what could be sent after it
+would be committed without having been waited for. A join adds some chance to the writer's name, so
+that a second process under the same name is a second writer, and never a half of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from oncelog.config import CompressionOption
+from oncelog.coordinators import Coordinators, refused_at_top
+from oncelog.errors import (
+    ConfigurationError,
+    NoTransactionError,
+    OncelogError,
+    TransactionAbortableError,
+)
+from oncelog.history import History
+from oncelog.producer.checks import Headers
+from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+from oncelog.producer.partitioner import PartitionerOption
+from oncelog.producer.producer import Producer
+from oncelog.producer.sender import Sender
+from oncelog.producer.txn_calls import TRANSACTIONS
+from oncelog.shared_transaction import Receipt, Ticket
+from oncelog_protocol import limits
+from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
+from oncelog_protocol.messages.shared_transactions import JoinTxnRequest, JoinTxnResponse
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+
+WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
+"""Of the name that is given; the one that travels is a little longer."""
+
+
+class _Membership:
+    """Fulfils ``producer.session.Session``."""
+
+    def __init__(self, transactional_id: str, history_number: int) -> None:
+        self.transactional_id = transactional_id
+        self.serial = 1
+        self.history_number = history_number
+        self.error: BaseException | None = None
+        self.joined = self.sealed = False
+        self.sender: Sender | None = None
+
+    @property
+    def retries(self) -> bool:
+        return self.error is None
+
+    def check_open(self) -> None:
+        if self.error is not None:
+            raise self.failure()
+        if self.sealed or not self.joined:
+            raise NoTransactionError("nothing is sent before joining, nor behind a receipt")
+
+    def failure(self) -> TransactionAbortableError:
+        failed = TransactionAbortableError(
+            f"this writer has failed, let another one do its work: {self.error}"
+        )
+        failed.__cause__ = self.error
+        return failed
+
+    def touched(self) -> None:
+        pass
+
+    def lost(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            assert self.sender is not None
+            self.sender.discard(self.failure, in_flight=False)
+
+
+async def join(
+    ticket: Ticket,
+    *,
+    writer: str,
+    client_id: str = "oncelog-writer",
+    compression_type: CompressionOption = "none",
+    compression_level: int | None = None,
+    linger_ms: float = 5,
+    batch_size: int = 128 * 1024,
+    buffer_memory: int = 64 * 1024 * 1024,
+    max_in_flight_requests_per_connection: int = 5,
+    max_request_size: int = 1024 * 1024,
+    delivery_timeout_ms: int = 120_000,
+    request_timeout_ms: int = 30_000,
+    connect_timeout_ms: int = 5_000,
+    max_block_ms: int = 60_000,
+    partitioner: PartitionerOption = "default",
+    clock: WallClock | None = None,
+    entropy: Entropy | None = None,
+    history: History | None = None,
+) -> SharedWriter:
+    """Become a writer of the ticket's transaction. ``async with await join(...) as writer: ...``
+
+    :param writer: what this attempt at a part of the work is called, for whoever looks at the
+        transaction. Other options as of Producer.
+    :raises TransactionAlreadyCommittedError: the ticket's tag is committed: nothing is to be done.
+    :raises ProducerFencedError: a newer transaction of the id has begun, or this one has ended.
+    :raises InvalidTxnStateError: the id is one of ordinary transactions, or bound to another tag.
+    :raises NoBrokersAvailableError, DeadlineExceededError: nobody answered in time.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("ticket", "writer")}
+    made = SharedWriter(ticket, writer, options)
+    await made._join()
+    return made
+
+
+class SharedWriter:
+    """Sends like a producer. Made by ``join``; ``async with`` waits for all acknowledgements."""
+
+    def __init__(self, ticket: Ticket, writer: str, options: dict[str, Any]) -> None:
+        if not 0 < len(writer) <= WRITER_CHARS_MAX:
+            raise ConfigurationError(
+                f"writer={writer!r:.80}: must have 1 to {WRITER_CHARS_MAX} characters"
+            )
+        self._ticket = ticket
+        self._writer = writer
+        self._history: History | None = options.get("history")
+        self._producer = Producer(ticket.bootstrap_servers, **options)
+        self._membership = _Membership(ticket.transactional_id, -1)
+        self._producer_id = -1
+
+    async def _join(self) -> None:
+        producer, ticket = self._producer, self._ticket
+        producer._session = self._membership
+        await producer.start()
+        try:
+            coordinators = Coordinators(
+                producer._router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
+            )
+            request = JoinTxnRequest(
+                ticket.transactional_id,
+                ticket.ordinal,
+                ticket.tag,
+                f"{self._writer}.{producer._entropy.fork('writer').token(4).hex()}",
+                ticket.timeout_ms,
+            )
+            deadline = asyncio.get_running_loop().time() + producer._max_block_s
+            answer: JoinTxnResponse = await coordinators.call(
+                ticket.transactional_id, request, deadline, refused_at_top
+            )
+        except BaseException:
+            await producer.close(timeout_ms=0)
+            raise
+        assert producer._sender is not None
+        self._membership.sender = producer._sender
+        self._producer_id = answer.producer_id
+        producer._sender.adopt(answer.producer_id, answer.producer_epoch)
+        if self._history is not None:
+            name = f"{ticket.transactional_id}/{answer.producer_id}"
+            self._membership.history_number = self._history.begin_txn(name)
+        self._membership.joined = True
+
+    @property
+    def ticket(self) -> Ticket:
+        """By which it joined."""
+        return self._ticket
+
+    @property
+    def receipt(self) -> Receipt:
+        """For the owner: everything that was sent is in the log. Nothing can be sent after it.
+
+        :raises TransactionAbortableError: something failed; another writer has to do the work.
+        :raises NoTransactionError: something is not acknowledged yet: flush, or leave the block.
+        """
+        if self._membership.error is not None:
+            raise self._membership.failure()
+        if self._producer.unacknowledged_count:
+            raise NoTransactionError("records are not acknowledged yet: flush() first")
+        self._membership.sealed = True
+        return Receipt(self._writer, self._producer_id)
+
+    async def __aenter__(self) -> SharedWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._fail(error)
+            await self._producer.close(timeout_ms=0)
+            return
+        await self.close()
+
+    def _fail(self, error: BaseException) -> None:
+        self._membership.lost(error)
+        assert self._producer._sender is not None
+        self._producer._sender.discard(self._membership.failure, in_flight=True)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Send what is left and close; the receipt can be had afterwards.
+
+        :raises TransactionAbortableError: something was not acknowledged: there is no receipt.
+        """
+        try:
+            await self._producer.close(timeout_ms)
+        except OncelogError as error:
+            self._membership.lost(error)
+        if self._membership.error is not None:
+            raise self._membership.failure()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """As ``Producer.send``. It is in the log then, and visible if this writer wins."""
+        return await self._producer.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.enqueue``."""
+        return await self._producer.enqueue(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.send_nowait``."""
+        return self._producer.send_nowait(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> BatchMetadata:
+        """As ``Producer.send_many``."""
+        return await self._producer.send_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """As ``Producer.flush``."""
+        await self._producer.flush(timeout_ms)
+
+    async def partitions_for(self, topic: str) -> int:
+        """As ``Producer.partitions_for``."""
+        return await self._producer.partitions_for(topic)
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records taken and not acknowledged (nor failed) yet."""
+        return self._producer.unacknowledged_count
