@@ -16,6 +16,7 @@ from scenarios import (
     commands_clients,
     commands_faults,
     commands_groups,
+    commands_txns,
     commands_views,
 )
 from scenarios.grammar import Call, CommandError, parse_call
@@ -31,6 +32,7 @@ VOCABULARIES = (
     commands_clients,
     commands_faults,
     commands_groups,
+    commands_txns,
     commands_views,
 )
 """Importing them declares their commands."""
@@ -69,6 +71,8 @@ def _run(transcript: Transcript, world: World, took: Took) -> None:
             loop.run(_play(transcript, calls, world, took))
         except ScenarioError as error:
             raise _with_warnings(error, transcript, world) from error.__cause__
+        finally:
+            world.bury()
 
 
 def _calls(transcript: Transcript) -> dict[Command, Call]:

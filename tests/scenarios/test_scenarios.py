@@ -29,6 +29,9 @@ NEEDED = [
     ("wiped_disk", "controller.trust_only_complete_replicas", "I9"),
     ("retry_at_the_next_leader", "log.followers_know_producers", "I14"),
     ("rebalance_step_by_step", "client.hand_over_after_revocation", "I20"),
+    ("transaction_step_by_step", "lso_respects_transactions", "I15"),
+    ("transaction_step_by_step", "log.abort_index_before_lso", "I15"),
+    ("delayed_requests_change_nothing", "coordinator.bump_epoch_per_txn", "I16"),
 ]
 """Scenario, a rule of the product (see ``simulation.ablations``), and the invariant that breaks in
 that very story when the rule is off."""

@@ -92,6 +92,8 @@ class World:
         """Open consumers: see ``clients``."""
         self.members: dict[str, Any] = {}
         """Members of groups: see ``commands_groups``."""
+        self.tellers: dict[str, Any] = {}
+        """Producers with a transactional id: see ``commands_txns``."""
         self.told_events = 0
         """How many events the command ``story`` has told."""
         self.killed_coordinator = 0
@@ -239,6 +241,12 @@ class World:
         )
         self.events.append(event._replace(mops=mops))
 
+    def bury(self) -> None:
+        """The run is over: nobody closes what is open."""
+        for teller in self.tellers.values():
+            teller.bury()
+        self.tellers.clear()
+
     # ---- looking
 
     def stored(self, name: TopicPartition) -> StoredPartition:
@@ -311,6 +319,7 @@ class World:
             raise CommandError(f"{name!r} was begun and not ended")
         for member in self.members.values():
             member.process.kill()
+        self.bury()
         cluster, invariants = self.cluster, self.invariants
         if cluster.settled() and not self.broken_up and not self.lossy:
             await self.until(self._at_rest, "at the end: all replicas in sync", None)
@@ -334,7 +343,8 @@ class World:
         replicas = None if self.lossy else invariants.replicas()
         compacted = None if self.lossy else invariants.compacted()
         history = History.from_events(self.events)
-        found = verdict(history, rules, replicas=replicas, compacted=compacted)
+        holes = invariants.txns.holes()
+        found = verdict(history, rules, replicas=replicas, compacted=compacted, holes=holes)
         return problems + [str(violation) for violation in failures(found)]
 
     @property

@@ -61,6 +61,18 @@ RETRIES = {
 }
 """Five batches are under way to a partition as a rule."""
 
+TXNS = {
+    "tellers": 2,
+    "copiers": 1,
+    "groups": 0,
+    "clients": 1,
+    "idempotent": True,
+    "txn_abort": 0.3,
+    "transaction_timeout_ms": 5000,
+    "transaction_state_log_num_partitions": 1,
+}
+TXN_COORDINATORS = ("kill_txn_coordinator", "move_txn_coordinator", "isolate_from_followers")
+
 SWITCHES: dict[str, Ablation] = {
     "truncate_to_high_watermark": Ablation(1, CRASHES),
     "fence_leader_epoch": Ablation(2, ELECTIONS),
@@ -117,7 +129,7 @@ SWITCHES: dict[str, Ablation] = {
     ),
     "coordinator.wait_for_load": Ablation(24, COORDINATORS, GROUPS | {"coordinator_load_s": 2.0}),
     "coordinator.fence_generation": Ablation(
-        0,
+        25,
         ("pause_member", "slow_member", "rebalance_storm", "bounce_members"),
         {**GROUPS, "session_timeout_ms": 1000},
     ),
@@ -133,6 +145,33 @@ SWITCHES: dict[str, Ablation] = {
         {**GROUPS, "group_strategy": "cooperative-sticky"},
         {"group_strategy": hasty_assignor.NAME},
     ),
+    "lso_respects_transactions": Ablation(18, ("pause", "kill_one"), TXNS),
+    "log.abort_index_before_lso": Ablation(19, ("pause", "kill_one"), TXNS),
+    "log.verify_transactions": Ablation(
+        20, ("late_requests", "pause_txn_client", "bounce_txn_clients", "slow_wires"), TXNS
+    ),
+    "coordinator.bump_epoch_per_txn": Ablation(21, ("late_requests", "reset"), TXNS),
+    "log.markers_need_newer_epoch": Ablation(22, ("late_requests", *TXN_COORDINATORS), TXNS),
+    "coordinator.prepare_before_markers": Ablation(
+        23, ("decide_alone",), TXNS | {"replica_lag_time_max_ms": 3000}
+    ),
+    "coordinator.require_stable": Ablation(
+        26,
+        ("late_markers",),
+        TXNS | {"tellers": 0, "copiers": 2, "clients": 2, "session_timeout_ms": 6000},
+    ),
+    "client.indefinite_stays_indefinite": Ablation(
+        28,
+        LOST_ANSWERS,
+        RETRIES | {"delivery_timeout_ms": 1000, "request_timeout_ms": 500},
+        {"indefinite_stays_indefinite": False},
+    ),
+    "client.reinit_after_indefinite": Ablation(
+        29,
+        ("reset", "isolate_with_client", "isolate_from_clients", "pause"),
+        TXNS | {"delivery_timeout_ms": 600, "request_timeout_ms": 300, "txn_abort": 0.6},
+        {"reinit_after_indefinite": False},
+    ),
     "truncate_on_divergence": Ablation(0, CRASHES),
     "ignore_diverging_fetches": Ablation(0, CRASHES),
 }
@@ -145,7 +184,11 @@ def arguments(name: str) -> dict[str, Any]:
     if name.startswith("client."):
         return {}
     if name.startswith("coordinator."):
-        return {"coordinator_safeguards": without_coordinators(name.removeprefix("coordinator."))}
+        rule = name.removeprefix("coordinator.")
+        turned: dict[str, Any] = {"coordinator_safeguards": without_coordinators(rule)}
+        if rule == "bump_epoch_per_txn":  # partitions would take no marker of the old epoch
+            turned["safeguards"] = without("log.markers_need_newer_epoch")
+        return turned
     if name.startswith("controller."):
         rule = name.removeprefix("controller.")
         return {"controller_safeguards": ControllerSafeguards(**{rule: False})}

@@ -177,13 +177,12 @@ class FaultAtlas:
         *,
         broker: int | None = None,
         logs_only: bool = False,
-        committed_only: bool = False,
         synced_only: bool = False,
     ) -> Rot | None:
         """Flip one durable bit of a log, an index or a checkpoint, drawn, where that may be.
 
-        ``broker`` fixes whose. Of a log only what is committed, or only what the checkpoints beside
-        it know to be synced. None when no place was found.
+        ``broker`` fixes whose. Of a log only what the checkpoints beside it know to be synced, when
+        asked. None when no place was found.
         """
         brokers = sorted(self._disks) if broker is None else [broker]
         for _ in range(_ATTEMPTS):
@@ -195,11 +194,8 @@ class FaultAtlas:
             path = paths[random.randint(0, len(paths) - 1)]
             below = _ALL
             partition = _partition_of(path)
-            if path.endswith(LOG_SUFFIX) and partition is not None:
-                if committed_only and self._committed is not None:
-                    below = self._committed(partition)
-                if synced_only:
-                    below = min(below, _synced_for_sure(disk, path, partition))
+            if path.endswith(LOG_SUFFIX) and partition is not None and synced_only:
+                below = _synced_for_sure(disk, path, partition)
             places = _places(disk, path, below)
             if not places or not self.may_corrupt(victim, path):
                 continue

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.history_events import Event
+from oncelog_broker.coordinator.transaction import ordinary
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation import group_faults as _of_groups  # noqa: F401
+from simulation import txn_strikes as _of_transactions  # noqa: F401
 from simulation.checkers.verdict import failures, verdict
 from simulation.checkers.violation import Rules
 from simulation.cluster import SimCluster
@@ -32,8 +34,10 @@ from simulation.invariants import Invariants, InvariantViolation
 from simulation.knobs import Knobs
 from simulation.loop import SimLoop, SimulationError, until
 from simulation.nemesis import Nemesis
+from simulation.shared_txn_workload import Owner
 from simulation.strikes import wipe_a_joiner as _registered  # noqa: F401
-from simulation.workload import Workload
+from simulation.txn_workload import TxnWorkload
+from simulation.workload import COMPACTED, TOPIC, Workload
 
 logger = logging.getLogger("simulation")
 
@@ -54,6 +58,15 @@ ALLOWED_LOG_LINES = (
     r"another member has taken over the instance id",
 )
 """Alarms that disks which fail explain, and members that dawdle."""
+
+FENCED_LOG_LINES = (
+    r"no more transactions here: .*the present producer is",
+    r"no more transactions here: .*a newer (producer|instance)",
+    r"producer closed after an error: .*a newer producer",
+)
+"""Alarms that somebody else with the same transactional id explains."""
+
+FENCING = frozenset({"hijack", "pause_txn_client", "late_requests"})
 
 ROT_LOG_LINES = (
     r"is damaged: ",
@@ -112,6 +125,7 @@ def run_seed(seed: int | str, options: Options | None = None) -> Result:
     run = Run(seed, options or Options())
     with (
         run.logging(),
+        run.epochs(),
         run.coverage.listening(lambda: run.loop.now_s, lambda: run.loop.current.name),
     ):
         try:
@@ -157,8 +171,21 @@ class Run:
         self.invariants = Invariants(cluster, self.coverage)
         workload = Workload(cluster, self.entropy.fork("workload"), self._note)
         groups = GroupWorkload(cluster, self.entropy.fork("groups"), self._note, [*workload.topics])
+        txns = TxnWorkload(
+            cluster,
+            self.entropy.fork("transactions"),
+            self._note,
+            source=TOPIC,
+            others=workload.partitions,
+            keyed=COMPACTED,
+        )
+        for number in range(1, self.knobs.owners + 1):
+            name = f"client-owner-{number}"
+            chance = self.entropy.fork("transactions").fork(name)
+            txns.clients.append(Owner(txns, name, f"shared-{number}", chance))
         await cluster.start()
         await workload.create_topic()
+        await txns.create_topics()
         if groups.members and self.entropy.fork("early").random() < 0.7:
             await groups.find_coordinator(timeout_s=CONVERGE_S)
         checking = self.loop.create_task(self._check(), name="invariants")
@@ -169,17 +196,19 @@ class Run:
             only=self.options.faults,
             skip=self.options.skip,
             groups=groups,
+            txns=txns,
         )
         workload.start()
         groups.start()
+        txns.start()
         self.nemesis.start()
         await self._while_safe(checking, asyncio.sleep(self.options.safety_s))
         await self.nemesis.stop()
         if self.nemesis.applied["clock_jump"]:
             self.invariants.rules.deletions_may_be_missed = True
-        await self._while_safe(checking, self._end(workload, groups))
+        await self._while_safe(checking, self._end(workload, groups, txns))
         checking.cancel()
-        self._judge(workload, groups)
+        self._judge(workload, groups, txns)
 
     async def _while_safe(self, checking: asyncio.Task[None], course: Any) -> None:
         """Go on, unless an invariant breaks."""
@@ -201,6 +230,16 @@ class Run:
         self.invariants.note(event)
 
     @contextmanager
+    def epochs(self) -> Iterator[None]:
+        """Producer epochs come to their end as soon as the knobs say (F69)."""
+        before = ordinary.PRODUCER_EPOCH_MAX
+        ordinary.PRODUCER_EPOCH_MAX = self.knobs.producer_epoch_max
+        try:
+            yield
+        finally:
+            ordinary.PRODUCER_EPOCH_MAX = before
+
+    @contextmanager
     def logging(self) -> Iterator[None]:
         """Hand the product's log lines to whoever wants them."""
         if self.options.logs is None:
@@ -215,7 +254,7 @@ class Run:
 
     # -- the end -----------------------------------------------------------------------------
 
-    async def _end(self, workload: Workload, groups: GroupWorkload) -> None:
+    async def _end(self, workload: Workload, groups: GroupWorkload, txns: TxnWorkload) -> None:
         cluster, nemesis = self.cluster, self.nemesis
         assert nemesis is not None
         chance = self.entropy.fork("core")
@@ -233,9 +272,10 @@ class Run:
             cluster.start_broker(dead)
         await cluster.converged(timeout_s=CONVERGE_S)
         await workload.stop(timeout_s=CONVERGE_S)
+        await self._end_transactions(workload, txns)
         await workload.probe(timeout_s=CONVERGE_S)
         await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
-        ends = {name: self._leader_log_end(name) for name in workload.partitions}
+        ends = self._ends([*workload.partitions, *txns.partitions])
         await groups.catch_up(ends, timeout_s=CONVERGE_S)
         await groups.stop(timeout_s=CONVERGE_S)
         await workload.final_polls(ends, timeout_s=CONVERGE_S)
@@ -243,6 +283,32 @@ class Run:
         await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
         self.invariants.check(self.loop.now_s)
         self.invariants.quiescent_check()
+
+    async def _end_transactions(self, workload: Workload, txns: TxnWorkload) -> None:
+        """What is open is ended or runs out; what is left to copy is copied."""
+        timeout_s = CONVERGE_S + self.knobs.transaction_timeout_ms / 1000
+        await txns.quieten(timeout_s=timeout_s)
+        await until(self._decided, timeout_s=timeout_s, what="every transaction decided")
+        await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
+        await txns.catch_up(self._ends_of_data(workload.partitions), timeout_s=timeout_s)
+        await txns.stop(timeout_s=timeout_s)
+        await until(self._decided, timeout_s=timeout_s, what="every transaction decided")
+
+    def _decided(self) -> bool:
+        """No partition has an open transaction."""
+        return not any(self.invariants.txns.undecided().values())
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {name: self._leader_log_end(name) for name in partitions}
+
+    def _ends_of_data(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Behind the last record for readers: a transaction commits what it was handed."""
+        holes = self.invariants.txns.holes()
+        ends = self._ends(partitions)
+        for name in ends:
+            while ends[name] - 1 in holes.get((name.topic, name.partition), ()):
+                ends[name] -= 1
+        return ends
 
     def _core_suffices(self) -> bool:
         """Whether what any two brokers hold is all that was committed."""
@@ -281,15 +347,14 @@ class Run:
 
     # -- judging -----------------------------------------------------------------------------
 
-    def _judge(self, workload: Workload, groups: GroupWorkload) -> None:
-        rotten = self.nemesis is not None and bool(self.nemesis.applied["rot"])
+    def _judge(self, workload: Workload, groups: GroupWorkload, txns: TxnWorkload) -> None:
         rules = Rules(
             idempotent=self.knobs.idempotent,
             ordered=self.knobs.idempotent,
             offsets_told=self.knobs.idempotent,
             # A leader that does not know that it is deposed sends readers back: its log is short.
             resets_permitted=True,
-            allowed_log_lines=ALLOWED_LOG_LINES + (ROT_LOG_LINES if rotten else ()),
+            allowed_log_lines=self._allowed_log_lines(),
             groups={
                 group: [(name.topic, name.partition) for name in workload.partitions]
                 for group in groups.groups
@@ -305,14 +370,32 @@ class Run:
             replicas=self.invariants.replicas(),
             logs=self.coverage.lines,
             compacted=self.invariants.compacted(),
+            holes=self.invariants.txns.holes(),
+            undecided=self.invariants.txns.undecided(),
         )
         self.problems += [str(violation) for violation in failures(found)]
         self.problems += [f"client raised {error!r}" for error in workload.failures]
         self.problems += [f"member raised {error!r}" for error in groups.failures]
+        self.problems += [f"transactional client raised {error!r}" for error in txns.failures]
+        self.coverage.hit("txn_markers_commit", self.invariants.txns.committed)
+        self.coverage.hit("txn_markers_abort", self.invariants.txns.aborted)
+        if txns.late is not None:
+            self.coverage.hit("txn_requests_again", txns.late.sent)
+        for what, times in txns.counts.items():
+            self.coverage.hit(f"txn_{what}", times)
         self.problems += [
             f"unhandled in the loop: {each.get('message')}: {each.get('exception')!r}"
             for each in self.loop.unhandled
         ]
+
+    def _allowed_log_lines(self) -> tuple[str, ...]:
+        applied = self.nemesis.applied if self.nemesis is not None else Counter()
+        allowed: tuple[str, ...] = ALLOWED_LOG_LINES
+        if applied["rot"]:
+            allowed += ROT_LOG_LINES
+        if FENCING.intersection(applied):
+            allowed += FENCED_LOG_LINES
+        return allowed
 
     def _offsets_expire_after_s(self) -> float | None:
         """How long a group must be silent until it may lose its offsets; a broker whose clock jumps

@@ -7,6 +7,9 @@ committed, or it is a tombstone itself. Offsets never move. Whole batches that g
 batch without records, and holes that meet are one.
 
 A batch that was found equal once is known again by its header: replicas share most of them.
+
+Markers and records of aborted transactions are *void*: they supersede nothing, and may go. What is
+not decided yet stays, whatever else was written under its key.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_protocol.records.decode import decode_batch
 from simulation.checkers.newest_values_kept import Compacted, Kept
 from simulation.log_view import Batch, Canon, LogView
@@ -41,6 +45,10 @@ class CompactedCanon(Canon):
         """The offset of the last record of each key."""
         self._equal: dict[Batch, tuple[int, ...]] = {}
         """Batches that were found equal, with the offsets that they hold."""
+        self._void: set[int] = set()
+        self._open: dict[int, dict[int, bytes | None]] = {}
+        """By producer: offsets and keys of what is not decided yet."""
+        self._undecided: set[int] = set()
 
     def extend(self, view: LogView, upto: int) -> None:
         """See ``Canon``; what ``view`` has cleaned away already was never there for anybody."""
@@ -48,7 +56,9 @@ class CompactedCanon(Canon):
         super().extend(view, upto)
         for batch in self.batches[before:]:
             try:
-                columns = decode_batch(view.batch_bytes(view.index(batch)), verify=False)
+                data = view.batch_bytes(view.index(batch))
+                columns = decode_batch(data, verify=False)
+                ended = self._ended(columns.header, data)
             except (CorruptBatchError, LookupError):
                 continue  # rot that nobody knows of yet: what it held cannot be asked for
             keys = columns.keys or [None] * len(columns)
@@ -56,16 +66,34 @@ class CompactedCanon(Canon):
             for offset, key, value in zip(offsets, keys, columns.values, strict=True):
                 self.records[offset] = _Record(batch.epoch, key, value)
                 self.offsets.append(offset)
-                if key is not None:
+                if ended:
+                    self._void.add(offset)
+                elif columns.header.is_transactional:
+                    self._open.setdefault(columns.header.producer_id, {})[offset] = key
+                    self._undecided.add(offset)
+                elif key is not None:
                     self._newest[key] = offset
             self._equal[batch] = tuple(offsets)
+
+    def _ended(self, header: BatchHeader, data: bytes) -> bool:
+        """Whether a batch is a marker; what it ends counts from now on, or is void."""
+        if not header.is_control:
+            return False
+        marker = decode_marker(data, verify=False)
+        for offset, key in self._open.pop(marker.producer_id, {}).items():
+            self._undecided.discard(offset)
+            if marker.control_type is not ControlType.COMMIT:
+                self._void.add(offset)
+            elif key is not None:
+                self._newest[key] = max(offset, self._newest.get(key, -1))
+        return True
 
     def is_superseded(self, offset: int) -> bool:
         """Whether compaction may take away the record at an offset."""
         record = self.records.get(offset)
-        if record is None:
+        if record is None or offset in self._void:
             return True
-        if record.key is None:
+        if record.key is None or offset in self._undecided:
             return False
         return record.value is None or self._newest[record.key] != offset
 
@@ -122,13 +150,19 @@ class CompactedCanon(Canon):
 
         :param views: by broker, its log and up to which offset to look.
         """
-        committed = [Kept(offset, *self.records[offset][1:]) for offset in sorted(self.records)]
+        uncounted = self._void | self._undecided
+        committed = [
+            Kept(offset, *self.records[offset][1:])
+            for offset in sorted(self.records)
+            if offset not in uncounted
+        ]
         logs = {
             broker: [
                 record
                 for index, batch in enumerate(view.batches)
                 if batch.next <= min(high, self.end)
                 for record in kept_in(view, index)
+                if record.offset not in uncounted
             ]
             for broker, (view, high) in views.items()
         }

@@ -52,6 +52,8 @@ def _is(index: int, *names: str) -> When:
 
 
 _PARTITION = "oncelog_broker.replication.partition"
+_CUTTING = "oncelog_broker.replication.cutting"
+_CHANGES = "oncelog_broker.replication.isr_changes"
 _REPAIR = "oncelog_broker.replication.repair"
 _FOLLOWER = "oncelog_broker.replication.follower"
 _FETCH_LOOP = "oncelog_broker.replication.fetch_loop"
@@ -64,7 +66,7 @@ _MACHINE = "oncelog_controller.machine"
 _RUNNER = "oncelog_controller.runner"
 _GATEWAY = "oncelog_controller.broker_gateway"
 _MEMBERSHIP = "oncelog_controller.membership"
-_SENDER = "oncelog.producer.sender"
+_SENDER = "oncelog.producer.outcomes"
 _FETCHER = "oncelog.consumer.fetcher"
 
 _CLEANER = "oncelog_broker.log.cleaner"
@@ -74,6 +76,8 @@ _SHARD = "oncelog_broker.coordinator.led_shard"
 _ROUNDS = "oncelog_broker.coordinator.group.rounds"
 _MEMBERS = "oncelog_broker.coordinator.group.membership"
 _GROUPS = "oncelog_broker.coordinator.group.shard"
+_TXNS = "oncelog_broker.coordinator.transaction.shard"
+_MARKERS = "oncelog_broker.server.marker_sender"
 _MEMBER = "oncelog.consumer.group.member"
 
 _CUT = "%s: cut from %d to %d, the leader's epoch %d ends at %d"
@@ -109,15 +113,15 @@ FROM_LOGS: tuple[Sight, ...] = (
         "index of %s does not hold: rebuilding it",
     ),
     # followers
-    Sight("diverging_truncation", _PARTITION, _CUT, lambda args: args[1] > args[2]),
-    Sight("divergence_without_cut", _PARTITION, _CUT, lambda args: args[1] == args[2]),
-    Sight("log_begun_anew", _PARTITION, "%s: dropped [%d, %d) to begin again at %d"),
+    Sight("diverging_truncation", _CUTTING, _CUT, lambda args: args[1] > args[2]),
+    Sight("divergence_without_cut", _CUTTING, _CUT, lambda args: args[1] == args[2]),
+    Sight("log_begun_anew", _CUTTING, "%s: dropped [%d, %d) to begin again at %d"),
     Sight(
         "follower_lost_committed",
-        _PARTITION,
+        _CHANGES,
         "%s: broker %d has lost committed records (at %d, high watermark %d)",
     ),
-    Sight("follower_lags", _PARTITION, "%s: brokers %s lag, high watermark %d, log end %d"),
+    Sight("follower_lags", _CHANGES, "%s: brokers %s lag, high watermark %d, log end %d"),
     Sight("fenced_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "FENCED_LEADER_EPOCH")),
     Sight("unknown_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "UNKNOWN_LEADER_EPOCH")),
     Sight("not_leader_or_follower", _FOLLOWER, _ANSWERS, _says(2, "NOT_LEADER_OR_FOLLOWER")),
@@ -128,8 +132,8 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight("leader_silent", _FETCH_LOOP, "broker %d: silent for %.1f s"),
     Sight("role_change_failed", _PARTITION, "%s: could not change its role: %s"),
     # the ISR
-    Sight("isr_shrunk", _PARTITION, _CHANGED, lambda args: len(args[1]) > len(args[2])),
-    Sight("isr_expanded", _PARTITION, _CHANGED, lambda args: len(args[1]) < len(args[2])),
+    Sight("isr_shrunk", _CHANGES, _CHANGED, lambda args: len(args[1]) > len(args[2])),
+    Sight("isr_expanded", _CHANGES, _CHANGED, lambda args: len(args[1]) < len(args[2])),
     Sight("alter_partition_unanswered", _ISR, "isr changes for %d partitions: outcome unknown: %r"),
     Sight("alter_partition_all_refused", _ISR, "isr changes for %d partitions refused: %s"),
     Sight("alter_partition_refused", _ISR, _ISR_ANSWER, _says(1, "INELIGIBLE_REPLICA")),
@@ -257,6 +261,46 @@ FROM_LOGS: tuple[Sight, ...] = (
         "coordinator_moved",
         "oncelog.consumer.group.coordinator",
         "group %s: broker %d does not coordinate it now (%s), looking for who does",
+    ),
+    # transactions
+    Sight("txn_timed_out", _TXNS, "the time of transaction %r is over"),
+    Sight("transactional_ids_expired", _TXNS, "partition %d: %d idle transactional ids go"),
+    Sight("markers_unanswered", _MARKERS, "%d markers to broker %d again: %r"),
+    Sight("marker_sent_again", _MARKERS, "%s: no marker yet, error %d"),
+    Sight(
+        "marker_of_former_coordinator",
+        _MARKERS,
+        "%s: another coordinator ends the transaction of %r, this one is at epoch %d",
+    ),
+    Sight(
+        "marker_refused",
+        "oncelog_broker.server.marker_writer",
+        "%s: a marker was refused: %s",
+    ),
+    Sight(
+        "verification_unanswered",
+        "oncelog_broker.server.txn_verification",
+        "broker %d verifies no transactions: %r",
+    ),
+    Sight(
+        "txn_batch_refused",
+        "oncelog_broker.server.verified_appends",
+        "%s: producer %d may not write: %r",
+    ),
+    Sight(
+        "producer_fenced",
+        "oncelog.producer.transactions",
+        "%s: no more transactions here: %s",
+    ),
+    Sight(
+        "offsets_not_settled",
+        "oncelog.consumer.positions",
+        "still waiting for offsets that are not settled: %s",
+    ),
+    Sight(
+        "aborted_index_read_anew",
+        "oncelog_broker.log.aborted_transactions",
+        "%s does not hold: reading its segment",
     ),
     Sight(
         "revoked_uncommitted",

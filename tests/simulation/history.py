@@ -8,7 +8,11 @@ Rules
 * An operation that was never ended is *info*: it may or may not have happened.
 * Values are unique within their partition and say where they belong: see :func:`value_of`.
 * What a poll returned counts whatever became of its operation: a reader may only ever be handed
-  safe data.
+  safe data. Clients whose name begins with "uncommitted" read what is not decided yet; what they
+  saw says where records lie, not that they are committed.
+* A send in a transaction is *ok* when it is stored; its *fate* is also that of the transaction. One
+  whose commit was never asked for failed. A writer's part of a shared transaction has the fate of
+  the one in which it was to win.
 * Nothing here judges. Indexes are built once and shared by all checkers; do not change them.
 """
 
@@ -98,6 +102,16 @@ class Op:
     end: Event | None = None
     ended: int | None = None
     """The place of the event that ended it; None: it was never ended."""
+    txn: Op | None = None
+    """The transaction that it is a part of."""
+    parts: list[Op] = field(default_factory=list)
+    """Of a transaction: its sends and commits."""
+    asked: int | None = None
+    """Of a transaction: the place in the history where its commit was about to be asked for."""
+    wins: Op | None = None
+    """Of a writer's part of a shared transaction: the whole, whose commit named it."""
+    winners: list[Op] = field(default_factory=list)
+    """Of a shared transaction: the parts that its commit named."""
 
     @property
     def f(self) -> str:
@@ -128,6 +142,24 @@ class Op:
     def outcome(self) -> str:
         """ "ok", "fail" or "info"."""
         return "info" if self.end is None else self.end.type
+
+    @property
+    def fate(self) -> str:
+        """What became of its effects: "ok", "fail" or "info"; see the rules of this module."""
+        if self.txn is not None:
+            fate = self.txn.fate
+            return self.outcome if fate == "ok" or self.outcome == "fail" else fate
+        if self.f == "txn":
+            if self.wins is not None:
+                return self.wins.fate
+            if self.end is None and self.asked is None and not self.invoke.mops:
+                return "fail"
+        return self.outcome
+
+    @property
+    def reads_uncommitted(self) -> bool:
+        """Whether its client reads what is not decided yet."""
+        return self.invoke.client.startswith("uncommitted")
 
     @property
     def mops(self) -> tuple[MicroOp, ...]:
@@ -196,6 +228,8 @@ class History:
         """By first event."""
         self.derived: dict[object, Any] = {}
         """What checkers have found out and share."""
+        self._numbered: dict[tuple[str, str, int], Op] = {}
+        self._named: dict[str, Op] = {}
         self._pair()
 
     @classmethod
@@ -212,13 +246,43 @@ class History:
         running: dict[tuple[str, str, int], Op] = {}
         for index, event in enumerate(self.events):
             name = event.process, event.client, event.number
-            if event.type == "invoke":
+            if event.f == "ending":
+                self._ending(index, event)
+            elif event.type == "invoke":
                 op = running[name] = Op(index, event)
                 self.ops.append(op)
+                self._join(op)
             elif (begun := running.pop(name, None)) is not None:
                 begun.end, begun.ended = event, index
             else:  # moves, watermarks, owners and crashes are one event
                 self.ops.append(Op(index, event, event, index))
+
+    def _join(self, op: Op) -> None:
+        """Know a transaction, or the one that an operation is a part of."""
+        event = op.invoke
+        if event.f == "txn":
+            self._numbered[event.process, event.client, event.number] = op
+            self._named[event.transactional_id] = op
+        elif event.txn != -1:
+            op.txn = self._numbered.get((event.process, event.client, event.txn))
+            if op.txn is not None:
+                op.txn.parts.append(op)
+
+    def _ending(self, index: int, event: Event) -> None:
+        op = self._numbered.get((event.process, event.client, event.txn))
+        if op is None or event.note != "commit":
+            return
+        op.asked = index if op.asked is None else op.asked
+        for mop in event.mops:
+            part = self._named.get((mop.value or b"").decode("utf-8", "replace"))
+            if part is not None and part.wins is None:
+                part.wins = op
+                op.winners.append(part)
+
+    @cached_property
+    def txns(self) -> list[Op]:
+        """Transactions; of a shared one the whole, without its writers' parts."""
+        return [op for op in self.ops if op.f == "txn" and op.wins is None]
 
     @cached_property
     def sending(self) -> list[Op]:
@@ -266,10 +330,18 @@ class History:
         return found
 
     @cached_property
+    def safe_reads(self) -> dict[Key, list[Read]]:
+        """Those by clients that are handed nothing but what is decided."""
+        return {
+            key: [read for read in reads if not read.op.reads_uncommitted]
+            for key, reads in self.reads.items()
+        }
+
+    @cached_property
     def seen(self) -> dict[Key, dict[bytes, dict[int, Op]]]:
         """Where each value was polled: offsets, each with the first operation that did."""
         found: dict[Key, dict[bytes, dict[int, Op]]] = {}
-        for key, reads in self.reads.items():
+        for key, reads in self.safe_reads.items():
             values = found.setdefault(key, {})
             for op, offset, value in reads:
                 if value is not None:
@@ -279,13 +351,17 @@ class History:
     @cached_property
     def ends(self) -> dict[Key, int]:
         """The highest offset that anyone polled, by partition."""
-        return {key: max(read.offset for read in reads) for key, reads in self.reads.items()}
+        return {
+            key: max(read.offset for read in reads)
+            for key, reads in self.safe_reads.items()
+            if reads
+        }
 
     @cached_property
     def proven(self) -> frozenset[int]:
         """Indexes of unfinished operations that must have happened: an ok poll saw a value."""
         found = set()
-        for key, reads in self.reads.items():
+        for key, reads in self.safe_reads.items():
             writes = self.writes.get(key, {})
             for op, _, value in reads:
                 write = None if value is None else writes.get(value)
@@ -304,7 +380,7 @@ class History:
     @cached_property
     def _orders_by_polls(self) -> dict[Key, Order]:
         found: dict[Key, Order] = {}
-        for key, reads in self.reads.items():
+        for key, reads in self.safe_reads.items():
             values: dict[int, bytes | None] = {}
             for _, offset, value in reads:
                 values.setdefault(offset, value)
@@ -317,7 +393,7 @@ class History:
         for key in dict.fromkeys((*self.writes, *self.reads)):
             values = dict(self.order(key, acks=False).values)
             for value, write in self.writes.get(key, {}).items():
-                if write.offset is not None:
+                if write.offset is not None and write.op.fate == "ok":
                     values.setdefault(write.offset, value)
             found[key] = Order(values, sorted(values))
         return found
@@ -332,7 +408,7 @@ class History:
                 mop.partition,
                 -1 if mop.leader_epoch is None else mop.leader_epoch,
                 -1 if mop.offset is None else mop.offset,
-                None,
+                mop.last_stable_offset,
                 -1 if mop.end_offset is None else mop.end_offset,
             )
             for op in self.ops

@@ -67,6 +67,7 @@ from simulation.store_view import (
     StoreView,
 )
 from simulation.truth import Promise, Replica, Rules, Truth, Watched
+from simulation.txn_invariants import TxnInvariants
 
 __all__ = ["InvariantViolation", "Invariants", "Rules", "StateChange"]
 
@@ -96,6 +97,7 @@ class Invariants:
         self._truths: dict[TopicPartition, Truth] = {}
         self._groups = GroupInvariants()
         self._producers = ProducerInvariants()
+        self.txns = TxnInvariants()
         self._terms: dict[int, int] = {}
         self._crashed_lately: dict[int, Broker] = {}
         self._lossy_until = -1.0
@@ -176,6 +178,7 @@ class Invariants:
             for name in [n for n in self._truths if n not in self.store.partitions]:
                 del self._truths[name]
         self._groups.check(self._truths)
+        self.txns.check(self._truths)
         self._producers.sample(self._truths)
         self._check_brokers()
 
@@ -494,6 +497,7 @@ class Invariants:
         self.check(self.now_s)
         self._producers.check_all(self._truths)
         if converged:
+            self.txns.check_at_rest(self._truths)
             for stored, truth in self._pairs():
                 at_rest.check_converged(stored, truth)
         replicas = self.replicas()

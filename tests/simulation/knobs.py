@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from oncelog.producer.safeguards import ProducerSafeguards
 from oncelog_runtime.entropy import Entropy
 
 STRATEGIES = (
@@ -91,6 +92,26 @@ class Knobs:
     log_cleaner_backoff_ms: int = 500
     min_cleanable_dirty_ratio: float = 0.3
     delete_retention_ms: int = 86_400_000
+    tellers: int = 0
+    """Clients with a transactional id each; see ``txn_workload``."""
+    accounts: int = 2
+    """Partitions between which they transfer."""
+    copiers: int = 0
+    """Members of the group that copies the workload's topic in transactions."""
+    copy_partitions: int = 2
+    owners: int = 0
+    """Clients that share a transaction with several writers each."""
+    txn_abort: float = 0.2
+    """How many transactions their applications abort."""
+    transaction_timeout_ms: int = 5000
+    transaction_state_log_num_partitions: int = 2
+    transactional_id_expiration_ms: int = 604_800_000
+    producer_epoch_max: int = 32_766
+    """At which epoch a transactional id gets another producer id."""
+    reinit_after_indefinite: bool = True
+    """A rule of producers, which an ablation turns."""
+    indefinite_stays_indefinite: bool = True
+    """Another."""
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Knobs:
@@ -151,8 +172,34 @@ class Knobs:
             delete_retention_ms=pick([1000, 86_400_000]),
             idempotent=rare() < 0.85,
         )
-        # Members of groups send and poll too: no seed should take much longer than the others.
-        return replace(drawn, clients=drawn.clients - 1) if drawn.groups else drawn
+        return drawn._with_transactions(entropy)._bounded()
+
+    def _with_transactions(self, entropy: Entropy) -> Knobs:
+        """These, and who writes in transactions; drawn last: older seeds stay themselves."""
+        pick = entropy.choice
+        return replace(
+            self,
+            tellers=pick([0, 0, 1, 2, 2]),
+            accounts=pick([2, 3]),
+            copiers=pick([0, 0, 0, 1, 2]),
+            copy_partitions=pick([1, 2]),
+            owners=pick([0, 0, 1]),
+            txn_abort=pick([0.0, 0.2, 0.6]),
+            transaction_timeout_ms=pick([1000, 5000, 20_000]),
+            transaction_state_log_num_partitions=pick([1, 2, 3]),
+            producer_epoch_max=pick([32_766, 32_766, 5]),
+        )
+
+    def _bounded(self) -> Knobs:
+        """These, so that no seed takes much longer than the others."""
+        bounded = self
+        if bounded.groups:  # whose members send and poll too
+            bounded = replace(bounded, clients=bounded.clients - 1)
+        if bounded.copiers:  # whose offsets are lost does its work again
+            keep_ms = type(self)().offsets_retention_ms
+            groups = min(bounded.groups, 1)
+            bounded = replace(bounded, groups=groups, offsets_retention_ms=keep_ms)
+        return bounded
 
     def describe(self) -> str:
         """The values that are not the calm ones."""
@@ -163,6 +210,18 @@ class Knobs:
             if getattr(self, field.name) != getattr(calm, field.name)
         ]
         return " ".join(texts) or "the calm ones"
+
+    def producer_safeguards(self) -> ProducerSafeguards:
+        """The rules of producers that are in force."""
+        return ProducerSafeguards(
+            reinit_after_indefinite=self.reinit_after_indefinite,
+            indefinite_stays_indefinite=self.indefinite_stays_indefinite,
+        )
+
+    @property
+    def transactional(self) -> bool:
+        """Whether there are transactions."""
+        return bool(self.tellers or self.copiers or self.owners)
 
     def broker_settings(self) -> dict[str, Any]:
         """What goes into ``BrokerConfig``."""
@@ -186,6 +245,8 @@ class Knobs:
             "offsets_retention_ms": self.offsets_retention_ms,
             "offsets_retention_check_interval_ms": min(self.offsets_retention_ms, 60_000) // 4,
             "offset_commit_timeout_ms": self.offset_commit_timeout_ms,
+            "transaction_state_log_num_partitions": self.transaction_state_log_num_partitions,
+            "transactional_id_expiration_ms": self.transactional_id_expiration_ms,
             "log_cleaner_backoff_ms": self.log_cleaner_backoff_ms,
             "log_cleaner_cpu_percent": 100,
             "topic_defaults": {

@@ -32,6 +32,7 @@ from simulation.cluster import DATA, SimCluster
 from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.rot import Rots
+from simulation.txn_workload import TxnWorkload
 from support.memory_crashes import draw_power_cut
 from support.memory_files import Operation
 
@@ -50,17 +51,8 @@ CHANGES: tuple[Operation, ...] = (
     "make_dirs",
 )
 
-POWER_CUTS = frozenset(
-    (
-        "power_one",
-        "power_all",
-        "wipe",
-        "failed_sync",
-        "failed_append",
-        "disk_full",
-        "disk_read_only",
-    )
-)
+POWER_CUTS = frozenset(("power_one", "power_all", "wipe", "failed_sync", "failed_append"))
+POWER_CUTS |= {"disk_full", "disk_read_only"}
 """Faults that may end in one: after a failed sync a machine is restarted."""
 
 
@@ -76,7 +68,7 @@ class Nemesis:
     :param invariants: know what is committed, and are told what rots.
     :param only: these faults instead of drawn ones.
     :param skip: ids of faults that are left out.
-    :param groups: consumers in groups, for faults that strike them.
+    :param groups: consumers in groups, for faults that strike them; :param txns: the same.
     """
 
     def __init__(
@@ -88,9 +80,11 @@ class Nemesis:
         only: Sequence[str] | None = None,
         skip: Collection[str] = (),
         groups: GroupWorkload | None = None,
+        txns: TxnWorkload | None = None,
     ) -> None:
         self.cluster = cluster
         self.groups = groups
+        self.txns = txns
         self.invariants = invariants
         self.network = cluster.network
         self.rots = Rots(cluster, invariants)
@@ -131,7 +125,7 @@ class Nemesis:
     async def _run(self, loop: int) -> None:
         chance = self.chance.fork(f"loop-{loop}")
         count = 0
-        while not self.stopping:
+        while self.faults and not self.stopping:
             await asyncio.sleep(chance.random() * 1.5)
             if chance.random() < 0.25:
                 await asyncio.sleep(chance.random() * 6)

@@ -70,6 +70,8 @@ class Network:
         self.split = 0.05
         """How often a message arrives in two pieces."""
         self.connections: dict[int, Connection] = {}
+        self.taps: list[Callable[[SimTransport, bytes], None]] = []
+        """Told of all that is sent, by whom, in the order of each stream."""
         self._by_address: dict[str, Host] = {}
         self._wires: dict[tuple[str, str], Wire] = {}
         self._connection_count = 0

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_protocol.records.batch import TimestampType, parse_header
+from oncelog_protocol.records.control import decode_marker
 from oncelog_protocol.types import TopicPartition
 from simulation.log_view import RunningLog
 from simulation.store_view import InvariantViolation
@@ -68,7 +69,11 @@ def replayed(view: RunningLog) -> ProducerState:
     """What the batches of a log say."""
     state = ProducerState()
     for index in range(len(view.batches)):
-        header = parse_header(view.batch_bytes(index))
+        data = view.batch_bytes(index)
+        header = parse_header(data)
+        if header.is_control:
+            state.marked(decode_marker(data, verify=False), 0)
+            continue
         append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         state.applied(header, 0, append_time=append_time)
     return state

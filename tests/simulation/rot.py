@@ -37,15 +37,18 @@ class Rots:
     def strike(self, chance: Entropy, broker_id: int, *, tails_too: bool) -> Rot | None:
         """Let one bit of a broker's disk flip, somewhere where that may be; None if it may not.
 
+        With ``min_insync_replicas=1`` it may strike nowhere: a broker that has not found it yet
+        may become the whole ISR, and what it then commits nobody else has.
+
         :param tails_too: also where a log is newer than its checkpoints: only while no machine
             loses power.
         """
+        if self._cluster.knobs.min_insync_replicas < 2:
+            return None
         rot = self.atlas.rot(
             chance,
             broker=broker_id,
             logs_only=chance.random() < 0.6,
-            # A leader that is the whole ISR may be about to commit what nobody else has.
-            committed_only=self._cluster.knobs.min_insync_replicas < 2,
             synced_only=not tails_too,
         )
         if rot is None:

@@ -13,9 +13,17 @@
     c1 commit g/m1@3 x@5     also with ? and !; g alone is somebody from outside
     c1 committed g/m1@3 x@5 y@-   what the group was told to have committed; "-" is nothing
     t1 txn send x a@0 ; poll y b@3 ; assign y   one operation of several, also with ? and !
+    t1 begin bank:1          the first transaction of the id "bank"; its parts name it:
+    t1 send x a@0 in bank:1
+    t1 commit g/m1@3 x@5 in bank:1
+    t1 asks bank:1           its commit is about to be asked for
+    t1 committed bank:1      and answered; also aborted, and with ?
+    t1 commits bank:1        both at once, also with ? and !
+    t1 begin all             a shared one; t2 begin all/7 is the part of its writer 7, and
+    t1 commits all all/7     names the winners
 
 A process whose name begins with p is a producer, with c a consumer, with t both at once, with s a
-static member of a group.
+static member of a group, with u a consumer that reads what is not committed.
 
 A :class:`Case` is a story and the whole verdict on it.
 """
@@ -29,37 +37,74 @@ from typing import get_args
 
 from oncelog.history import GroupOperation, MoveReason, OwnerChange
 from oncelog.history_events import EventType, MicroKind, Operation
+from simulation.checkers.copies_match_inputs import copy_of
+from simulation.checkers.money_is_conserved import booking_of
 from simulation.checkers.verdict import verdict
 from simulation.checkers.violation import REPORT_ONLY, Holes, Rules
 from simulation.history import Event, History, MicroOp
 
 __all__ = ["Case", "assert_enough", "assert_found", "bad", "good", "story", "told_value"]
 
-ROLES = {"p": "producer", "c": "consumer", "t": "both", "s": "static"}
+ROLES = {"p": "producer", "c": "consumer", "t": "both", "s": "static", "u": "uncommitted"}
 OWNED: dict[str, OwnerChange] = {change: change for change in get_args(OwnerChange)}
 COMMITS: dict[str, GroupOperation] = {each: each for each in get_args(GroupOperation)}
 ENDS: dict[str, EventType] = {"?": "info", "!": "fail"}
+OF_TXNS = ("begin", "asks", "commits", "committed", "aborted")
 
 
 def told_value(name: str, topic: str = "x") -> bytes:
-    """The value that a story calls ``name`` or ``topic.name``."""
+    """The value that a story calls ``name`` or ``topic.name``; "a=5" books an amount, "a<g:y:3" is
+    the copy of offset 3 of y by group g."""
     topic, name = name.split(".") if "." in name else (topic, name)
-    return f"{topic}/0/{name}".encode()
+    name, _, amount = name.partition("=")
+    name, _, source = name.partition("<")
+    value = f"{topic}/0/{name}".encode()
+    if amount:
+        return booking_of(value, int(amount))
+    if source:
+        group, of, offset = source.split(":")
+        return copy_of(value, group, (of, 0), int(offset))
+    return value
 
 
 def story(text: str) -> History:
     """The history that a story tells."""
     events: list[Event] = []
+    txns: dict[str, int] = {}
     for line in text.strip().splitlines():
         words = line.split()
-        if words:
-            events += _operation(len(events), words)
+        if len(words) > 1 and words[1] in OF_TXNS and not _asks_a_group(words):
+            events += _transaction(len(events), words, txns)
+        elif words:
+            events += _operation(len(events), words, txns)
     return History.from_events(events)
 
 
-def _operation(number: int, words: list[str]) -> list[Event]:
+def _asks_a_group(words: list[str]) -> bool:
+    return words[1] == "committed" and any("@" in word for word in words)
+
+
+def _transaction(count: int, words: list[str], txns: dict[str, int]) -> list[Event]:
+    process, verb, name, *winners = words
+    end: EventType = ENDS[winners.pop()] if winners and winners[-1] in ENDS else "ok"
+    number = txns.setdefault(name, count)
+    base = Event(count / 10, process, ROLES[process[0]], number, "invoke", "txn")
+    base = base._replace(transactional_id=name.partition(":")[0])
+    if verb == "begin":
+        return [base]
+    mops = tuple(MicroOp("winner", "", -1, winner.encode()) for winner in winners)
+    asks = Event(*base[:3], count, "ok", "ending", mops, "commit", txn=number)
+    ended = base._replace(type="fail" if verb == "aborted" else end)
+    return {"asks": [asks], "commits": [asks, ended]}.get(verb, [ended])
+
+
+def _operation(number: int, words: list[str], txns: dict[str, int]) -> list[Event]:
     process, verb, *rest = words
     role = ROLES[process[0]]
+    txn = -1
+    if rest[-2:-1] == ["in"]:
+        txn = txns[rest[-1]]
+        del rest[-2:]
     end: EventType = ENDS[rest.pop()] if rest and rest[-1] in ENDS else "ok"
     time_s = number / 10
 
@@ -67,7 +112,7 @@ def _operation(number: int, words: list[str]) -> list[Event]:
 
     def event(type: EventType, f: Operation, mops: tuple[MicroOp, ...], note: str = "") -> Event:
         whose = (group, member, generation)
-        return Event(time_s, process, role, number, type, f, mops, note, *whose)
+        return Event(time_s, process, role, number, type, f, mops, note, *whose, txn)
 
     if verb == "crash":
         return [event("info", "crash", ())]

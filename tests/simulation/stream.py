@@ -244,6 +244,8 @@ class SimTransport(asyncio.Transport):
 
     def _send(self, data: bytes) -> None:
         network = self._network
+        for tap in network.taps:
+            tap(self, data)
         if network.split and len(data) > 1 and network.entropy.random() < network.split:
             cut = network.entropy.randint(1, len(data) - 1)
             self._put_on_wire(data[:cut])

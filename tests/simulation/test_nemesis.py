@@ -27,6 +27,7 @@ from simulation.loop import Process, SimLoop, until
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.play import play
 from simulation.store import SimMetadataStore
+from simulation.txn_workload import TxnWorkload
 from simulation.workload import TOPIC, Workload
 
 PROOF_S = 120.0
@@ -337,6 +338,39 @@ GROUP_PROOFS: dict[str, Proof] = {
 """With a group in the run, and a topic that compacts."""
 
 
+TXN_PROOFS: dict[str, Proof] = {
+    "kill_txn_coordinator": lambda seen: (
+        any(line.startswith("moment ") for line in seen.lines)
+        and seen.coverage["coordinator_loaded_records"] > 0
+        and seen.most_down > 0
+    ),
+    "move_txn_coordinator": lambda seen: (
+        seen.coverage["coordinator_given_up"] > 0 and seen.elections > 0 and seen.nobody_died
+    ),
+    "strike_at_open_data": lambda seen: seen.most_down > 0 or bool(seen.paused),
+    "pause_txn_client": lambda seen: seen.within_a_fault("pause", "client-") > 0,
+    "hijack": lambda seen: seen.coverage["producer_fenced"] > 0,
+    "bounce_txn_clients": lambda seen: seen.within_a_fault("crash", "client-teller") > 0,
+    "late_requests": lambda seen: sum(line.startswith("again ") for line in seen.lines) > 10,
+    "long_transaction": lambda seen: seen.coverage["txn_timed_out"] > 0,
+    "decide_alone": lambda seen: (
+        seen.within_a_fault("crash", "client-teller") == 1 and seen.came_back("kill")
+    ),
+    "late_markers": lambda seen: (
+        seen.was_held(lambda wires: len(wires) == 1) and seen.coverage["member_left"] > 0
+    ),
+}
+"""With transactional clients in the run."""
+
+TRANSACTIONAL: dict[str, Any] = {
+    "tellers": 2,
+    "copiers": 1,
+    "transaction_timeout_ms": 1500,
+    "transaction_state_log_num_partitions": 1,
+}
+ALL_PROOFS = {**PROOFS, **GROUP_PROOFS, **TXN_PROOFS}
+
+
 class Stage:
     """A cluster at work, a nemesis that has not begun, and an observer."""
 
@@ -344,18 +378,28 @@ class Stage:
         entropy = SeededEntropy("nemesis")
         grouped = bool(GROUP_PROOFS.keys() & faults)
         knobs = replace(KNOBS, **MORE) if grouped else KNOBS
+        if TXN_PROOFS.keys() & faults:
+            knobs = replace(knobs, **TRANSACTIONAL)
         self.cluster = SimCluster(loop, knobs, entropy)
         self.seen = Seen(self.cluster, coverage)
         self.invariants = Invariants(self.cluster, coverage)
         self.workload = Workload(self.cluster, entropy.fork("workload"), self._note)
         self.groups = GroupWorkload(self.cluster, entropy.fork("groups"), self._note, [TOPIC])
         self.groups.calm = True
+        self.txns = TxnWorkload(
+            self.cluster,
+            entropy.fork("transactions"),
+            self._note,
+            source=TOPIC,
+            others=self.workload.partitions,
+        )
         self.nemesis = Nemesis(
             self.cluster,
             entropy.fork("nemesis"),
             self.invariants,
             only=faults,
             groups=self.groups,
+            txns=self.txns,
         )
         self.loop = loop
         loop.keep_trace = True
@@ -369,8 +413,10 @@ class Stage:
         """Let clients work and the observer look."""
         await self.cluster.start()
         await self.workload.create_topic()
+        await self.txns.create_topics()
         self.workload.start()
         self.groups.start()
+        self.txns.start()
         self.loop.create_task(self._look(), name="look")
         self.loop.create_task(self._read(), name="read")
 
@@ -430,14 +476,13 @@ def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]], faults: list[s
 
 
 def test_every_fault_has_a_proof() -> None:
-    assert sorted({**PROOFS, **GROUP_PROOFS}) == sorted(FAULTS)
+    assert sorted(ALL_PROOFS) == sorted(FAULTS)
 
 
 def test_nothing_is_proven_where_nothing_breaks() -> None:
     async def scene(stage: Stage) -> None:
         await asyncio.sleep(15)
-        proofs = {**PROOFS, **GROUP_PROOFS}
-        assert [name for name, holds in proofs.items() if holds(stage.seen)] == []
+        assert [name for name, holds in ALL_PROOFS.items() if holds(stage.seen)] == []
         assert stage.seen.trouble == 0
         stage.assert_all_is_taken_back()
 
@@ -449,7 +494,7 @@ def test_a_fault_has_its_effect_and_is_taken_back(name: str) -> None:
     async def scene(stage: Stage) -> None:
         seen = stage.seen
         stage.nemesis.start()
-        proof = {**PROOFS, **GROUP_PROOFS}[name]
+        proof = ALL_PROOFS[name]
         await until(lambda: proof(seen), timeout_s=PROOF_S, what=f"proof of {name}")
         assert list(stage.nemesis.applied) == [name]
         await stage.nemesis.stop()
@@ -457,6 +502,7 @@ def test_a_fault_has_its_effect_and_is_taken_back(name: str) -> None:
         stage.assert_all_is_taken_back()
         await stage.workload.stop(timeout_s=CONVERGE_S)
         await stage.groups.stop(timeout_s=CONVERGE_S)
+        await stage.txns.stop(timeout_s=CONVERGE_S)
 
         def whole() -> bool:
             states = [stage.cluster.partition_state(TOPIC, n) for n in range(KNOBS.partitions)]

@@ -254,7 +254,7 @@ class Client:
     def _producer(self, entropy: SeededEntropy, recorder: HistoryRecorder, part: int) -> Producer:
         cluster = self.workload.cluster
         knobs = cluster.knobs
-        return Producer(
+        producer = Producer(
             cluster.bootstrap,
             entropy=entropy.fork(f"producer-{part}"),
             clock=cluster.client_clock,
@@ -271,6 +271,8 @@ class Client:
             max_block_ms=5000,
             connect_timeout_ms=1000,
         )
+        producer._safeguards = knobs.producer_safeguards()
+        return producer
 
     def _record(
         self, topic: str, partition: int, entropy: SeededEntropy
@@ -320,11 +322,13 @@ class Client:
         part = 0
         while not self.workload.stopping:
             part += 1
+            rash = self.workload.cluster.knobs.transactional and entropy.random() < 0.2
             consumer = Consumer(
                 bootstrap_servers=self.workload.cluster.bootstrap,
                 auto_offset_reset="earliest",
+                isolation_level="read_uncommitted" if rash else "read_committed",
                 entropy=entropy.fork(f"consumer-{part}"),
-                history=self._recorder("consumer", life, part),
+                history=self._recorder("uncommitted" if rash else "consumer", life, part),
                 fetch_min_bytes=entropy.choice([1, 3000]),
                 fetch_max_wait_ms=200,
                 request_timeout_ms=self.workload.cluster.knobs.request_timeout_ms,

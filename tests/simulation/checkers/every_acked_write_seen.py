@@ -19,6 +19,7 @@ def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Vi
             (write.offset, value, write.op.index)
             for value, write in writes.items()
             if write.offset is not None
+            and write.op.fate == "ok"
             and write.offset >= behind
             and value not in seen
             and write.offset not in known

@@ -25,6 +25,7 @@ def check(history: History, rules: Rules) -> list[Violation]:
                 (write.offset, value, write.op.index)
                 for value, write in history.writes.get(key, {}).items()
                 if write.offset is not None
+                and write.op.fate == "ok"
                 and write.offset >= end
                 and not rules.may_be_gone(key, write.offset)
             )

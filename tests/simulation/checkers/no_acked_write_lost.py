@@ -55,9 +55,9 @@ def _told(op: Op) -> Violation:
 
 
 def _happened(history: History, rules: Rules, write: Write) -> bool:
-    if write.op.outcome == "ok" and rules.acks_count:
+    if write.op.fate == "ok" and rules.acks_count:
         return True
-    return write.op.outcome != "fail" and write.op.index in history.proven
+    return write.op.fate != "fail" and write.op.index in history.proven
 
 
 def _inferred(write: Write, key: Key, seen: Mapping[bytes, Mapping[int, Op]]) -> int | None:

@@ -87,9 +87,11 @@ def _registers(history: History, rules: Rules) -> dict[Place, Register]:
     found: dict[Place, Register] = {}
     for op in history.grouping:
         write = op.f == "commit"
-        if op.outcome == "fail" or not (write or (op.f == "committed" and op.outcome == "ok")):
+        if op.fate == "fail" or not (write or (op.f == "committed" and op.outcome == "ok")):
             continue
-        ended = op.ended if op.outcome == "ok" else None
+        ended = op.ended if op.fate == "ok" else None
+        if op.txn is not None and ended is not None:
+            ended = op.txn.ended  # what asks now waits for what is decided but not written yet
         for mop in op.mops:
             place = op.group, (mop.topic, mop.partition)
             register = found.get(place)

@@ -224,6 +224,7 @@ WRITES = [
         t1 txn send x a@0 ; send y b@0
         c1 poll x a@0
         """,
+        "A20",
     ),
     good(
         "A4",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from simulation.checkers import (
     acked_offsets_are_true,
+    all_or_nothing,
     committed_offsets_kept,
+    copies_match_inputs,
     delivered_where_written,
     every_acked_write_seen,
     groups_come_to_the_end,
     leader_epochs_agree,
+    money_is_conserved,
     newest_values_kept,
     no_acked_write_lost,
     no_alarm_in_the_logs,
+    no_circular_reads,
     no_duplicates,
     no_failed_write_read,
     no_own_uncommitted_read,
@@ -25,6 +29,7 @@ from simulation.checkers import (
     no_step_back_behind_a_commit,
     no_step_back_between_polls,
     no_unexplained_hole,
+    no_zombie_commit,
     one_owner_at_a_time,
     one_value_at_an_offset,
     repeats_within_a_group,
@@ -32,11 +37,13 @@ from simulation.checkers import (
     sends_of_a_producer_in_order,
     sends_of_an_operation_adjoin,
     sends_of_an_operation_in_order,
+    transactions_are_decided,
     watermarks_never_go_back,
 )
 from simulation.checkers.newest_values_kept import Compacted
 from simulation.checkers.no_alarm_in_the_logs import LogLine
 from simulation.checkers.replicas import AllReplicas
+from simulation.checkers.transactions_are_decided import Open
 from simulation.checkers.violation import Holes, Rules, Violation
 from simulation.history import History, Key, Watermark
 
@@ -45,6 +52,7 @@ OF_HISTORY: tuple[Callable[[History, Rules], list[Violation]], ...] = (
     no_duplicates.check,
     no_failed_write_read.check,
     no_own_uncommitted_read.check,
+    no_circular_reads.check,
     sends_of_an_operation_adjoin.check,
     sends_of_an_operation_in_order.check,
     sends_of_a_producer_in_order.check,
@@ -56,6 +64,10 @@ OF_HISTORY: tuple[Callable[[History, Rules], list[Violation]], ...] = (
     no_skip_within_a_group.check,
     no_step_back_behind_a_commit.check,
     repeats_within_a_group.check,
+    all_or_nothing.check,
+    no_zombie_commit.check,
+    copies_match_inputs.check,
+    money_is_conserved.check,
     committed_offsets_kept.check,
     one_owner_at_a_time.check,
     groups_come_to_the_end.check,
@@ -72,6 +84,7 @@ def verdict(
     watermarks: Iterable[Watermark] = (),
     holes: Holes | None = None,
     compacted: Mapping[Key, Compacted] | None = None,
+    undecided: Mapping[Key, Sequence[Open]] | None = None,
 ) -> list[Violation]:
     """Every violation, by the number of its anomaly; those to be reported only are among them.
 
@@ -79,6 +92,7 @@ def verdict(
     :param holes: offsets that hold nothing for readers. None: there are none, except where the
         history has transactions, whose markers nobody listed; holes are then not judged.
     :param compacted: partitions whose logs compact, as they were committed and as they are.
+    :param undecided: transactions that leaders have open when all is over.
     """
     found = [violation for check in OF_HISTORY for violation in check(history, rules)]
     found += delivered_where_written.check(history, rules, holes)
@@ -93,6 +107,8 @@ def verdict(
         found += leader_epochs_agree.check(replicas, rules)
     if compacted is not None:
         found += newest_values_kept.check(compacted, rules)
+    if undecided is not None:
+        found += transactions_are_decided.check(undecided, rules)
     return sorted(found, key=_number)
 
 
