@@ -23,8 +23,14 @@ FROM ?= 1
 SECONDS_SIMULATED ?= 60
 SIMULATION = cd tests && ../$(BIN)/python -m simulation
 
+# Chaos with real processes: records of a round, how many rounds, seconds of an undisturbed one.
+MESSAGES ?= 100000
+ROUNDS ?= 4
+ROUND_SECONDS ?= 60
+
 .PHONY: help setup demo test unit integration check fmt lint types layers house docs bench \
-	bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios
+	bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios \
+	chaos
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -43,6 +49,10 @@ unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 
 integration: setup ## only the tests with real processes
 	@$(BIN)/python -m pytest tests/integration
+
+chaos: setup ## MESSAGES=100000 ROUNDS=4: copiers and brokers are killed, copies compared; one JSON line
+	@cd tests && ../$(BIN)/python -m integration.chaos --messages $(MESSAGES) --rounds $(ROUNDS) \
+		--seconds $(ROUND_SECONDS) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
 sim: setup ## SEED=17 LOG=1: one seed replays a cluster; FAULTS=, SKIP=, TRACE=, HISTORY=
 	@$(SIMULATION) run $(SEED) --seconds $(SECONDS_SIMULATED) --faults "$(FAULTS)" --skip "$(SKIP)" \

@@ -24,6 +24,7 @@ GROUPS = (
     "rebalance",
     "load",
     "compaction",
+    "transactions",
 )
 
 
@@ -41,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
         groups = replace(scale.groups, repeats=options.repeats)
-        scale = replace(scale, repeats=options.repeats, groups=groups)
+        transactions = replace(scale.transactions, repeats=options.repeats)
+        scale = replace(scale, repeats=options.repeats, groups=groups, transactions=transactions)
     report = Report(sys.stderr if options.json else sys.stdout)
     if options.peers:
         from oncelog_bench.peers import suite as peers

@@ -17,7 +17,15 @@ from typing import Any
 import uvloop
 
 from oncelog import Admin, NewTopic
-from oncelog_bench import baseline, failover, group_suite, idle, latency, throughput
+from oncelog_bench import (
+    baseline,
+    failover,
+    group_suite,
+    idle,
+    latency,
+    throughput,
+    transaction_suite,
+)
 from oncelog_bench.cluster import LocalCluster
 from oncelog_bench.report import Report, quantile
 
@@ -41,10 +49,11 @@ class Scale:
     idle_seconds: float
     partitions: tuple[int, ...]
     groups: group_suite.GroupScale
+    transactions: transaction_suite.TransactionScale
 
 
-FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000), group_suite.FULL)
-QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,), group_suite.QUICK)
+FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000), group_suite.FULL, transaction_suite.FULL)
+QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,), group_suite.QUICK, transaction_suite.QUICK)
 
 
 def run(
@@ -81,6 +90,7 @@ def run(
             for count in scale.partitions:
                 _idle(report, scale, home, count)
         group_suite.run(report, scale.groups, wanted, home)
+        transaction_suite.run(report, scale.transactions, wanted, home)
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:

@@ -33,6 +33,7 @@ SETTINGS = {
     "replica_lag_time_max_ms": 3000,
     "group_initial_rebalance_delay_ms": 300,
     "offsets_topic_num_partitions": 5,
+    "transaction_state_log_num_partitions": 5,
     "log_cleaner_backoff_ms": 200,
 }
 """Shorter than the defaults, so that tests of silent hosts and of groups do not wait for long."""

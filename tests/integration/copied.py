@@ -1,0 +1,91 @@
+"""What a topic holds against what was to be copied into it: lost, doubled, out of order.
+
+Values name their partition and number: ``3/17`` is the eighteenth record of partition 3. Copies
+keep the partition, and within it the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from oncelog import Consumer, Producer, TopicPartition
+
+READ_WITHIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How a copy compares."""
+
+    count_in: int
+    count_out: int
+    lost: int
+    doubled: int
+    """Records beyond the first of each value, and those that are nobody's copy."""
+    out_of_order: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is the same records in the same order."""
+        return not (self.lost or self.doubled or self.out_of_order)
+
+
+def value_of(partition: int, number: int) -> bytes:
+    """The value of one record."""
+    return b"%d/%d" % (partition, number)
+
+
+def compare(copies: Mapping[int, Sequence[bytes]], counts: Mapping[int, int]) -> Copied:
+    """Hold what each partition has against values 0 to ``counts[partition]`` of it."""
+    lost = doubled = out_of_order = 0
+    for partition, count in counts.items():
+        wanted = {value_of(partition, number): number for number in range(count)}
+        found = Counter(copies.get(partition, ()))
+        lost += sum(value not in found for value in wanted)
+        doubled += sum(n - 1 if value in wanted else n for value, n in found.items())
+        numbers = [wanted[value] for value in copies.get(partition, ()) if value in wanted]
+        out_of_order += sum(later < earlier for earlier, later in pairwise(numbers))
+    total = sum(map(len, copies.values()))
+    return Copied(sum(counts.values()), total, lost, doubled, out_of_order)
+
+
+async def fill(bootstrap: str, topic: str, counts: Mapping[int, int]) -> None:
+    """Write the records that are to be copied."""
+    async with Producer(bootstrap, linger_ms=5) as producer:
+        for partition, count in counts.items():
+            values = [value_of(partition, number) for number in range(count)]
+            await producer.send_many(topic, values, partition=partition)
+
+
+async def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
+    """All values that a reader of committed records sees now, by partition.
+
+    :raises TimeoutError: an open transaction keeps the reader from the end.
+    """
+    everything = [TopicPartition(topic, number) for number in range(partitions)]
+    found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+    ends = await ends_of(bootstrap, everything, isolation="read_uncommitted")
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(everything)
+        await consumer.seek_to_beginning()
+        async with asyncio.timeout(READ_WITHIN_S):
+            while any([await consumer.position(tp) < ends[tp] for tp in everything]):
+                for tp, records in (await consumer.getmany(timeout_ms=200)).items():
+                    found[tp.partition] += [record.value or b"" for record in records]
+    return found
+
+
+async def ends_of(
+    bootstrap: str,
+    partitions: Sequence[TopicPartition],
+    *,
+    isolation: Literal["read_committed", "read_uncommitted"],
+) -> dict[TopicPartition, int]:
+    """Where the partitions end at an isolation level."""
+    async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
+        return await consumer.end_offsets(partitions)

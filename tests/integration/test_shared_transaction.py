@@ -1,0 +1,213 @@
+"""Many processes share one transaction; one commit that names its winners ends it for all.
+
+Eight workers write to six partitions. One is killed in the middle of its work, which another
+attempt does again. The owner commits with the receipts that it has: readers see the winners'
+records, once and whole, nothing of the dead attempt, and nothing before the commit. The same work
+cannot be committed twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.copied import ends_of
+from integration.processes import Processes
+from integration.shared_worker import ALREADY, WROTE, WorkerOptions
+from integration.test_coordinator_killed import coordinator_of
+from oncelog import Consumer, Receipt, SharedTransaction, TopicPartition, join
+from oncelog.errors import ProducerFencedError, TransactionAlreadyCommittedError
+from oncelog_cli.local.process import ManagedProcess, start_process
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+TOPIC = "shared"
+PARTITIONS = 6
+WORKERS = 8
+RECORDS = 50
+LIBRARIES = Path(__file__).parents[1]
+EVERY = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+
+
+@pytest_asyncio.fixture
+async def cluster(processes: Processes) -> AsyncIterator[Processes]:
+    """A running cluster of three with a fresh topic."""
+    await processes.create_topic(TOPIC, PARTITIONS)
+    yield processes
+    await processes.heal()
+    await processes.delete_topic(TOPIC)
+
+
+class Worker:
+    """One attempt in a process of its own."""
+
+    def __init__(
+        self, txn: SharedTransaction, writer: str, directory: Path, *, linger: bool = False
+    ) -> None:
+        self.writer = writer
+        ticket = txn.ticket.to_json()
+        options = WorkerOptions(ticket, TOPIC, PARTITIONS, writer, RECORDS, linger)
+        path = os.pathsep.join([str(LIBRARIES), *filter(None, sys.path)])
+        self.process: ManagedProcess = start_process(
+            [sys.executable, "-m", "integration.shared_worker", options.to_json()],
+            log_path=directory / f"{writer}.log",
+            environment={**os.environ, "PYTHONPATH": path},
+        )
+
+    async def said(self, what: str) -> None:
+        """Wait until it has said something."""
+        async with asyncio.timeout(40):
+            while what not in self.process.log_tail():
+                assert self.process.is_alive(), self.process.log_tail()
+                await asyncio.sleep(0.02)
+
+    async def last_word(self) -> str:
+        """What it said last, once it has ended well."""
+        assert await asyncio.to_thread(self.process.wait, 40), self.process.log_tail()
+        assert self.process.exit_code == 0, self.process.log_tail()
+        return self.process.log_tail(1)
+
+
+class Watcher:
+    """``async with Watcher(...)``: a reader of committed records that reads all the while."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self.seen: Counter[tuple[int, bytes]] = Counter()
+
+    async def __aenter__(self) -> Watcher:
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self) -> None:
+        async with Consumer(
+            bootstrap_servers=self._bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign(EVERY)
+            async for record in consumer:
+                self.seen[record.partition, record.value or b""] += 1
+
+    async def sees(self, wanted: Counter[tuple[int, bytes]]) -> None:
+        """Wait until it has come to the end; then it must have seen exactly this."""
+        async with asyncio.timeout(40):
+            while sum(self.seen.values()) < sum(wanted.values()):
+                if self._task.done():
+                    self._task.result()
+                await asyncio.sleep(0.02)
+        assert self.seen == wanted
+
+
+def written_by(*writers: str) -> Counter[tuple[int, bytes]]:
+    """All records of these attempts, once each."""
+    return Counter(
+        (partition, b"%s/%d" % (writer.encode(), number))
+        for writer in writers
+        for partition in range(PARTITIONS)
+        for number in range(RECORDS)
+    )
+
+
+async def begin(cluster: Processes, name: str, tag: int) -> SharedTransaction:
+    return await SharedTransaction.begin(
+        bootstrap_servers=cluster.bootstrap, transactional_id=name, tag=tag
+    )
+
+
+async def work(txn: SharedTransaction, directory: Path, life: int) -> dict[str, Receipt]:
+    """All workers do their shares; worker 3 dies half-way and is done again. Their receipts."""
+    doomed = Worker(txn, f"worker-3.{life}.dead", directory, linger=True)
+    workers = [Worker(txn, f"worker-{n}.{life}", directory) for n in range(WORKERS) if n != 3]
+    await doomed.said(WROTE)
+    doomed.process.kill()
+    workers.append(Worker(txn, f"worker-3.{life}", directory))
+    return {w.writer: Receipt.from_json(await w.last_word()) for w in workers}
+
+
+async def no_transaction_is_open(cluster: Processes) -> None:
+    async with asyncio.timeout(40):
+        while await ends_of(cluster.bootstrap, EVERY, isolation="read_committed") != await ends_of(
+            cluster.bootstrap, EVERY, isolation="read_uncommitted"
+        ):
+            await asyncio.sleep(0.05)
+
+
+async def test_eight_workers_and_one_commit(cluster: Processes, tmp_path: Path) -> None:
+    async with Watcher(cluster.bootstrap) as watcher:
+        txn = await begin(cluster, "eight", 1)
+        receipts = await work(txn, tmp_path, 1)
+        assert len(receipts) == WORKERS
+        assert not watcher.seen
+        end = await txn.commit(winners=receipts.values())
+        assert (end.committed, end.already) == (True, False)
+        await watcher.sees(written_by(*receipts))
+        await no_transaction_is_open(cluster)
+        # Done again, by whoever: it is committed already.
+        assert (await txn.commit(winners=receipts.values())).already
+        again = await begin(cluster, "eight", 1)
+        with pytest.raises(TransactionAlreadyCommittedError):
+            await join(again.ticket, writer="worker-0.again")
+        assert ALREADY in await Worker(again, "worker-1.again", tmp_path).last_word()
+        await watcher.sees(written_by(*receipts))
+
+
+async def test_losers_are_not_seen(cluster: Processes, tmp_path: Path) -> None:
+    """Two attempts at everything, both whole: the owner takes one of each."""
+    txn = await begin(cluster, "losers", 1)
+    attempts = [Worker(txn, f"part-{n}.{a}", tmp_path) for n in range(3) for a in range(2)]
+    receipts = [Receipt.from_json(await worker.last_word()) for worker in attempts]
+    winners = [receipts[0], receipts[3], receipts[4]]
+    async with Watcher(cluster.bootstrap) as watcher:
+        await txn.commit(winners=winners)
+        await watcher.sees(written_by(*(receipt.writer for receipt in winners)))
+        await no_transaction_is_open(cluster)
+        assert watcher.seen == written_by(*(receipt.writer for receipt in winners))
+
+
+async def test_a_new_owner_fences_the_old_one(cluster: Processes, tmp_path: Path) -> None:
+    """The owner dies with its work done; another begins anew, and the late commit is refused."""
+    old = await begin(cluster, "owners", 1)
+    receipt = Receipt.from_json(await Worker(old, "old", tmp_path).last_word())
+    new = await begin(cluster, "owners", 1)
+    second = Receipt.from_json(await Worker(new, "new", tmp_path).last_word())
+    with pytest.raises(ProducerFencedError):
+        await old.commit(winners=[receipt])
+    async with Watcher(cluster.bootstrap) as watcher:
+        await new.commit(winners=[second])
+        await watcher.sees(written_by("new"))
+        await no_transaction_is_open(cluster)
+        assert watcher.seen == written_by("new")
+
+
+@pytest.mark.parametrize("moment", ["before", "while", "after"])
+async def test_the_coordinator_is_killed_around_the_commit(
+    cluster: Processes, tmp_path: Path, moment: str
+) -> None:
+    name = f"killed-{moment}"
+    txn = await begin(cluster, name, 1)
+    receipts = await work(txn, tmp_path, 1)
+    victim = await coordinator_of(cluster, name)
+    if moment == "before":
+        cluster.kill(victim)
+    committing = asyncio.create_task(txn.commit(winners=receipts.values()))
+    if moment == "while":
+        await asyncio.sleep(0.002)  # it may be decided by then, or not
+        cluster.kill(victim)
+    assert (await committing).committed
+    if moment == "after":
+        cluster.kill(victim)
+    await cluster.restart(victim)
+    async with Watcher(cluster.bootstrap) as watcher:
+        await watcher.sees(written_by(*receipts))
+        await no_transaction_is_open(cluster)
+        assert watcher.seen == written_by(*receipts)
