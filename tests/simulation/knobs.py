@@ -128,7 +128,7 @@ class Knobs:
             index_interval_bytes=pick([1, 256, 4096]),
             zookeeper_session_timeout_ms=pick([600, 1500, 3000]),
             replica_lag_time_max_ms=pick([300, 1000, 3000]),
-            replica_fetch_wait_max_ms=pick([50, 500]),
+            replica_fetch_wait_max_ms=pick([100, 500]),
             replica_fetch_max_bytes=pick([1024, 16 * 1024, 1024 * 1024]),
             leader_imbalance_check_interval_ms=pick([300, 2000, 10_000]),
             log_checkpoint_interval_ms=pick([100, 1000, 5000]),
@@ -193,12 +193,19 @@ class Knobs:
     def _bounded(self) -> Knobs:
         """These, so that no seed takes much longer than the others."""
         bounded = self
-        if bounded.groups:  # whose members send and poll too
+        if bounded.groups or bounded.transactional:  # who send and poll too
             bounded = replace(bounded, clients=bounded.clients - 1)
+        if bounded.tellers + bounded.copiers + bounded.owners > 1:
+            bounded = replace(bounded, clients=1, groups=min(bounded.groups, 1))
         if bounded.copiers:  # whose offsets are lost does its work again
             keep_ms = type(self)().offsets_retention_ms
-            groups = min(bounded.groups, 1)
-            bounded = replace(bounded, groups=groups, offsets_retention_ms=keep_ms)
+            bounded = replace(
+                bounded,
+                groups=min(bounded.groups, 1),
+                offsets_retention_ms=keep_ms,
+                # One record, one round trip: there is no end to copying.
+                batch_size=max(bounded.batch_size, 2000),
+            )
         return bounded
 
     def describe(self) -> str:

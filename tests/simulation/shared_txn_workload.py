@@ -33,6 +33,8 @@ from simulation.txn_workload import EXPECTED, TxnClient
 logger = logging.getLogger("simulation")
 
 ATTEMPTS = 3
+PAUSE_S = 1.0
+"""Between two batches, at most. A batch is many processes, with connections of their own."""
 
 
 class Owner(TxnClient):
@@ -61,7 +63,7 @@ class Owner(TxnClient):
                 logger.error("%s raised %r", self.name, error, exc_info=error)
             process.kill()
             if not self.over:
-                await asyncio.sleep(0.3 * self._entropy.random())
+                await asyncio.sleep(PAUSE_S * self._entropy.random())
         self.ended = True
 
     async def _batch(self, process: Process, entropy: SeededEntropy) -> None:

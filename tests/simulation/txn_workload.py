@@ -453,7 +453,7 @@ class Copier(TxnClient):
     """It leaves its group after every transaction, and joins anew."""
 
     most = COPIED_AT_ONCE
-    """Records in a transaction. A batch of one, then a round trip: on slow wires that is seconds."""
+    """Records in a transaction: fewer after one that took too long."""
 
     async def _part(self, entropy: SeededEntropy, part: int) -> None:
         consumer = self._consumer(entropy, part)
@@ -464,9 +464,9 @@ class Copier(TxnClient):
                     max_records=min(self.most, entropy.choice([1, 10, COPIED_AT_ONCE])),
                 )
                 if found:
-                    self.most = max(1, self.most // 2)
+                    most, self.most = self.most, max(1, self.most // 2)
                     await self._copy(producer, consumer, found, entropy)
-                    self.most = min(COPIED_AT_ONCE, self.most * 4)
+                    self.most = min(COPIED_AT_ONCE, most + 5)
                 if self.bounces:
                     return
                 pause_s = 0.02 if self.workload.calm else 0.3

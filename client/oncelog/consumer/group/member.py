@@ -275,6 +275,7 @@ class Member(Identity):
         await asyncio.sleep(self._pace.next_s())
 
     def _succeeded(self) -> None:
+        """The coordinator works. A join alone does not show that: it stores nothing."""
         self._pace.reset()
         self._trouble_since = None
 
@@ -309,7 +310,7 @@ class Member(Identity):
         elif response.error_code:
             await self._refused(response.error_code, response.error_message)
         else:
-            self._succeeded()
+            self._trouble_since = None
             self._joined = response
             is_leader = response.leader == response.member_id
             self._handle(m.Joined(response.member_id, response.generation_id, is_leader))

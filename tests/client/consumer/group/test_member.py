@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from oncelog import RebalanceListener, Record, TopicPartition
+from oncelog.backoff import Backoff
 from oncelog.consumer.group import coordinator as coordinator_module
 from oncelog.errors import (
     CommitFailedError,
@@ -27,6 +28,7 @@ from oncelog_protocol.errors import (
     RequestTimedOutError,
 )
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action
 from support.fake_members import GroupCluster
 from support.group_members import (
@@ -175,6 +177,37 @@ async def test_errors_that_pass(api: ApiKey, error: type) -> None:
             fill(cluster, 1, 0)
             record = await asyncio.wait_for(waiting, 5)
             assert record.offset in (0, 1)
+
+
+class CountedBackoff(Backoff):
+    """Remembers its pauses."""
+
+    def __init__(self, first_s: float, max_s: float, entropy: SeededEntropy) -> None:
+        super().__init__(first_s, max_s, entropy)
+        self.pauses: list[float] = []
+
+    def next_s(self) -> float:
+        """See Backoff."""
+        self.pauses.append(super().next_s())
+        return self.pauses[-1]
+
+
+@pytest.mark.asyncio
+async def test_pauses_grow_while_joins_succeed_and_syncs_do_not() -> None:
+    """A coordinator whose partition is below min.insync.replicas lets members join, and cannot
+    write what they decide: seen as hundreds of rounds a second in a simulated cluster."""
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 1, 0)
+        cluster.rule(ApiKey.SYNC_GROUP, Action.ERROR, error=CoordinatorNotAvailableError, times=10)
+        async with member(cluster) as consumer:
+            assert consumer._group is not None
+            own = consumer._group._member
+            assert own is not None
+            pace = own._pace = CountedBackoff(0.005, 1.0, SeededEntropy(1))
+            await take(consumer, 1)
+            assert len(pace.pauses) == 10
+            assert pace.pauses[-1] > 3 * pace.pauses[0]
 
 
 @pytest.mark.asyncio
