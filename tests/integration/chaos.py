@@ -106,21 +106,18 @@ class Copiers:
                 self.start(number)
 
     async def stop(self) -> None:
-        """End all, cleanly. Those that were replaced must find out by themselves."""
-        for process in self.replaced:
-            process.resume()
-            await asyncio.to_thread(process.wait, 15.0)
-            if process.exit_code not in ENDS:
-                tail = process.log_tail(4)
-                self.mishaps.append(f"a replaced copier ended with {process.exit_code}: {tail}")
-        for process in self.running.values():
+        """End all, cleanly. One that was replaced and has found nothing to do since has not noticed
+        it: that is no mishap."""
+        every = [(f"copier {number}", process) for number, process in self.running.items()]
+        every += [("a replaced copier", process) for process in self.replaced]
+        for _, process in every:
             process.resume()
             process.terminate()
-        for number, process in self.running.items():
+        for name, process in every:
             await asyncio.to_thread(process.wait, 20.0)
             if process.exit_code not in ENDS:
                 tail = process.log_tail(4)
-                self.mishaps.append(f"copier {number} ended with {process.exit_code}: {tail}")
+                self.mishaps.append(f"{name} ended with {process.exit_code}: {tail}")
 
     def kill(self) -> None:
         """SIGKILL, whatever runs."""

@@ -35,8 +35,9 @@ SETTINGS = {
     "offsets_topic_num_partitions": 5,
     "transaction_state_log_num_partitions": 5,
     "log_cleaner_backoff_ms": 200,
+    "log_retention_check_interval_ms": 500,
 }
-"""Shorter than the defaults, so that tests of silent hosts and of groups do not wait for long."""
+"""Shorter than the defaults: tests of silent hosts, of groups and of retention are not to wait."""
 
 
 class Processes:

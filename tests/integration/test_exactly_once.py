@@ -17,8 +17,8 @@ from integration.processes import Processes
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(300)]
 
-MESSAGES = 2400
-SECONDS = 8.0
+MESSAGES = 1500
+SECONDS = 5.0
 SEED = 61
 
 

@@ -198,7 +198,7 @@ async def test_an_end_that_arrives_late(
 
 async def test_an_end_that_arrives_after_the_time_out(cluster: ProxiedCluster, topic: str) -> None:
     """The coordinator has aborted the transaction meanwhile: the late commit commits nothing."""
-    options = {"request_timeout_ms": 4000, "transaction_timeout_ms": 1500}
+    options = {"request_timeout_ms": 2000, "transaction_timeout_ms": 500}
     async with producer(cluster, topic, **options) as sending:
         story = Story(cluster, topic, sending)
         await story.begin()

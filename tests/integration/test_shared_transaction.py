@@ -25,6 +25,7 @@ from integration.test_coordinator_killed import coordinator_of
 from oncelog import Consumer, Receipt, SharedTransaction, TopicPartition, join
 from oncelog.errors import ProducerFencedError, TransactionAlreadyCommittedError
 from oncelog_cli.local.process import ManagedProcess, start_process
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -76,19 +77,30 @@ class Worker:
 
 
 class Watcher:
-    """``async with Watcher(...)``: a reader of committed records that reads all the while."""
+    """``async with Watcher(...)``: a reader of committed records that reads all the while, and
+    another that looks how far they go."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self.seen: Counter[tuple[int, bytes]] = Counter()
+        self._offsets: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+        self._ends: set[tuple[int, int]] = set()
 
     async def __aenter__(self) -> Watcher:
-        self._task = asyncio.create_task(self._read())
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._look())]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _look(self) -> None:
+        async with Consumer(bootstrap_servers=self._bootstrap) as consumer:
+            while True:
+                ends = await consumer.end_offsets(EVERY)
+                self._ends.update((tp.partition, end) for tp, end in ends.items())
+                await asyncio.sleep(0.002)
 
     async def _read(self) -> None:
         async with Consumer(
@@ -97,15 +109,22 @@ class Watcher:
             consumer.assign(EVERY)
             async for record in consumer:
                 self.seen[record.partition, record.value or b""] += 1
+                self._offsets[record.partition].append(record.offset)
 
     async def sees(self, wanted: Counter[tuple[int, bytes]]) -> None:
         """Wait until it has come to the end; then it must have seen exactly this."""
         async with asyncio.timeout(40):
             while sum(self.seen.values()) < sum(wanted.values()):
-                if self._task.done():
-                    self._task.result()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
                 await asyncio.sleep(0.02)
         assert self.seen == wanted
+
+    def saw_all_or_none(self) -> bool:
+        """Whether at every moment that it looked each partition showed all records or none."""
+        below = {(p, sum(o < end for o in self._offsets[p])) for p, end in self._ends}
+        return below == {(p, n) for p, found in self._offsets.items() for n in (0, len(found))}
 
 
 def written_by(*writers: str) -> Counter[tuple[int, bytes]]:
@@ -124,14 +143,23 @@ async def begin(cluster: Processes, name: str, tag: int) -> SharedTransaction:
     )
 
 
-async def work(txn: SharedTransaction, directory: Path, life: int) -> dict[str, Receipt]:
+async def work(txn: SharedTransaction, directory: Path) -> dict[str, Receipt]:
     """All workers do their shares; worker 3 dies half-way and is done again. Their receipts."""
-    doomed = Worker(txn, f"worker-3.{life}.dead", directory, linger=True)
-    workers = [Worker(txn, f"worker-{n}.{life}", directory) for n in range(WORKERS) if n != 3]
+    doomed = Worker(txn, "worker-3.dead", directory, linger=True)
+    workers = [Worker(txn, f"worker-{n}", directory) for n in range(WORKERS) if n != 3]
     await doomed.said(WROTE)
     doomed.process.kill()
-    workers.append(Worker(txn, f"worker-3.{life}", directory))
+    workers.append(Worker(txn, "worker-3.again", directory))
     return {w.writer: Receipt.from_json(await w.last_word()) for w in workers}
+
+
+async def attempt(txn: SharedTransaction, name: str) -> Receipt:
+    """One attempt, in this process."""
+    async with await join(txn.ticket, writer=name) as writer:
+        for partition in range(PARTITIONS):
+            values = [b"%s/%d" % (name.encode(), number) for number in range(RECORDS)]
+            await writer.send_many(TOPIC, values, partition=partition)
+    return writer.receipt
 
 
 async def no_transaction_is_open(cluster: Processes) -> None:
@@ -145,13 +173,14 @@ async def no_transaction_is_open(cluster: Processes) -> None:
 async def test_eight_workers_and_one_commit(cluster: Processes, tmp_path: Path) -> None:
     async with Watcher(cluster.bootstrap) as watcher:
         txn = await begin(cluster, "eight", 1)
-        receipts = await work(txn, tmp_path, 1)
+        receipts = await work(txn, tmp_path)
         assert len(receipts) == WORKERS
         assert not watcher.seen
         end = await txn.commit(winners=receipts.values())
         assert (end.committed, end.already) == (True, False)
         await watcher.sees(written_by(*receipts))
         await no_transaction_is_open(cluster)
+        await eventually(watcher.saw_all_or_none)
         # Done again, by whoever: it is committed already.
         assert (await txn.commit(winners=receipts.values())).already
         again = await begin(cluster, "eight", 1)
@@ -161,11 +190,10 @@ async def test_eight_workers_and_one_commit(cluster: Processes, tmp_path: Path) 
         await watcher.sees(written_by(*receipts))
 
 
-async def test_losers_are_not_seen(cluster: Processes, tmp_path: Path) -> None:
+async def test_losers_are_not_seen(cluster: Processes) -> None:
     """Two attempts at everything, both whole: the owner takes one of each."""
     txn = await begin(cluster, "losers", 1)
-    attempts = [Worker(txn, f"part-{n}.{a}", tmp_path) for n in range(3) for a in range(2)]
-    receipts = [Receipt.from_json(await worker.last_word()) for worker in attempts]
+    receipts = [await attempt(txn, f"part-{n}.{a}") for n in range(3) for a in range(2)]
     winners = [receipts[0], receipts[3], receipts[4]]
     async with Watcher(cluster.bootstrap) as watcher:
         await txn.commit(winners=winners)
@@ -174,12 +202,12 @@ async def test_losers_are_not_seen(cluster: Processes, tmp_path: Path) -> None:
         assert watcher.seen == written_by(*(receipt.writer for receipt in winners))
 
 
-async def test_a_new_owner_fences_the_old_one(cluster: Processes, tmp_path: Path) -> None:
+async def test_a_new_owner_fences_the_old_one(cluster: Processes) -> None:
     """The owner dies with its work done; another begins anew, and the late commit is refused."""
     old = await begin(cluster, "owners", 1)
-    receipt = Receipt.from_json(await Worker(old, "old", tmp_path).last_word())
+    receipt = await attempt(old, "old")
     new = await begin(cluster, "owners", 1)
-    second = Receipt.from_json(await Worker(new, "new", tmp_path).last_word())
+    second = await attempt(new, "new")
     with pytest.raises(ProducerFencedError):
         await old.commit(winners=[receipt])
     async with Watcher(cluster.bootstrap) as watcher:
@@ -190,16 +218,15 @@ async def test_a_new_owner_fences_the_old_one(cluster: Processes, tmp_path: Path
 
 
 @pytest.mark.parametrize("moment", ["before", "while", "after"])
-async def test_the_coordinator_is_killed_around_the_commit(
-    cluster: Processes, tmp_path: Path, moment: str
-) -> None:
+async def test_the_coordinator_is_killed_around_the_commit(cluster: Processes, moment: str) -> None:
     name = f"killed-{moment}"
     txn = await begin(cluster, name, 1)
-    receipts = await work(txn, tmp_path, 1)
+    winners = [await attempt(txn, f"winner-{number}") for number in range(3)]
+    await attempt(txn, "loser")
     victim = await coordinator_of(cluster, name)
     if moment == "before":
         cluster.kill(victim)
-    committing = asyncio.create_task(txn.commit(winners=receipts.values()))
+    committing = asyncio.create_task(txn.commit(winners=winners))
     if moment == "while":
         await asyncio.sleep(0.002)  # it may be decided by then, or not
         cluster.kill(victim)
@@ -207,7 +234,8 @@ async def test_the_coordinator_is_killed_around_the_commit(
     if moment == "after":
         cluster.kill(victim)
     await cluster.restart(victim)
+    wanted = written_by(*(receipt.writer for receipt in winners))
     async with Watcher(cluster.bootstrap) as watcher:
-        await watcher.sees(written_by(*receipts))
+        await watcher.sees(wanted)
         await no_transaction_is_open(cluster)
-        assert watcher.seen == written_by(*receipts)
+        assert watcher.seen == wanted
