@@ -119,9 +119,9 @@ def test_acks(acks: Any, code: Acks) -> None:
 
 
 def test_isolation() -> None:
-    assert ConsumerOptions().isolation_code is IsolationLevel.READ_UNCOMMITTED
-    options = ConsumerOptions(isolation_level="read_committed")
-    assert options.isolation_code is IsolationLevel.READ_COMMITTED
+    assert ConsumerOptions().isolation_code is IsolationLevel.READ_COMMITTED
+    options = ConsumerOptions(isolation_level="read_uncommitted")
+    assert options.isolation_code is IsolationLevel.READ_UNCOMMITTED
 
 
 def test_options_are_taken_from_a_constructors_parameters() -> None:

@@ -277,7 +277,7 @@ class LogProducers:
             logger.info("%s: reading what %d producers wrote", log.topic_partition, len(unknown))
             known = self.state.empty()
             now_ms = log.log_dir.clock.now_ms()
-            self._snapshots.load(list(log.segments), known, now_ms)
+            log.damage = log.damage or self._snapshots.load(list(log.segments), known, now_ms)
             self.state.adopt(known, unknown)
         self.state.recount(end)
         log.aborted.cut(end)
@@ -315,10 +315,11 @@ class LogProducers:
 
     def contradiction(self) -> str:
         """What state and aborted transactions say otherwise than the log; empty when nothing (I14,
-        I15). Blocks, reads the log whole. Raises OSError, CorruptMessageError."""
+        I15). Blocks, reads the log whole. Raises OSError."""
         log, compacted = self._log, self._log.config.is_compacted
         replayed, aborted = self.state.empty(), AbortedTransactions(log.log_dir.files, "")
-        replay(list(log.segments), replayed, 0, aborted)
+        if damage := replay(list(log.segments), replayed, 0, aborted):
+            return damage
         said = self.state.contradiction(replayed, compacted=compacted)
         if said:
             return said

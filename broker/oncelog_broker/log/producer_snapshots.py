@@ -106,15 +106,18 @@ class ProducerSnapshots:
         *,
         clean: bool = False,
         was_cut: bool = False,
-    ) -> None:
+    ) -> str:
         """Fill an empty state, and an empty list of aborted transactions, from the newest snapshot
         that fits the log and the batches behind it, or from all batches. What does not fit is
         removed.
 
         ``clean``: the last stop was, so the log is not read for a snapshot of its end.
         ``was_cut``: the log may have been emptied since a snapshot was written, so one that cannot
-        be held against its last batch does not fit. Blocks. Raises OSError; damage in the log ends
-        the reading, and is for others to find.
+        be held against its last batch does not fit.
+
+        Returns what is damaged in the batches that were read, or "": behind that nothing is known,
+        neither who writes nor which transactions are open, so such a log must not be led. Blocks.
+        Raises OSError.
         """
         start, end = segments[0].base_offset, segments[-1].next_offset
         position = start
@@ -128,11 +131,10 @@ class ProducerSnapshots:
                     self.newest = position = offset
                     break
             self._files.remove(self._path(offset))
-        for segment in segments:
-            if segment.next_offset > position and segment.size_bytes:
-                _replay(segment, max(position, segment.base_offset), state, now_ms, aborted)
-        if aborted is not None:
+        damage = _replay_from(segments, position, state, now_ms, aborted)
+        if aborted is not None and not damage:
             _preload(aborted, segments[-1])
+        return damage
 
     def _restore(
         self,
@@ -223,11 +225,24 @@ def replay(
     state: ProducerState,
     now_ms: int,
     aborted: AbortedTransactions | None = None,
-) -> None:
-    """Apply every batch of the log to an empty state. Blocks. Raises OSError."""
+) -> str:
+    """Apply every batch of the log to an empty state, up to the first that is damaged; returns what
+    is wrong with that one, or "". Blocks. Raises OSError."""
+    return _replay_from(segments, 0, state, now_ms, aborted)
+
+
+def _replay_from(
+    segments: Sequence[Segment],
+    offset: int,
+    state: ProducerState,
+    now_ms: int,
+    aborted: AbortedTransactions | None,
+) -> str:
+    damage = ""
     for segment in segments:
-        if segment.size_bytes:
-            _replay(segment, segment.base_offset, state, now_ms, aborted)
+        if segment.next_offset > offset and segment.size_bytes and not damage:
+            damage = _replay(segment, max(offset, segment.base_offset), state, now_ms, aborted)
+    return damage
 
 
 def _replay(
@@ -236,10 +251,13 @@ def _replay(
     state: ProducerState,
     now_ms: int,
     aborted: AbortedTransactions | None,
-) -> None:
+) -> str:
     try:
         position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
-        scan = Scan(segment.open(), position, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
+        # With their checksums: a bit makes a commit of an abort.
+        scan = Scan(
+            segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES
+        )
         for position, header in scan:
             if header.is_control:
                 row = _marked(segment, position, header, state, now_ms)
@@ -252,7 +270,8 @@ def _replay(
                     append_time=header.timestamp_type is TimestampType.LOG_APPEND_TIME,
                 )
     except (CorruptBatchError, CorruptMessageError) as error:
-        logger.info("%s: producers are known up to its damage: %s", segment.path, error)
+        return f"{segment.path}: {error}"
+    return ""
 
 
 def _marked(
@@ -261,7 +280,7 @@ def _marked(
     try:
         marker = decode_marker(segment.read_batch(position, header), verify=False)
     except CorruptBatchError as error:
-        # Its checksum held, or others find that out: it is of a later release.
+        # Its checksum held: it is of a later release.
         logger.error("%s: a marker is not understood: %s", segment.path, error)
         return None
     return state.marked(marker, now_ms)

@@ -210,18 +210,11 @@ def _finish(
         loader.damage = (
             f"ends at offset {end}, and offsets up to {loader.recovery_point} were synced"
         )
-    refetch_until = read_mark(loader.pool.files, loader.directory)
-    if loader.damage:
-        logger.error("%s is damaged: %s", loader.directory, loader.damage)
-        refetch_until = max(refetch_until, _reach(loader, bases, sizes))
-    elif NOT_REFETCHING < refetch_until <= end:
-        remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
-        refetch_until = NOT_REFETCHING
     snapshots = ProducerSnapshots(loader.pool.files, loader.directory)
     aborted = AbortedTransactions(loader.pool.files, loader.directory)
     if not loader.damage:
         was_cut = loader.cut_offset < _OFFSET_END
-        snapshots.load(
+        loader.damage = snapshots.load(
             segments,
             loader.producers,
             loader.now_ms,
@@ -229,6 +222,13 @@ def _finish(
             clean=loader.clean,
             was_cut=was_cut,
         )
+    refetch_until = read_mark(loader.pool.files, loader.directory)
+    if loader.damage:
+        logger.error("%s is damaged: %s", loader.directory, loader.damage)
+        refetch_until = max(refetch_until, _reach(loader, bases, sizes))
+    elif NOT_REFETCHING < refetch_until <= end:
+        remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
+        refetch_until = NOT_REFETCHING
     _release(segments)
     return LoadedLog(
         directory=loader.directory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import struct
 import zlib
 
 import msgpack
@@ -21,7 +22,10 @@ from oncelog_broker.log.producer_snapshots import (
     snapshot_path,
 )
 from oncelog_broker.log.producer_state import ProducerState
-from support.logs import DATA, NOW_MS, TP, batch, make_log, sync, topic_config
+from oncelog_protocol.errors import StorageError
+from oncelog_protocol.limits import BATCH_HEADER_BYTES
+from oncelog_protocol.records.control import ControlType
+from support.logs import DATA, NOW_MS, TP, batch, make_log, reload_log, sync, topic_config
 from support.memory_files import MemoryFiles
 from support.transactional_logs import TxnProducer
 
@@ -184,17 +188,43 @@ def test_the_batch_before_an_offset() -> None:
     assert last_batch(list(log.segments), 0) is None
 
 
-def test_a_replay_ends_where_the_log_is_damaged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_replay_ends_where_the_log_is_damaged() -> None:
     files = MemoryFiles()
     log = make_log(files)
     write(log, 6)
     size = log.size_bytes // 6
     files.corrupt(log.segments.active.path, 3 * size + 16)  # the magic
     state = ProducerState()
-    replay(list(log.segments), state, NOW_MS)
+    assert log.segments.active.path in replay(list(log.segments), state, NOW_MS)
     assert state.producers[7].last_sequence == 2
-    assert "damage" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["a marker", "before an open transaction"])
+def test_a_log_whose_transactions_cannot_be_known_is_damaged(where: str) -> None:
+    """Led, it would show what is not decided, or what was aborted. The bit that makes a commit of
+    an abort is found by its checksum alone."""
+    files = MemoryFiles()
+    log = make_log(files)
+    plain = TxnProducer(3)
+    plain.send(log, b"first")
+    plain.end(log, commit=True)
+    aborts = TxnProducer(4)
+    aborts.send(log, b"never seen")
+    marker_at = log.size_bytes
+    aborts.end(log, commit=False)
+    marker_end = log.size_bytes
+    TxnProducer(5).send(log, b"undecided")
+    sync(log)
+    if where == "a marker":
+        marker = bytes(files.read_bytes(log.segments.active.path))[marker_at:marker_end]
+        key = marker.rindex(struct.pack(">HH", 0, ControlType.ABORT))
+        files.corrupt(log.segments.active.path, marker_at + key + 3, 1)
+    else:
+        files.corrupt(log.segments.active.path, BATCH_HEADER_BYTES + 3, 1)
+    again = reload_log(files, recovery_point=log.log_end_offset)
+    assert "CRC" in again.damage
+    with pytest.raises(StorageError):
+        TxnProducer(6).send(again, b"more")
 
 
 def test_a_snapshot_of_before_transactions_is_taken_over() -> None:
