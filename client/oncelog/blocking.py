@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
@@ -27,13 +26,14 @@ from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.consumer import Consumer as AsyncConsumer
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.consumer.record import Record
-from oncelog.errors import ApiError, ClosedError, DeadlineExceededError
+from oncelog.errors import ApiError, DeadlineExceededError
+from oncelog.loop_thread import LoopThread
 from oncelog.producer.delivery import Delivery as AsyncDelivery
 from oncelog.producer.delivery import RecordMetadata
 from oncelog.producer.producer import Producer as AsyncProducer
 from oncelog.producer.transaction import Partaker
 from oncelog.producer.transaction import Transaction as AsyncTransaction
-from oncelog.shared_transaction import Receipt, SharedEnd, Ticket
+from oncelog.shared_transaction import Receipt, Ticket
 from oncelog.shared_transaction import SharedTransaction as AsyncSharedTransaction
 from oncelog.shared_writer import SharedWriter as AsyncSharedWriter
 from oncelog.shared_writer import join as async_join
@@ -57,76 +57,12 @@ AsyncClient = AsyncProducer | AsyncConsumer | AsyncAdmin | AsyncSharedWriter
 C = TypeVar("C", bound=AsyncClient)
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
-
-
-class _LoopThread:
-    """An event loop in a thread; ``call`` runs a coroutine there and waits."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-    @property
-    def running(self) -> bool:
-        """Whether calls are possible."""
-        return self._thread.is_alive() and not self._loop.is_closed()
-
-    def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run ``coro`` on the loop; its result or its exception."""
-        if not self.running:
-            coro.close()
-            raise ClosedError("the client is closed")
-        if threading.current_thread() is self._thread:
-            coro.close()
-            raise RuntimeError(
-                "a blocking call inside of the client's own loop would wait for ever"
-            )
-        future: Future[T] = asyncio.run_coroutine_threadsafe(coro, self._loop)
-        try:
-            return future.result(timeout_s)
-        except BaseException:
-            future.cancel()
-            raise
-
-    async def visit(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on this loop, waited for on another."""
-
-        async def run() -> T:
-            return work()
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
-
-    def tell(self, work: Callable[[], object]) -> None:
-        """Do ``work`` on this loop, soon."""
-        self._loop.call_soon_threadsafe(work)
-
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
-
-
 class _Face(Generic[C]):
     """What the clients share."""
 
-    def __init__(self, client: C, thread: _LoopThread | None = None) -> None:
+    def __init__(self, client: C, thread: LoopThread | None = None) -> None:
         self._client: C = client
-        self._thread = thread or _LoopThread(f"oncelog-{type(client).__name__.lower()}")
+        self._thread = thread or LoopThread(f"oncelog-{type(client).__name__.lower()}")
         self._finalizer = weakref.finalize(self, _left_open, self._thread, client)
 
     def __enter__(self) -> Any:
@@ -158,7 +94,7 @@ class _Face(Generic[C]):
         self._thread.stop()
 
 
-def _left_open(thread: _LoopThread, client: AsyncClient) -> None:
+def _left_open(thread: LoopThread, client: AsyncClient) -> None:
     """The face was dropped, or the program ends, without close(): never in silence."""
     if isinstance(client, AsyncProducer | AsyncSharedWriter):
         left = client.unacknowledged_count
@@ -249,7 +185,7 @@ class Delivery:
 
     __slots__ = ("_delivery", "_thread")
 
-    def __init__(self, delivery: AsyncDelivery, thread: _LoopThread) -> None:
+    def __init__(self, delivery: AsyncDelivery, thread: LoopThread) -> None:
         self._delivery = delivery
         self._thread = thread
 
@@ -336,6 +272,7 @@ class Producer(_Face[AsyncProducer]):
     enqueue = _delivering(AsyncProducer.enqueue)
     send_nowait = _delivering_now(AsyncProducer.send_nowait)
     send_many = _blocking(AsyncProducer.send_many)
+    enqueue_many = _blocking(AsyncProducer.enqueue_many)
     flush = _blocking(AsyncProducer.flush)
     partitions_for = _blocking(AsyncProducer.partitions_for)
     begin_transaction = _blocking(AsyncProducer.begin_transaction)
@@ -357,7 +294,7 @@ class Producer(_Face[AsyncProducer]):
 class _CrossingTransaction(AsyncTransaction):
     """A transaction on the producer's loop whose consumer lives on another."""
 
-    _home: _LoopThread | None = None
+    _home: LoopThread | None = None
 
     async def _at_consumer(self, work: Callable[[], T]) -> T:
         assert self._home is not None
@@ -396,6 +333,7 @@ class Transaction:
     enqueue = _delivering(AsyncTransaction.enqueue)
     send_nowait = _delivering_now(AsyncTransaction.send_nowait)
     send_many = _blocking(AsyncTransaction.send_many)
+    enqueue_many = _blocking(AsyncTransaction.enqueue_many)
     flush = _blocking(AsyncTransaction.flush)
     send_offsets = _blocking(AsyncTransaction.send_offsets)
     abort = _blocking(AsyncTransaction.abort)
@@ -408,10 +346,12 @@ class SharedWriter(_Face[AsyncSharedWriter]):
         return cast(SharedWriter, super().__enter__())
 
     close = _closing(AsyncSharedWriter.close)
+    rejoin = _blocking(AsyncSharedWriter.rejoin)
     send = _blocking(AsyncSharedWriter.send)
     enqueue = _delivering(AsyncSharedWriter.enqueue)
     send_nowait = _delivering_now(AsyncSharedWriter.send_nowait)
     send_many = _blocking(AsyncSharedWriter.send_many)
+    enqueue_many = _blocking(AsyncSharedWriter.enqueue_many)
     flush = _blocking(AsyncSharedWriter.flush)
     partitions_for = _blocking(AsyncSharedWriter.partitions_for)
 
@@ -433,7 +373,7 @@ class SharedWriter(_Face[AsyncSharedWriter]):
 
 @wraps(async_join)
 def _join(ticket: Ticket, **options: Any) -> SharedWriter:
-    thread = _LoopThread("oncelog-sharedwriter")
+    thread = LoopThread("oncelog-sharedwriter")
     try:
         return SharedWriter(thread.call(async_join(ticket, **options)), thread)
     except BaseException:
@@ -444,29 +384,55 @@ def _join(ticket: Ticket, **options: Any) -> SharedWriter:
 join = cast("Callable[..., SharedWriter]", _join)
 
 
-def _alone(coro: Coroutine[Any, Any, T]) -> T:
-    """Run ``coro`` on a loop that is there for nothing else."""
-    thread = _LoopThread("oncelog-sharedtransaction")
+def _alone(coro: Coroutine[Any, Any, T], over: Any = None) -> T:
+    """Run ``coro`` on a loop that is there for nothing else, or where the client ``over`` lives."""
+    if over is not None:
+        return cast(T, over._thread.call(coro))
+    thread = LoopThread("oncelog-sharedtransaction")
     try:
         return thread.call(coro)
     finally:
         thread.stop()
 
 
+def _asking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _alone(method(self._client, *args, **kwargs), self._over)
+
+    return call
+
+
+def _client_of(over: Admin | None) -> AsyncAdmin | None:
+    return None if over is None else over._client
+
+
 class SharedTransaction:
     """The owner's side; see :class:`oncelog.SharedTransaction`. Holds no thread between calls."""
 
     @_making(AsyncSharedTransaction.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._client = AsyncSharedTransaction(*args, **options)
+    def __init__(self, *args: Any, over: Admin | None = None, **options: Any) -> None:
+        self._over = over
+        self._client = AsyncSharedTransaction(*args, over=_client_of(over), **options)
 
     @classmethod
     @wraps(cast(Any, AsyncSharedTransaction.begin).__func__)
-    def begin(cls, **options: Any) -> SharedTransaction:
+    def begin(cls, *, over: Admin | None = None, **options: Any) -> SharedTransaction:
         """See :meth:`oncelog.SharedTransaction.begin`."""
         made = cls.__new__(cls)
-        made._client = _alone(AsyncSharedTransaction.begin(**options))
+        made._over = over
+        options["over"] = _client_of(over)
+        made._client = _alone(AsyncSharedTransaction.begin(**options), over)
         return made
+
+    @classmethod
+    @wraps(cast(Any, AsyncSharedTransaction.next_ordinal).__func__)
+    def next_ordinal(cls, *, over: Admin | None = None, **options: Any) -> int:
+        """See :meth:`oncelog.SharedTransaction.next_ordinal`."""
+        options["over"] = _client_of(over)
+        return _alone(AsyncSharedTransaction.next_ordinal(**options), over)
 
     def __enter__(self) -> SharedTransaction:
         return self
@@ -477,22 +443,15 @@ class SharedTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _alone(self._client.__aexit__(kind, error, traceback))
+        _alone(self._client.__aexit__(kind, error, traceback), self._over)
 
     @property
     def ticket(self) -> Ticket:
         """For the writers."""
         return self._client.ticket
 
-    @wraps(AsyncSharedTransaction.commit)
-    def commit(self, winners: Iterable[Receipt]) -> SharedEnd:
-        """See :meth:`oncelog.SharedTransaction.commit`."""
-        return _alone(self._client.commit(winners))
-
-    @wraps(AsyncSharedTransaction.abort)
-    def abort(self) -> SharedEnd:
-        """See :meth:`oncelog.SharedTransaction.abort`."""
-        return _alone(self._client.abort())
+    commit = _asking(AsyncSharedTransaction.commit)
+    abort = _asking(AsyncSharedTransaction.abort)
 
 
 class Consumer(_Face[AsyncConsumer]):
@@ -520,11 +479,13 @@ class Consumer(_Face[AsyncConsumer]):
     beginning_offsets = _blocking(AsyncConsumer.beginning_offsets)
     end_offsets = _blocking(AsyncConsumer.end_offsets)
     offsets_for_times = _blocking(AsyncConsumer.offsets_for_times)
+    wait_for_records = _blocking(AsyncConsumer.wait_for_records)
     lag = _blocking(AsyncConsumer.lag)
     partitions_for = _blocking(AsyncConsumer.partitions_for)
     getone = _blocking(AsyncConsumer.getone)
     getmany = _blocking(AsyncConsumer.getmany)
     getbatch = _blocking(AsyncConsumer.getbatch)
+    getbatches = _blocking(AsyncConsumer.getbatches)
     run = _blocking(AsyncConsumer.run)
     subscribe = _on_loop(AsyncConsumer.subscribe)
     unsubscribe = _blocking(AsyncConsumer.unsubscribe)

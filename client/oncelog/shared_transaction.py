@@ -21,7 +21,11 @@ Rules
   The commit makes the records of its winners visible, all at once, and those of all other writers
   invisible for good.
 * An owner holds no connection between two calls, and is made anew from its ticket: whoever has the
-  ticket may commit or abort, as often as it likes. What is decided stays decided.
+  ticket may commit or abort, as often as it likes. What is decided stays decided. An owner that has
+  an ``Admin`` at hand asks over its connections.
+* Who begins may not know yet what for: an ordinal alone (``next_ordinal``) becomes a ticket
+  wherever the id and the tag are known, with ``Ticket(servers, id, ordinal, tag)``.
+* Brokers keep an id's last tag for good. One that is used once takes LAST_TAG, and is forgotten.
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from oncelog.config import BootstrapServers, ConnectionOptions, check_shared, take
 from oncelog.coordinators import Coordinators, refused_at_top
@@ -51,6 +55,7 @@ from oncelog.router import Router
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_protocol.messages.shared_transactions import (
+    LAST_TAG,
     ORDINAL_KEY,
     BeginSharedTxnRequest,
     BeginSharedTxnResponse,
@@ -59,10 +64,14 @@ from oncelog_protocol.messages.shared_transactions import (
 )
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
+if TYPE_CHECKING:
+    from oncelog.admin import Admin
+
+__all__ = ["LAST_TAG", "Receipt", "SharedEnd", "SharedTransaction", "Ticket"]
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound="_Json")
-R = TypeVar("R")
 
 
 class _Json:
@@ -124,6 +133,9 @@ class SharedTransaction:
 
     ``await SharedTransaction.begin(...)``, or ``SharedTransaction(ticket)`` where somebody else has
     begun it. ``async with`` it: leaving without a commit aborts.
+
+    :param over: a started client of the same cluster, whose connections are used; by default each
+        call opens some of its own, and closes them.
     """
 
     def __init__(
@@ -134,12 +146,14 @@ class SharedTransaction:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 5_000,
         max_block_ms: int = 120_000,
+        over: Admin | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
     ) -> None:
         parameters = {**locals(), "bootstrap_servers": ticket.bootstrap_servers}
         self._ticket = ticket
         self._options = take(ConnectionOptions, parameters)
+        self._over = over
         self._entropy = (entropy or SystemEntropy()).fork("shared transaction")
         self._history = history
         self._history_number = -1
@@ -157,6 +171,7 @@ class SharedTransaction:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 5_000,
         max_block_ms: int = 120_000,
+        over: Admin | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
     ) -> SharedTransaction:
@@ -167,22 +182,50 @@ class SharedTransaction:
             refused when writers join.
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
-        servers = bootstrap_servers if isinstance(bootstrap_servers, str) else None
-        servers = servers if servers is not None else ",".join(bootstrap_servers)
         options: dict[str, Any] = {
             "client_id": client_id,
             "request_timeout_ms": request_timeout_ms,
             "connect_timeout_ms": connect_timeout_ms,
             "max_block_ms": max_block_ms,
+            "over": over,
             "entropy": entropy,
-            "history": history,
         }
-        asking = cls(Ticket(servers, transactional_id, -1, tag, timeout_ms), **options)
-        answer: BeginSharedTxnResponse = await asking._call(ORDINAL_KEY, BeginSharedTxnRequest())
-        begun = cls(Ticket(servers, transactional_id, answer.ordinal, tag, timeout_ms), **options)
+        servers = _joined(bootstrap_servers)
+        check_shared(transactional_id, tag, timeout_ms)
+        ordinal = await cls.next_ordinal(bootstrap_servers=servers, **options)
+        ticket = Ticket(servers, transactional_id, ordinal, tag, timeout_ms)
+        begun = cls(ticket, history=history, **options)
         if history is not None:
             begun._history_number = history.begin_txn(transactional_id)
         return begun
+
+    @classmethod
+    async def next_ordinal(
+        cls,
+        *,
+        bootstrap_servers: BootstrapServers,
+        client_id: str = "oncelog-shared",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 5_000,
+        max_block_ms: int = 120_000,
+        over: Admin | None = None,
+        entropy: Entropy | None = None,
+    ) -> int:
+        """An ordinal, greater than all before in the cluster, for a ticket that is made later.
+
+        :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
+        """
+        asking = cls(
+            Ticket(_joined(bootstrap_servers), "ordinals", -1, 0),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            max_block_ms=max_block_ms,
+            over=over,
+            entropy=entropy,
+        )
+        answer: BeginSharedTxnResponse = await asking._call(ORDINAL_KEY, BeginSharedTxnRequest())
+        return answer.ordinal
 
     @property
     def ticket(self) -> Ticket:
@@ -277,21 +320,23 @@ class SharedTransaction:
             self._history_number = -1
 
     async def _call(self, key: str, request: Request) -> Any:
-        """One call to the coordinator of ``key``, over connections of its own."""
+        """One call to the coordinator of ``key``."""
 
-        async def ask(router: Router, deadline: float) -> Any:
+        deadline = asyncio.get_running_loop().time() + self._options.max_block_ms / 1000
+        if self._over is not None:
+            coordinators = self._over._txn_coordinators
+            return await coordinators.call(key, request, deadline, refused_at_top)
+        router = Router(self._options, entropy=self._entropy)
+        await router.start()
+        try:
             coordinators = Coordinators(
                 router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
             )
             return await coordinators.call(key, request, deadline, refused_at_top)
-
-        return await self._connected(ask)
-
-    async def _connected(self, work: Callable[[Router, float], Awaitable[R]]) -> R:
-        deadline = asyncio.get_running_loop().time() + self._options.max_block_ms / 1000
-        router = Router(self._options, entropy=self._entropy)
-        await router.start()
-        try:
-            return await work(router, deadline)
         finally:
             await router.close()
+
+
+def _joined(servers: BootstrapServers) -> str:
+    """As one text, for tickets."""
+    return servers if isinstance(servers, str) else ",".join(servers)

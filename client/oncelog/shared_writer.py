@@ -1,9 +1,14 @@
 """A writer of a shared transaction: joins by a ticket, sends, and has a receipt for the owner.
 
-Rules: a batch that fails for good fails the writer, which then sends nothing more and never has a
-receipt; the work is done again by another writer. The receipt seals: what could be sent after it
-would be committed without having been waited for. A join adds some chance to the writer's name, so
-that a second process under the same name is a second writer, and never a half of the first.
+Rules
+-----
+* A batch that fails for good fails the writer, which then sends nothing more and never has a
+  receipt; the work is done again by another writer.
+* The receipt seals: what could be sent after it would be committed without having been waited for.
+* A join adds some chance to the writer's name, so that a second process under the same name is a
+  second writer, and never a half of the first.
+* A process that does part after part joins again (``rejoin``) with the writer that it has, whose
+  connections stay: for the transactions it is another writer each time.
 """
 
 from __future__ import annotations
@@ -16,10 +21,12 @@ from typing import Any
 from oncelog.config import CompressionOption
 from oncelog.coordinators import Coordinators, refused_at_top
 from oncelog.errors import (
+    ApiError,
     ConfigurationError,
     NoTransactionError,
     OncelogError,
     TransactionAbortableError,
+    TransactionAlreadyCommittedError,
 )
 from oncelog.history import History
 from oncelog.producer.checks import Headers
@@ -42,13 +49,24 @@ WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
 class _Membership:
     """Fulfils ``producer.session.Session``."""
 
-    def __init__(self, transactional_id: str, history_number: int) -> None:
+    def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.serial = 1
-        self.history_number = history_number
+        self.serial = 0
+        self.history_number = -1
         self.error: BaseException | None = None
         self.joined = self.sealed = False
         self.sender: Sender | None = None
+
+    def leave(self, transactional_id: str) -> None:
+        """Between two transactions: nothing is sent."""
+        self.transactional_id = transactional_id
+        self.joined = self.sealed = False
+
+    def enter(self, history_number: int) -> None:
+        """A writer of another one."""
+        self.serial += 1
+        self.history_number = history_number
+        self.joined = True
 
     @property
     def retries(self) -> bool:
@@ -75,6 +93,14 @@ class _Membership:
             self.error = error
             assert self.sender is not None
             self.sender.discard(self.failure, in_flight=False)
+
+
+def _refused(answer: JoinTxnResponse) -> ApiError | None:
+    try:
+        return refused_at_top(answer)
+    except TransactionAlreadyCommittedError as error:
+        error.last_committed_tag = answer.last_committed_tag
+        raise
 
 
 async def join(
@@ -117,47 +143,75 @@ class SharedWriter:
     """Sends like a producer. Made by ``join``; ``async with`` waits for all acknowledgements."""
 
     def __init__(self, ticket: Ticket, writer: str, options: dict[str, Any]) -> None:
-        if not 0 < len(writer) <= WRITER_CHARS_MAX:
-            raise ConfigurationError(
-                f"writer={writer!r:.80}: must have 1 to {WRITER_CHARS_MAX} characters"
-            )
+        _check_name(writer)
         self._ticket = ticket
         self._writer = writer
         self._history: History | None = options.get("history")
         self._producer = Producer(ticket.bootstrap_servers, **options)
-        self._membership = _Membership(ticket.transactional_id, -1)
+        self._membership = _Membership(ticket.transactional_id)
         self._producer_id = -1
+        self._chance = self._producer._entropy.fork("writer")
+        self._coordinators: Coordinators | None = None
 
     async def _join(self) -> None:
-        producer, ticket = self._producer, self._ticket
+        producer = self._producer
         producer._session = self._membership
         await producer.start()
         try:
-            coordinators = Coordinators(
-                producer._router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
-            )
-            request = JoinTxnRequest(
-                ticket.transactional_id,
-                ticket.ordinal,
-                ticket.tag,
-                f"{self._writer}.{producer._entropy.fork('writer').token(4).hex()}",
-                ticket.timeout_ms,
-            )
-            deadline = asyncio.get_running_loop().time() + producer._max_block_s
-            answer: JoinTxnResponse = await coordinators.call(
-                ticket.transactional_id, request, deadline, refused_at_top
-            )
+            await self._enlist(self._ticket, self._writer)
         except BaseException:
             await producer.close(timeout_ms=0)
             raise
+
+    async def _enlist(self, ticket: Ticket, writer: str) -> None:
+        producer, membership = self._producer, self._membership
         assert producer._sender is not None
-        self._membership.sender = producer._sender
+        if self._coordinators is None:
+            self._coordinators = Coordinators(
+                producer._router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
+            )
+        request = JoinTxnRequest(
+            ticket.transactional_id,
+            ticket.ordinal,
+            ticket.tag,
+            f"{writer}.{self._chance.token(4).hex()}",
+            ticket.timeout_ms,
+        )
+        deadline = asyncio.get_running_loop().time() + producer._max_block_s
+        answer: JoinTxnResponse = await self._coordinators.call(
+            ticket.transactional_id, request, deadline, _refused
+        )
+        self._ticket, self._writer = ticket, writer
+        membership.sender = producer._sender
         self._producer_id = answer.producer_id
         producer._sender.adopt(answer.producer_id, answer.producer_epoch)
+        history_number = -1
         if self._history is not None:
             name = f"{ticket.transactional_id}/{answer.producer_id}"
-            self._membership.history_number = self._history.begin_txn(name)
-        self._membership.joined = True
+            history_number = self._history.begin_txn(name)
+        membership.enter(history_number)
+
+    async def rejoin(self, ticket: Ticket, *, writer: str) -> None:
+        """Become another writer, of this or another transaction, when the receipt of the last one
+        is taken. Errors as of ``join``; after one of them it may be called again.
+
+        :raises NoTransactionError: there is no receipt yet, or the writer is closed.
+        :raises TransactionAbortableError: this writer has failed: ``join`` with a new one.
+        :raises ConfigurationError: the ticket is of another cluster.
+        """
+        _check_name(writer)
+        membership = self._membership
+        if membership.error is not None:
+            raise membership.failure()
+        if self._producer._closed or (membership.joined and not membership.sealed):
+            raise NoTransactionError("a writer joins again when its receipt is taken")
+        if ticket.bootstrap_servers != self._ticket.bootstrap_servers:
+            raise ConfigurationError(
+                f"the ticket is of {ticket.bootstrap_servers}, this writer is connected to"
+                f" {self._ticket.bootstrap_servers}"
+            )
+        membership.leave(ticket.transactional_id)
+        await self._enlist(ticket, writer)
 
     @property
     def ticket(self) -> Ticket:
@@ -290,6 +344,26 @@ class SharedWriter:
             partition=partition,
         )
 
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """As ``Producer.enqueue_many``; there is a receipt only if all of it is in the log."""
+        await self._producer.enqueue_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
     async def flush(self, timeout_ms: int | None = None) -> None:
         """As ``Producer.flush``."""
         await self._producer.flush(timeout_ms)
@@ -302,3 +376,10 @@ class SharedWriter:
     def unacknowledged_count(self) -> int:
         """Records taken and not acknowledged (nor failed) yet."""
         return self._producer.unacknowledged_count
+
+
+def _check_name(writer: str) -> None:
+    if not 0 < len(writer) <= WRITER_CHARS_MAX:
+        raise ConfigurationError(
+            f"writer={writer!r:.80}: must have 1 to {WRITER_CHARS_MAX} characters"
+        )

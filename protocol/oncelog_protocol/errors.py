@@ -408,6 +408,9 @@ class TransactionAbortableError(ApiError, code=120, kind=Kind.ABORTABLE, definit
 class TransactionAlreadyCommittedError(ApiError, code=1000, kind=Kind.FATAL, definite=True):
     """JoinTxn: what this tag stands for was committed before; nothing is to be written again."""
 
+    last_committed_tag: int | None = None
+    """The newest one that is; None: not known here."""
+
 
 ERRORS: dict[int, type[ApiError]] = {cls.code: cls for cls in ApiError.__subclasses__()}
 """Every error by its code; 0 is success and is not in the table."""

@@ -79,7 +79,7 @@ BATCH_HEADER_COUNT_MAX = 1_000_000
 
 TRANSACTIONAL_IDS_MAX = 10_000
 """Transactional ids of one partition of ``__transaction_state``: some MB in the memory of its
-leader. Ids that are not used expire; those of shared transactions never do."""
+leader. Ids that are not used expire, shared ones only if their last tag is none or LAST_TAG."""
 
 TXN_PARTITIONS_MAX = 10_000
 """Partitions that one producer may have in one transaction; the record of it must fit a batch."""

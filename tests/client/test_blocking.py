@@ -75,8 +75,10 @@ def test_parity(source: type, face: type) -> None:
 
 def test_joining_takes_the_same_parameters() -> None:
     assert inspect.signature(blocking.join) == inspect.signature(oncelog.join)
-    begin = oncelog.SharedTransaction.begin
-    assert inspect.signature(blocking.SharedTransaction.begin) == inspect.signature(begin)
+    for name in ("begin", "next_ordinal"):
+        ours = getattr(blocking.SharedTransaction, name)
+        theirs = getattr(oncelog.SharedTransaction, name)
+        assert inspect.signature(ours) == inspect.signature(theirs)
 
 
 def test_deliveries_have_the_same_methods() -> None:
@@ -391,6 +393,7 @@ async def test_shared_transactions() -> None:
                     writer.enqueue("t", b"v").result()
                     writer.send_nowait("t", b"v")
                     writer.send_many("t", [b"v"] * 2)
+                    writer.enqueue_many("t", [b"v"] * 2)
                     writer.flush()
                     assert writer.partitions_for("t") == 1
                     assert writer.unacknowledged_count == 0
@@ -402,7 +405,15 @@ async def test_shared_transactions() -> None:
                 assert txn.abort() == (True, True)
             with pytest.raises(oncelog.TransactionAlreadyCommittedError):
                 blocking.join(txn.ticket, writer="c")
+            with blocking.Admin(cluster.bootstrap) as admin:
+                ask = blocking.SharedTransaction.next_ordinal
+                ordinal = ask(bootstrap_servers=cluster.bootstrap)
+                assert ask(bootstrap_servers=cluster.bootstrap, over=admin) > ordinal
+                servers = cluster.bootstrap
+                with begin(bootstrap_servers=servers, tag=2, over=admin, **options) as later:
+                    blocking.join(later.ticket, writer="d").close()
+                    assert later.commit([]) == (True, False)
 
         await in_thread(work)
-        assert committed_of(cluster, "t") == [b"v"] * 5
+        assert committed_of(cluster, "t") == [b"v"] * 7
         assert not client_threads()

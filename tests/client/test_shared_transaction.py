@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from oncelog import Receipt, SharedTransaction, Ticket, join
+from oncelog import Admin, Receipt, SharedTransaction, Ticket, join
 from oncelog.errors import (
     ConfigurationError,
     DeadlineExceededError,
@@ -232,3 +233,38 @@ async def test_the_history_names_winners_as_they_named_themselves() -> None:
         for event in history.events
         if event[0] in ("ok", "fail") and event[1] in (owner, second)
     ] == ["ok", "fail"]
+
+
+@pytest.mark.asyncio
+async def test_an_ordinal_becomes_a_ticket_where_the_rest_is_known() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        ask = SharedTransaction.next_ordinal
+        first = await ask(bootstrap_servers=[cluster.bootstrap], entropy=SeededEntropy(1))
+        second = await ask(bootstrap_servers=cluster.bootstrap, entropy=SeededEntropy(1))
+        assert second > first
+        late = await write(Ticket(cluster.bootstrap, ID, first, 0), "w", b"old")
+        receipt = await write(Ticket(cluster.bootstrap, ID, second, 0), "w", b"new")
+        owner = SharedTransaction(Ticket(cluster.bootstrap, ID, first, 0))
+        with pytest.raises(ProducerFencedError):
+            await owner.commit([late])
+        assert await SharedTransaction(Ticket(cluster.bootstrap, ID, second, 0)).commit([receipt])
+        assert committed_of(cluster, "t") == [b"new"]
+
+
+@pytest.mark.asyncio
+async def test_an_owner_asks_over_the_connections_that_there_are() -> None:
+    async with (
+        FakeCluster(2) as cluster,
+        Admin(cluster.bootstrap, entropy=SeededEntropy(1)) as admin,
+    ):
+        cluster.create_topic("t")
+        txn = await begin(cluster, over=admin)
+        receipt = await write(txn.ticket, "w", b"v")
+        # Nobody listens where the ticket points to: what is asked goes over the admin client.
+        elsewhere = replace(txn.ticket, bootstrap_servers="127.0.0.1:1")
+        owner = SharedTransaction(elsewhere, over=admin)
+        assert await owner.commit([receipt]) == (True, False)
+        assert await owner.abort() == (True, True)
+        assert await txn.commit([receipt]) == (True, True)
+        assert committed_of(cluster, "t") == [b"v"]

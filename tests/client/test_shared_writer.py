@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from oncelog import SharedTransaction, SharedWriter, join
+from oncelog import Receipt, SharedTransaction, SharedWriter, join
 from oncelog.errors import (
     ConfigurationError,
     DeadlineExceededError,
@@ -14,6 +15,7 @@ from oncelog.errors import (
     Kind,
     NoTransactionError,
     TransactionAbortableError,
+    TransactionAlreadyCommittedError,
 )
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -177,3 +179,69 @@ async def test_joining_fails_with_its_reason_and_leaves_nothing() -> None:
         with pytest.raises(ConfigurationError, match="writer"):
             await writer_of(txn, "")
         await eventually(lambda: cluster.brokers[1].connection_count == 0)
+
+
+async def sealed(writer: SharedWriter) -> Receipt:
+    await writer.flush()
+    return writer.receipt
+
+
+@pytest.mark.asyncio
+async def test_who_has_a_receipt_joins_again_over_the_same_connections() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("t", 2)
+        async with await writer_of(await begin(cluster)) as writer:
+            for tag in range(3):
+                txn = await begin(cluster, tag)
+                with pytest.raises(NoTransactionError, match="receipt"):
+                    await writer.rejoin(txn.ticket, writer="w")
+                await sealed(writer)
+                await writer.rejoin(txn.ticket, writer="w")
+                assert writer.ticket == txn.ticket
+                await writer.enqueue_many("t", [b"%d" % tag] * 4, partition=tag % 2)
+                await txn.commit([await sealed(writer)])
+                with pytest.raises(TransactionAlreadyCommittedError):
+                    await writer.rejoin(txn.ticket, writer="w")
+                with pytest.raises(NoTransactionError):
+                    await writer.enqueue_many("t", [b"between"])
+                await writer.rejoin((await begin(cluster, tag + 1)).ticket, writer="w")
+            await sealed(writer)
+            elsewhere = replace(txn.ticket, bootstrap_servers="127.0.0.1:1")
+            with pytest.raises(ConfigurationError, match="127.0.0.1:1"):
+                await writer.rejoin(elsewhere, writer="w")
+        with pytest.raises(NoTransactionError):
+            await writer.rejoin(txn.ticket, writer="w")
+        assert sorted(map(str, committed_of(cluster, "t"))) == sorted(
+            str(b"%d" % tag) for tag in range(3) for _ in range(4)
+        )
+
+
+@pytest.mark.asyncio
+async def test_two_attempts_of_one_process_in_one_transaction_are_two_writers() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        txn = await begin(cluster)
+        async with await writer_of(txn) as writer:
+            await writer.enqueue_many("t", [b"first"])
+            first = await sealed(writer)
+            await writer.rejoin(txn.ticket, writer="w")
+            await writer.enqueue_many("t", [b"second"])
+            second = await sealed(writer)
+            assert second.producer_id != first.producer_id
+            await txn.commit([second])
+        assert committed_of(cluster, "t") == [b"second"]
+
+
+@pytest.mark.asyncio
+async def test_who_has_failed_does_not_join_again() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        txn = await begin(cluster)
+        writer = await writer_of(txn)
+        cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=InvalidRecordError)
+        await writer.enqueue_many("t", [b"lost"])
+        await eventually(lambda: writer.unacknowledged_count == 0)
+        with pytest.raises(TransactionAbortableError):
+            await writer.rejoin(txn.ticket, writer="w")
+        with pytest.raises(TransactionAbortableError):
+            await writer.close()

@@ -22,7 +22,8 @@ MACHINE = {
 
 MACHINE_ALLOWED = {
     "controller/oncelog_controller/zookeeper.py": {"threading", "concurrent.futures"},
-    "client/oncelog/blocking.py": {"threading", "concurrent.futures"},
+    "client/oncelog/blocking.py": {"concurrent.futures"},
+    "client/oncelog/loop_thread.py": {"threading", "concurrent.futures"},
     "broker/oncelog_broker/__main__.py": {"signal"},
 }
 

@@ -259,11 +259,20 @@ class FakeTxnCoordinator:
         if request.ordinal != state.ordinal or state.state != "Ongoing":
             if request.commit:
                 raise InvalidTxnStateError
+            self._abort_unbound(request)
             return
         if any(winner not in state.writers.values() for winner in request.winners):
             raise InvalidRequestError("a winner that did not join")
         self._decide(state, request.winners, commit=request.commit)
         response.committed = request.commit
+
+    def _abort_unbound(self, request: shared_wire.EndSharedTxnRequest) -> None:
+        """A newer ordinal, which nobody has joined, takes the id over."""
+        state = self.shared.setdefault(request.transactional_id, FakeShared())
+        if state.state == "Ongoing":
+            self._decide(state, [], commit=False)
+        state.ordinal, state.tag, state.state = request.ordinal, request.tag, "CompleteAbort"
+        state.writers, state.partitions = {}, {}
 
     def _decide(self, state: FakeShared, winners: list[int], *, commit: bool) -> None:
         for producer_id, partitions in state.partitions.items():

@@ -22,8 +22,8 @@ ROOMS = {
     **CORE,
     "runtime": "oncelog_runtime",
     "cli": "oncelog_cli",
-    "pipeline": "pyspark_oncelog",
     "bench": "oncelog_bench",
+    "pipeline": "pyspark_oncelog",
 }
 
 

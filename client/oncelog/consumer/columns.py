@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class ColumnBatch:
     values: Sequence[bytes | None]
     headers: Sequence[RecordHeaders] | None
     """None: no record has headers."""
+    timestamp_type: int = 0
+    """Who set the timestamps: 0 the producer (CreateTime), 1 the broker (LogAppendTime)."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -110,6 +112,22 @@ def make_batch(topic: str, partition: int, columns: RecordColumns) -> ColumnBatc
         columns.keys,
         columns.values,
         columns.headers,
+        int(columns.header.timestamp_type),
+    )
+
+
+def cut(batch: ColumnBatch, first: int, end: int | None = None) -> ColumnBatch:
+    """The records from index ``first`` up to, not including, ``end``."""
+    if first == 0 and (end is None or end >= len(batch)):
+        return batch
+    part = slice(first, end)
+    return replace(
+        batch,
+        offsets=batch.offsets[part],
+        timestamps=batch.timestamps[part],
+        keys=None if batch.keys is None else batch.keys[part],
+        values=batch.values[part],
+        headers=None if batch.headers is None else batch.headers[part],
     )
 
 

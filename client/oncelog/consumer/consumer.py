@@ -27,6 +27,7 @@ from oncelog.config import (
     ResetOption,
     take,
 )
+from oncelog.consumer.arrivals import Arrivals
 from oncelog.consumer.assignors.choice import AssignmentStrategy, make_assignors
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.cursor import Cursor
@@ -116,6 +117,7 @@ class Consumer(Runs):
         self._reader = Reader(self._subscription, self._options, self._running, history=history)
         self._fetcher: Fetcher | None = None
         self._group: Group | None = None
+        self._arrivals: Arrivals | None = None
         self._clock = clock or SystemWallClock()
         self._history = history
         self._closed = self._ended = False  # in between a listener may still commit
@@ -441,6 +443,22 @@ class Consumer(Runs):
         found = await self._list_offsets(timestamps_ms)
         return {tp: (answer if answer.offset >= 0 else None) for tp, answer in found.items()}
 
+    async def wait_for_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = 500
+    ) -> bool:
+        """Wait until one of these partitions, assigned or not, has something at or behind its
+        offset, without reading it; False when nothing came within ``timeout_ms``.
+
+        True says that it is worth to look, not that a record is there: see ``end_offsets``.
+        """
+        self._running()
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self._router, int(self._options.isolation_code))
+        named = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        for topic in dict.fromkeys(tp.topic for tp in named):
+            await self._router.topic(topic, self._deadline())
+        return await self._arrivals.wait(named, timeout_ms / 1000)
+
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets lie between each position and the end of its partition."""
         ends = await self.end_offsets(self.assignment())
@@ -512,6 +530,41 @@ class Consumer(Runs):
             if batch is None:
                 return
             yield batch
+
+    async def getbatches(
+        self,
+        partition: TopicPartition,
+        end_offset: int,
+        *,
+        max_records: int = 10_000,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout_ms: int = 60_000,
+    ) -> list[ColumnBatch]:
+        """Batches of one assigned partition from its position up to, not including, ``end_offset``:
+        what is there, up to about ``max_records`` or ``max_bytes``, waiting for the first of it.
+
+        An empty list says that the position has come to ``end_offset``. It does so too where the
+        last offsets hold no record of anybody's: markers, aborted or compacted ones. Nothing behind
+        ``end_offset`` is handed out; the position ends there.
+
+        :raises DeadlineExceededError: nothing came within ``timeout_ms``.
+        :raises OffsetOutOfRangeError: the position is not in the log, and ``auto_offset_reset`` is
+            "none".
+        :raises ClosedError: the consumer was closed meanwhile.
+        """
+        state = self._subscription.state(partition)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as patience:
+                found = await self._reader.batches_until(state, end_offset, max_records, max_bytes)
+        except TimeoutError as error:
+            if isinstance(error, ClientError) or not patience.expired():
+                raise
+            raise DeadlineExceededError(
+                f"{TopicPartition(*partition)}: nothing came within {timeout_ms} ms from offset"
+                f" {state.offset}, and {end_offset} was to be reached"
+            ) from None
+        self._running()
+        return found
 
     async def _next_cursor(self) -> Cursor | None:
         return await self._reader.next_cursor()

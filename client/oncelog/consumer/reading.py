@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from oncelog.config import ConsumerOptions
-from oncelog.consumer.columns import ColumnBatch, make_batch
+from oncelog.consumer.columns import ColumnBatch, cut, make_batch
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
@@ -172,6 +172,43 @@ class Reader:
                 break
         return result
 
+    async def batches_until(
+        self, state: PartitionState, end: int, wanted: int, size: int
+    ) -> list[ColumnBatch]:
+        """Batches of one partition up to offset ``end``: at least one, and more while they are
+        there, up to about ``wanted`` records or ``size`` bytes in the log. Empty when the position
+        has come to ``end``, or the consumer was closed."""
+        found: list[ColumnBatch] = []
+        self._begin_poll()
+        try:
+            await asyncio.sleep(0)
+            self.drop_cursor()
+            while await self._open():
+                while wanted > 0 and size > 0 and (state.offset is None or state.offset < end):
+                    before = state.buffered
+                    try:
+                        batch = self._take_batch(state)
+                    except Exception as error:
+                        if not found:
+                            raise
+                        self._deferred = error  # what is in hand is handed out first
+                        return found
+                    if batch is None:
+                        break
+                    size -= before - state.buffered
+                    if batch.next_offset > end:
+                        batch = cut(batch, 0, bisect_left(batch.offsets, end))
+                        state.seek(end, state.epoch)
+                    if len(batch):
+                        found.append(batch)
+                        wanted -= len(batch)
+                if found or (state.offset is not None and state.offset >= end):
+                    break
+                await self._wait()
+            return found
+        finally:
+            self._polling -= 1
+
     async def _wait(self) -> None:
         """Until there may be something to hand out."""
         if self._hidden >= HIDDEN_MAX:
@@ -215,25 +252,25 @@ class Reader:
             state.advance(*end)
         return None
 
-    def _take_batch(self) -> ColumnBatch | None:
-        while (taken := self._take_columns()) is not None:
+    def _take_batch(self, only: PartitionState | None = None) -> ColumnBatch | None:
+        while (taken := self._take_columns(only)) is not None:
             state, columns, _, first, end = taken
             assert state.offset is not None
             before = (state.offset, state.epoch)
             state.advance(*end)
             if first < len(columns):
-                self._in_hand[state.tp] = before
+                self._in_hand.setdefault(state.tp, before)
                 self._note_columns(state.tp, columns, first)
-                return _cut(make_batch(*state.tp, columns), first)
+                return cut(make_batch(*state.tp, columns), first)
         return None
 
-    def _take_columns(self) -> _Taken | None:
-        """Decode the next batch of the partition whose turn it is. None when nothing is there, or
-        when enough was stepped over."""
+    def _take_columns(self, only: PartitionState | None = None) -> _Taken | None:
+        """Decode the next batch of the partition whose turn it is, or of ``only`` that one. None
+        when nothing is there, or when enough was stepped over."""
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             raise deferred
-        while (state := self._subscription.next_with_data()) is not None:
+        while (state := self._next_state(only)) is not None:
             assert state.offset is not None or state.error is not None
             if state.error is not None and not state.chunks:
                 _raise(state)
@@ -262,6 +299,11 @@ class Reader:
                     pass  # what lies before it is handed out first
             return state, columns, data, first, end
         return None
+
+    def _next_state(self, only: PartitionState | None) -> PartitionState | None:
+        if only is None:
+            return self._subscription.next_with_data()
+        return only if only.has_data else None
 
     def _step_over(self, state: PartitionState) -> tuple[int, int] | None:
         """Take what comes next and is not handed out; (offset, leader epoch) behind it, None when
@@ -384,18 +426,3 @@ def _raise(state: PartitionState) -> None:
         state.error = None
         state.retry_at = 0.0
     raise error
-
-
-def _cut(batch: ColumnBatch, first: int) -> ColumnBatch:
-    """The batch without its first records."""
-    if first == 0:
-        return batch
-    return ColumnBatch(
-        batch.topic,
-        batch.partition,
-        batch.offsets[first:],
-        batch.timestamps[first:],
-        None if batch.keys is None else batch.keys[first:],
-        batch.values[first:],
-        None if batch.headers is None else batch.headers[first:],
-    )

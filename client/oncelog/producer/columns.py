@@ -1,4 +1,4 @@
-"""``send_many``: lists of records become batches directly, without passing record by record.
+"""``send_many``, ``enqueue_many``: lists become batches directly, without passing record by record.
 
 Rules: a slice is encoded as soon as there is room for it, in the caller's task, so that a column of
 the wrong type is the caller's error and the list is not kept; the loop runs between two slices,
@@ -92,15 +92,9 @@ class ColumnSender:
     ) -> BatchMetadata:
         """Put all records in line, then wait for all."""
         columns = Columns(values, keys, headers, timestamps)
-        check_columns(values, keys, headers, timestamps)
         pending: list[tuple[Batch, Sequence[int]]] = []
-        serial = self._serial
         try:
-            for target, rows in self._targets(topic, partition_count, columns, partition):
-                whole = len(rows) == len(values)
-                await self._send_rows(
-                    topic, target, columns if whole else columns.at(rows), rows, pending, serial
-                )
+            await self._enqueue(topic, partition_count, columns, partition, pending)
         except OncelogError as error:
             if not pending:
                 raise
@@ -109,6 +103,27 @@ class ColumnSender:
             left = [row for row in range(len(values)) if row not in taken]
             return await self._outcome(topic, pending, (left, error))
         return await self._outcome(topic, pending)
+
+    async def enqueue(
+        self, topic: str, partition_count: int, columns: Columns, partition: int | None
+    ) -> None:
+        """Put all records in line. What becomes of them is for flush and close to tell."""
+        await self._enqueue(topic, partition_count, columns, partition, None)
+
+    async def _enqueue(
+        self,
+        topic: str,
+        partition_count: int,
+        columns: Columns,
+        partition: int | None,
+        pending: list[tuple[Batch, Sequence[int]]] | None,
+    ) -> None:
+        """``pending``: for who looks at each batch himself, the batches and their rows."""
+        check_columns(*columns)
+        serial = self._serial
+        for target, rows in self._targets(topic, partition_count, columns, partition):
+            part = columns if len(rows) == len(columns.values) else columns.at(rows)
+            await self._send_rows(topic, target, part, rows, pending, serial)
 
     def _targets(
         self, topic: str, partition_count: int, columns: Columns, partition: int | None
@@ -140,7 +155,7 @@ class ColumnSender:
         target: int,
         columns: Columns,
         rows: Sequence[int],
-        pending: list[tuple[Batch, Sequence[int]]],
+        pending: list[tuple[Batch, Sequence[int]]] | None,
         serial: int,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -170,8 +185,9 @@ class ColumnSender:
                 piece.timestamps,
                 piece.values if self._keep_values else (),
             )
-            batch.observed = True
-            pending.append((batch, rows[start:stop]))
+            if pending is not None:
+                batch.observed = True
+                pending.append((batch, rows[start:stop]))
             self._sender.watch()
             self._sender.wake()
             await asyncio.sleep(0)

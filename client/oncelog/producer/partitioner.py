@@ -123,6 +123,14 @@ def partition_rows(
         if buckets[-1]:
             rows[STICKY] = buckets[-1]
         return rows
+    if type(partitioner) is Murmur2Partitioner:
+        # In Python it costs some microseconds: once for each key of the list.
+        chosen: dict[bytes | None, int] = dict.fromkeys(keys, STICKY)
+        for key in chosen:
+            chosen[key] = partitioner.partition(topic, key, partition_count)
+        for row, key in enumerate(keys):
+            rows.setdefault(chosen[key], []).append(row)
+        return rows
     for row, key in enumerate(keys):
         number = partitioner.partition(topic, key, partition_count)
         rows.setdefault(number, []).append(row)

@@ -3,7 +3,8 @@
 Rules
 -----
 * ``send`` returns when the record is acknowledged, ``enqueue`` when there is room for it,
-  ``send_nowait`` at once or not at all, ``send_many`` when all of a list are acknowledged.
+  ``send_nowait`` at once or not at all, ``send_many`` when all of a list are acknowledged,
+  ``enqueue_many`` when there was room for all.
 * Adding a record to an open batch must stay cheap: one look-up, two appends, one Delivery. All that
   may wait, check or fail is in the slow path.
 * ``flush`` and ``close`` raise for records that failed and whose delivery nobody had looked at.
@@ -43,7 +44,7 @@ from oncelog.producer.accumulator import (
     record_size,
 )
 from oncelog.producer.checks import Headers, check_record
-from oncelog.producer.columns import ColumnSender
+from oncelog.producer.columns import Columns, ColumnSender
 from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
 from oncelog.producer.partitioner import (
     DefaultPartitioner,
@@ -423,17 +424,36 @@ class Producer(Transactional):
         :raises PartialSendError: some were not acknowledged; it knows which, and what was written.
         :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
         """
-        self._placing.check_usable(self._placing.serial)
-        assert self._columns is not None
+        count = await self._partition_count(topic, partition)
         if timestamps_ms is None:
             timestamps_ms = self._now_ms()
-        deadline = self._deadline()
-        view = await self._router.topic(topic, deadline)
-        if partition is not None:
-            await self._placing.check_partition(topic, partition, deadline)
+        assert self._columns is not None
         return await self._columns.send(
-            topic, view.partition_count, values, keys, headers, timestamps_ms, partition
+            topic, count, values, keys, headers, timestamps_ms, partition
         )
+
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """As ``send_many``, waiting only for room: ``flush`` and ``close`` tell of what failed.
+        Lists that are handed over one after the other keep their order within a partition.
+
+        :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
+        :raises OncelogError: the rest of the list was not taken; what was before is sent.
+        """
+        count = await self._partition_count(topic, partition)
+        if timestamps_ms is None:
+            timestamps_ms = self._now_ms()
+        assert self._columns is not None
+        columns = Columns(values, keys, headers, timestamps_ms)
+        await self._columns.enqueue(topic, count, columns, partition)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything that was put in line before this call, and wait for the outcome.
@@ -481,6 +501,15 @@ class Producer(Transactional):
         return self._accumulator.add(batch, value, key, headers, stamp)
 
     # ------------------------------------------------------------------------------ checks
+
+    async def _partition_count(self, topic: str, partition: int | None) -> int:
+        """Of a topic that a list may be sent to."""
+        self._placing.check_usable(self._placing.serial)
+        deadline = self._deadline()
+        view = await self._router.topic(topic, deadline)
+        if partition is not None:
+            await self._placing.check_partition(topic, partition, deadline)
+        return view.partition_count
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._max_block_s

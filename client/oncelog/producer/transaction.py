@@ -207,6 +207,27 @@ class Transaction:
             partition=partition,
         )
 
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """As ``Producer.enqueue_many``; the commit waits for it."""
+        self._check()
+        await self._producer.enqueue_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
     async def flush(self, timeout_ms: int | None = None) -> None:
         """As ``Producer.flush``; a commit does it."""
         self._check()

@@ -18,6 +18,10 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
 ORDINAL_KEY = "__ordinals"
 """The coordinator of this key gives out the ordinals; no transactional id may be called so."""
 
+LAST_TAG = 2**63 - 1
+"""Nothing can be committed under an id behind it: such an id, once idle for the time after which
+ordinary ones expire, is forgotten. For ids that serve one transaction."""
+
 
 @dataclass(slots=True)
 class BeginSharedTxnResponse:

@@ -11,7 +11,7 @@ import pytest
 
 from oncelog import Consumer, TopicPartition
 from oncelog.consumer.reading import HIDDEN_MAX
-from oncelog.errors import CorruptRecordError
+from oncelog.errors import ClosedError, CorruptRecordError, DeadlineExceededError
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster, FakePartition
@@ -295,3 +295,84 @@ async def test_a_long_stretch_of_aborted_batches_does_not_hold_up_the_loop() -> 
                     break
                 await asyncio.sleep(0.005)
             assert [record.value for record in found[A]] == [b"end"]
+
+
+@pytest.mark.asyncio
+async def test_batches_up_to_an_offset() -> None:
+    async with reading(3, 3, 3) as consumer:
+        found = await consumer.getbatches(A, 5, max_records=1)
+        assert [list(batch.offsets) for batch in found] == [[0, 1, 2]]
+        found = await consumer.getbatches(A, 5)
+        assert [list(batch.offsets) for batch in found] == [[3, 4]]
+        assert await consumer.getbatches(A, 5) == []
+        assert await consumer.position(A) == 5
+        assert [list(batch.offsets) for batch in await consumer.getbatches(A, 9)] == [
+            [5],
+            [6, 7, 8],
+        ]
+
+
+@pytest.mark.asyncio
+async def test_batches_up_to_an_offset_that_no_record_has() -> None:
+    """What is hidden at the end is stepped over, not waited for."""
+    async with transactions() as (_, consumer):
+        found = await consumer.getbatches(A, 8)
+        assert [list(batch.offsets) for batch in found] == [[0, 1], [5, 6]]
+        assert await consumer.getbatches(A, 8) == []
+        consumer.seek(A, 2)
+        assert await consumer.getbatches(A, 5) == []
+        consumer.seek(A, 2)
+        assert [list(batch.offsets) for batch in await consumer.getbatches(A, 6)] == [[5]]
+
+
+@pytest.mark.asyncio
+async def test_batches_of_one_partition_leave_those_of_others() -> None:
+    async with reading(2, partitions=2) as consumer:
+        assert [b.partition for b in await consumer.getbatches(B, 2)] == [1]
+        assert await consumer.getbatches(B, 2) == []
+        assert [b.partition for b in await consumer.getbatches(A, 2)] == [0]
+
+
+@pytest.mark.asyncio
+async def test_batches_that_do_not_come_in_time() -> None:
+    async with reading(2) as consumer:
+        assert len(await consumer.getbatches(A, 3)) == 1
+        with pytest.raises(DeadlineExceededError, match="from offset 2, and 3 was to be reached"):
+            await consumer.getbatches(A, 3, timeout_ms=10)
+
+
+@pytest.mark.asyncio
+async def test_batches_before_a_corrupt_one_are_handed_out_first() -> None:
+    async with FakeCluster() as cluster:
+        (log,) = cluster.create_topic("t")
+        for _ in range(2):
+            log.append(encode_batch([b"v"], timestamps=0))
+        damaged = bytearray(log.batches[1])
+        damaged[-1] ^= 1
+        log.batches[1] = bytes(damaged)
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "entropy": SeededEntropy(1)}
+        async with Consumer("t", bootstrap_servers=cluster.bootstrap, **options) as consumer:
+            assert [list(batch.offsets) for batch in await consumer.getbatches(A, 2)] == [[0]]
+            with pytest.raises(CorruptRecordError, match="offset 1"):
+                await consumer.getbatches(A, 2)
+
+
+@pytest.mark.asyncio
+async def test_batches_of_a_consumer_that_is_closed() -> None:
+    async with reading(2) as consumer:
+        waiting = asyncio.ensure_future(consumer.getbatches(A, 9))
+        assert [list(batch.offsets) for batch in await waiting] == [[0, 1]]
+        waiting = asyncio.ensure_future(consumer.getbatches(A, 9))
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+
+@pytest.mark.asyncio
+async def test_batches_up_to_so_many_bytes() -> None:
+    async with reading(3, 3, 3) as consumer:
+        found = await consumer.getbatches(A, 9, max_bytes=1)
+        assert [list(batch.offsets) for batch in found] == [[0, 1, 2]]
+        found = await consumer.getbatches(A, 9, max_bytes=100)
+        assert [list(batch.offsets) for batch in found] == [[3, 4, 5], [6, 7, 8]]

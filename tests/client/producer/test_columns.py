@@ -13,8 +13,10 @@ from oncelog.errors import (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     PartialSendError,
+    UndeliveredRecordsError,
 )
 from oncelog.producer.partitioner import DefaultPartitioner
+from oncelog_protocol.errors import InvalidRecordError
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_runtime.entropy import SeededEntropy
@@ -171,3 +173,41 @@ async def test_what_failed_and_what_did_not() -> None:
         assert isinstance(error, DeliveryTimeoutError)
         assert caught.value.definite
         assert caught.value.written.record_count == 40 - len(first)
+
+
+@pytest.mark.asyncio
+async def test_lists_put_in_line_one_after_the_other_keep_their_order() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create_topic("t", 2)
+        keys = [b"k%d" % (number % 7) for number in range(3000)]
+        async with make(cluster, batch_size=2000) as producer:
+            for start in range(0, 3000, 500):
+                values = [b"%06d" % number for number in range(start, start + 500)]
+                await producer.enqueue_many("t", values, keys=keys[start : start + 500])
+            await producer.enqueue_many("t", [b"%06d" % 3000], partition=0, timestamps_ms=[5])
+            await producer.flush()
+            assert producer.unacknowledged_count == 0
+        written = values_of(cluster, "t")
+        partitioner = DefaultPartitioner()
+        for number, found in written.items():
+            belongs = [
+                b"%06d" % row
+                for row in range(3000)
+                if partitioner.partition("t", keys[row], 2) == number
+            ]
+            assert found == belongs + [b"%06d" % 3000] * (number == 0)
+
+
+@pytest.mark.asyncio
+async def test_flush_tells_of_a_list_that_was_put_in_line_and_failed() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        async with make(cluster) as producer:
+            cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=InvalidRecordError)
+            await producer.enqueue_many("t", [b"v"] * 3)
+            with pytest.raises(UndeliveredRecordsError):
+                await producer.flush()
+            with pytest.raises(ValueError, match="keys"):
+                await producer.enqueue_many("t", [b"v"], keys=[])
+            with pytest.raises(MessageTooLargeError):
+                await producer.enqueue_many("t", [bytes(2_000_000)])

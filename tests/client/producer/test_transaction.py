@@ -323,3 +323,13 @@ async def test_offsets_travel_while_records_do() -> None:
         held.release.set()
         await task
         assert (world.committed(), world.out()) == (2, [b"v"])
+
+
+@pytest.mark.asyncio
+async def test_the_commit_waits_for_lists_put_in_line() -> None:
+    async with started() as (cluster, producer):
+        async with producer.transaction() as block:
+            await block.enqueue_many("t", [b"a"] * 3, partition=0)
+        assert committed_of(cluster, "t") == [b"a"] * 3
+        with pytest.raises(NoTransactionError):
+            await block.enqueue_many("t", [b"late"])

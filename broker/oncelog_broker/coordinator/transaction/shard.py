@@ -542,14 +542,12 @@ class TransactionShard:
         self._timers.set(EXPIRY_KEY, delay_ms / 1000, self._expire)
 
     def _expire(self) -> Result[None]:
-        """Forget ordinary ids that were idle for too long."""
+        """Forget ids that were idle for too long, but for shared ones that have a last tag."""
         old_ms = self._clock.now_ms() - self._config.transactional_id_expiration_ms
         old = [
             txn.transactional_id
             for txn in self.transactions.values()
-            if isinstance(txn.saved, SavedTransaction)
-            and (txn.saved.state is TxnState.EMPTY or txn.saved.state.is_complete)
-            and txn.saved.changed_ms <= old_ms
+            if _may_be_forgotten(txn.saved, old_ms)
         ]
         now = old[:EXPIRED_COUNT_MAX]
         more = len(old) > len(now)
@@ -569,6 +567,14 @@ def _name(saved: Saved) -> object:
     if isinstance(saved, SavedShared):
         return saved.ordinal
     return ordinary.present(saved)
+
+
+def _may_be_forgotten(saved: Saved | None, old_ms: int) -> bool:
+    if saved is None or saved.changed_ms > old_ms:
+        return False
+    if isinstance(saved, SavedShared) and not shared.may_be_forgotten(saved):
+        return False
+    return saved.state is TxnState.EMPTY or saved.state.is_complete
 
 
 def _is_open(saved: Saved | None, name: object) -> bool:

@@ -34,6 +34,7 @@ from oncelog_protocol.errors import (
     TransactionAbortableError,
     TransactionAlreadyCommittedError,
 )
+from oncelog_protocol.messages.shared_transactions import LAST_TAG
 from oncelog_protocol.types import TopicPartition
 
 WRITER_EPOCH = 0
@@ -244,6 +245,12 @@ def completed(saved: SavedShared, now_ms: int) -> SavedShared:
         start_ms=-1,
         winners=(),
     )
+
+
+def may_be_forgotten(saved: SavedShared) -> bool:
+    """Whether an idle id holds nothing that a later request could ask for: nothing was committed
+    under it, or the last tag that there is. Any other last tag is kept for good."""
+    return saved.last_committed_tag in (-1, LAST_TAG)
 
 
 def _fresh(now: Now) -> int:

@@ -25,6 +25,7 @@ from oncelog_protocol.errors import (
     TransactionAbortableError,
     UnknownServerError,
 )
+from oncelog_protocol.messages.shared_transactions import LAST_TAG
 from oncelog_protocol.types import TopicPartition
 from support.transaction_world import transaction_world
 from support.waiting import eventually
@@ -469,6 +470,12 @@ async def test_idle_ids_are_forgotten_and_open_ones_are_not() -> None:
         await world.joined(ordinal, 1, transactional_id="shared")
         world.end_shared(ordinal, 1, [], transactional_id="shared")
         await world.completed("shared")
+        await world.joined(ordinal, LAST_TAG, transactional_id="once")
+        world.end_shared(ordinal, LAST_TAG, [], transactional_id="once")
+        await world.completed("once")
+        await world.joined(ordinal, 1, transactional_id="never")
+        world.end_shared(ordinal, 1, transactional_id="never")
+        await world.completed("never")
         world.clock.advance(2_000)
         await eventually(lambda: "idle" not in world.shard.transactions, what="expiry")
         assert sorted(world.shard.transactions) == ["open", "shared"]

@@ -15,6 +15,7 @@ from oncelog_broker.coordinator.transaction.shared import (
     completed,
     end,
     join,
+    may_be_forgotten,
 )
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
@@ -29,6 +30,7 @@ from oncelog_protocol.errors import (
     TransactionAbortableError,
     TransactionAlreadyCommittedError,
 )
+from oncelog_protocol.messages.shared_transactions import LAST_TAG
 from oncelog_protocol.types import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -214,3 +216,10 @@ def test_nothing_but_the_tag_is_left_of_what_is_complete() -> None:
     done = completed(COMMITTED, 9_000)
     assert (done.state, done.winners, done.start_ms) == (TxnState.COMPLETE_COMMIT, (), -1)
     assert done.last_committed_tag == 10
+
+
+def test_only_what_tells_nothing_any_more_may_be_forgotten() -> None:
+    assert not may_be_forgotten(COMMITTED)
+    assert not may_be_forgotten(ABORTED)
+    assert may_be_forgotten(ABORTED._replace(last_committed_tag=-1, last_committed_ordinal=-1))
+    assert may_be_forgotten(COMMITTED._replace(tag=LAST_TAG, last_committed_tag=LAST_TAG))

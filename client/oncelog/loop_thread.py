@@ -1,0 +1,88 @@
+"""An event loop in a thread of its own: how synchronous code calls the asynchronous clients.
+
+Rules: a call waits for its result; an interrupt (Ctrl+C) of who waits cancels what was asked. The
+loop's own thread is never waited for from within.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
+
+from oncelog.errors import ClosedError
+
+T = TypeVar("T")
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
+
+
+class LoopThread:
+    """An event loop in a thread; ``call`` runs a coroutine there and waits."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether calls are possible."""
+        return self._thread.is_alive() and not self._loop.is_closed()
+
+    def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run ``coro`` on the loop; its result or its exception.
+
+        :raises TimeoutError: neither within ``timeout_s`` seconds; it is cancelled.
+        """
+        future = self.submit(coro)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``coro`` on the loop without waiting; what was submitted first runs first."""
+        if not self.running:
+            coro.close()
+            raise ClosedError("the client is closed")
+        if threading.current_thread() is self._thread:
+            coro.close()
+            raise RuntimeError(
+                "a blocking call inside of the client's own loop would wait for ever"
+            )
+        return asyncio.run_coroutine_threadsafe(coro, self._loop)
+
+    async def visit(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on this loop, waited for on another."""
+
+        async def run() -> T:
+            return work()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+
+    def tell(self, work: Callable[[], object]) -> None:
+        """Do ``work`` on this loop, soon."""
+        self._loop.call_soon_threadsafe(work)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
