@@ -1,0 +1,10 @@
+"""``python -m pyspark_oncelog run job.toml``, and what ``spark-submit`` runs: see ``runner``."""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark_oncelog.runner.command import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

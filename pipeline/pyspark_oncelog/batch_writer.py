@@ -1,0 +1,123 @@
+"""The batch sink: a write is one shared transaction; in foreachBatch, that of its micro-batch.
+
+Rules
+-----
+* The rows of a batch job become visible all at once or not at all. A job that is run again writes
+  again: nothing but its author knows whether that is a repetition. Its transaction has an id of its
+  own and the last of all tags, after which nothing is ever committed under the id, so that brokers
+  may forget it.
+* A write in foreachBatch is repeated by Spark after a crash, and is exactly once by the option
+  ``sinkId``, which tells it from the other writes of the same micro-batch. Without it such a write
+  is refused, rather than doubled in silence.
+* Only tasks can see which of both it is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pyspark_oncelog.commit_message import transaction_of
+from pyspark_oncelog.option_values import OptionError
+from pyspark_oncelog.sink_schema import layout_of
+from pyspark_oncelog.sink_transaction import abort, begin, commit
+from pyspark_oncelog.task_identity import this_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from oncelog import Ticket
+    from pyspark_oncelog.sink_options import SinkOptions
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One write of a data frame.
+
+    :raises SinkSchemaError: the data frame cannot be written as records.
+    :raises OptionError: ``overwrite``, which a log cannot do.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
+        if overwrite:
+            raise OptionError(
+                "a log only grows: use mode('append'), and delete the topic first"
+                " if it shall begin anew"
+            )
+        self._options = options
+        self._layout = layout_of(
+            schema, topic=options.topic, include_headers=options.include_headers
+        )
+        self._job_id = f"spark-batch-{uuid.uuid4().hex}"
+        self._ordinal: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the tasks and for the commit, which get the same object.
+
+        :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave an ordinal in time.
+        """
+        if self._options.exactly_once and self._ordinal is None:
+            self._ordinal = begin(self._options)
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor: write the rows of one attempt at a task.
+
+        :raises OncelogError: another attempt may do better; of fencing, none will.
+        :raises OptionError: in foreachBatch without ``sinkId``, or elsewhere with it.
+        """
+        from pyspark_oncelog.task_writer import write_at_once, write_in_transaction
+
+        if not self._options.exactly_once:
+            return write_at_once(iterator, self._options, self._layout)
+        task = this_task()
+        if self._options.sink_id is not None:
+            assert self._ordinal is not None
+            ticket = task.ticket(self._options, self._ordinal)
+        elif task.in_query:
+            raise OptionError(
+                "a write in foreachBatch needs .option('sinkId', name), another name for each write"
+                " of the function, so that a micro-batch that is done again is known; or"
+                " deliveryGuarantee=at-least-once, if it may be doubled then"
+            )
+        else:
+            ticket = self._own_ticket()
+        return write_in_transaction(
+            iterator, self._options, self._layout, ticket, attempt=task.attempt
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver: make the rows visible, all at once.
+
+        :raises ProducerFencedError: the transaction was aborted by its time-out, or in foreachBatch
+            a newer run of the query has taken over.
+        :raises TransactionOutcomeUnknownError: nobody answered in time.
+        """
+        found = transaction_of(messages)
+        if found is not None:
+            commit(*found)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver: make the rows invisible, unless they are committed."""
+        found = transaction_of(messages)
+        if found is not None:
+            abort(found[0])
+        elif self._options.exactly_once and self._options.sink_id is None:
+            abort(self._own_ticket())  # no task got so far as to say that it wrote
+
+    def _own_ticket(self) -> Ticket:
+        from oncelog import Ticket
+        from oncelog.shared_transaction import LAST_TAG
+
+        assert self._ordinal is not None
+        options = self._options
+        return Ticket(
+            options.bootstrap_servers,
+            self._job_id,
+            self._ordinal,
+            LAST_TAG,
+            options.transaction_timeout_ms,
+        )

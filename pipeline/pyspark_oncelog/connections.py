@@ -1,0 +1,145 @@
+"""The clients of this process: one event loop in one thread, made when first asked for.
+
+Rules
+-----
+* Spark calls from several short-lived objects in a process that lives on; what is worth keeping
+  (connections, metadata) is kept here, by key, and found again by the next object.
+* A process that was forked keeps nothing of its parent's: its threads are not there. Nothing is
+  closed when a process ends: Spark kills them, and the brokers see the connections go.
+* Every call has a deadline, and says what it waited for when it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from oncelog import Admin
+from oncelog.errors import DeadlineExceededError
+from oncelog.loop_thread import LoopThread
+
+T = TypeVar("T")
+
+GRACE_S = 15.0
+"""On top of the clients' own deadlines, for these name better what is wrong."""
+
+DEADLINE_S = 60.0
+"""Of calls that are told no other; the clients' own deadlines are shorter or equal."""
+
+
+class Connections:
+    """The loop of one process, and what lives on it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._thread = LoopThread("oncelog-spark")
+        self._kept: dict[Any, asyncio.Future[Any]] = {}
+
+    def call(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, timeout_s: float
+    ) -> T:
+        """Run ``function(*args)`` on the loop; see the function of the same name."""
+        try:
+            return self._thread.call(function(*args), timeout_s)
+        except TimeoutError as error:
+            if isinstance(error, DeadlineExceededError):
+                raise
+            name = getattr(function, "__qualname__", repr(function))
+            raise DeadlineExceededError(
+                f"{name}: no answer within {timeout_s:g} s", definite=False
+            ) from error
+
+    def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``coro`` on the loop; who calls does not wait."""
+        return self._thread.submit(coro)
+
+    async def keep(self, key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What is kept by ``key``, made now if nothing is; made once, however many ask."""
+        making = self._kept.get(key)
+        if making is None:
+            making = self._kept[key] = asyncio.ensure_future(make())
+            making.add_done_callback(partial(self._made, key))
+        return cast(T, await asyncio.shield(making))
+
+    def _made(self, key: Any, making: asyncio.Future[Any]) -> None:
+        failed = making.cancelled() or making.exception() is not None
+        if failed and self._kept.get(key) is making:
+            del self._kept[key]
+
+    def forget(self, key: Any) -> Any:
+        """Keep ``key`` no more; what was kept, or None if nothing was, or it is not made yet."""
+        making = self._kept.pop(key, None)
+        if making is None or not making.done() or making.cancelled() or making.exception():
+            return None
+        return making.result()
+
+    def stop(self) -> None:
+        """Close what is kept, and end the loop. Spark never asks for it; tests do."""
+
+        async def close_all() -> None:
+            made = await asyncio.gather(*self._kept.values(), return_exceptions=True)
+            self._kept.clear()
+            for each in made:
+                if hasattr(each, "close"):
+                    await each.close()
+
+        self.call(close_all, timeout_s=DEADLINE_S)
+        self._thread.stop()
+
+
+_here: list[Connections] = []
+
+
+def here() -> Connections:
+    """Those of this process."""
+    if not _here or _here[0].pid != os.getpid():
+        _here[:] = [Connections()]
+    return _here[0]
+
+
+def call(
+    function: Callable[..., Coroutine[Any, Any, T]], *args: Any, timeout_s: float = DEADLINE_S
+) -> T:
+    """Run the coroutine ``function(*args)`` on the process's loop and wait for its result.
+
+    :raises DeadlineExceededError: no result within ``timeout_s`` seconds.
+    """
+    return here().call(function, *args, timeout_s=timeout_s)
+
+
+def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run ``coro`` on the process's loop without waiting; what was submitted first runs first."""
+    return here().submit(coro)
+
+
+async def keep(key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What this process keeps by ``key``; made by ``make`` when there is nothing. On the loop."""
+    return await here().keep(key, make)
+
+
+def forget(key: Any) -> Any:
+    """Take what is kept by ``key`` out, for it proved to be of no use; None if nothing was."""
+    return here().forget(key)
+
+
+async def started_admin(bootstrap: str) -> Admin:
+    """The admin client of these brokers, on the loop.
+
+    :raises NoBrokersAvailableError: nobody answers; the next call tries again.
+    """
+
+    async def make() -> Admin:
+        admin = Admin(bootstrap, client_id="oncelog-spark")
+        await admin.start()
+        return admin
+
+    return await keep(("admin", bootstrap), make)
+
+
+def admin(bootstrap: str, *, timeout_s: float = DEADLINE_S) -> Admin:
+    """The same for who is not on the loop; its methods are to be awaited there, by ``call``."""
+    return call(started_admin, bootstrap, timeout_s=timeout_s)

@@ -1,0 +1,320 @@
+"""The options of the source: Spark's names for Kafka, checked, as one typed value. Pure.
+
+Rules
+-----
+* Names and meanings are those of Spark's Kafka source, so that a job moves by changing its format;
+  options that are ours stand beside them. All are text, and their names come in lower case.
+* What would break exactly-once reading is refused with the name of the option that does what was
+  meant: positions are the checkpoint's, and columns are decoded by ``keyFormat``/``valueFormat``.
+* An option that nobody knows is refused when it looks like one that exists, misspelt; otherwise it
+  is somebody else's (Spark hands the sink's to tables too) and is left alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark_oncelog.option_values import (
+    LATEST,
+    OptionError,
+    Point,
+    parse_assignment,
+    parse_bool,
+    parse_choice,
+    parse_count,
+    parse_duration_ms,
+    parse_names,
+    parse_offsets,
+    parse_pattern,
+    parse_timestamps,
+)
+
+__all__ = ["OptionError", "SourceOptions", "find_bootstrap", "names_a_source"]
+
+PREFIXES = ("kafka.", "oncelog.")
+"""Of options that are the client's."""
+
+FORMATS = ("binary", "string", "json")
+
+NAMES = {
+    name.lower(): name
+    for name in (
+        "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
+        "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+        "failOnDataLoss", "includeHeaders", "groupId", "groupIdPrefix", "publishProgress",
+        "isolationLevel", "keyFormat", "valueFormat", "keySchema", "valueSchema", "decodeMode",
+        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+        "driverTimeoutMs", "latestOffsetWaitMs", "recordsPerArrowBatch", "fetchBytes",
+    )
+}  # fmt: skip
+"""Every option of the source as it comes, and as it is written."""
+
+REFUSED = {
+    "group.id": "a query's place is its checkpoint. To see its lag in a group, give groupId",
+    "auto.offset.reset": "give startingOffsets; failOnDataLoss=false goes on after a loss",
+    "enable.auto.commit": "a query's place is its checkpoint. publishProgress shows it in a group",
+    "key.deserializer": "give keyFormat (binary, string or json)",
+    "value.deserializer": "give valueFormat (binary, string or json)",
+    "interceptor.classes": "transform the columns with Spark's functions",
+    "max.poll.records": "give recordsPerArrowBatch",
+    "assignment.strategy": "partitions are planned by Spark; give minPartitions",
+}
+"""The client's options that this source does not let through, and what to do instead."""
+
+PASSED = {"isolation.level": "isolationLevel", "max.partition.fetch.bytes": "fetchBytes"}
+"""The client's options that have a name of their own here."""
+
+ONLY_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+
+def names_a_source(options: Mapping[str, str]) -> bool:
+    """Whether topics to read are named."""
+    lowered = {key.lower() for key in options}
+    return not lowered.isdisjoint(("subscribe", "subscribepattern", "assign"))
+
+
+def find_bootstrap(options: Mapping[str, str]) -> str:
+    """The brokers' addresses; ``kafka.bootstrap.servers``, ``oncelog.bootstrap.servers`` and both
+    without a prefix are one.
+
+    :raises OptionError: they are missing, or two of these say different things.
+    """
+    lowered = {key.lower(): value for key, value in options.items()}
+    names = [prefix + "bootstrap.servers" for prefix in ("", *PREFIXES)]
+    names += ["bootstrapservers", "bootstrap_servers"]
+    found = dict.fromkeys(lowered[name].strip() for name in names if name in lowered)
+    if len(found) > 1:
+        raise OptionError(f"bootstrap.servers is given twice, as {' and '.join(map(repr, found))}")
+    if not found or not next(iter(found)):
+        raise OptionError("oncelog.bootstrap.servers is missing: brokers as host:port,host:port")
+    return next(iter(found))
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What one source was told; see ``docs/spark.md`` for the table."""
+
+    bootstrap_servers: str
+    subscribe: tuple[str, ...] = ()
+    subscribe_pattern: str = ""
+    assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    starting: Point | None = None
+    """None: latest for a stream, earliest for a batch query."""
+    ending: Point = field(default_factory=lambda: Point("latest"))
+    by_timestamp_strategy: str = "error"
+    """Where a stream begins in a partition that has no record at or after the time: ``error`` or
+    ``latest``."""
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    group_id: str = ""
+    """Where progress is published; empty: nowhere."""
+    isolation_level: str = "read_committed"
+    key_format: str = "binary"
+    value_format: str = "binary"
+    key_schema: str = ""
+    value_schema: str = ""
+    decode_mode: str = "permissive"
+    poll_timeout_ms: int = 120_000
+    """How long a task may go without a record that is there before it fails."""
+    driver_timeout_ms: int = 60_000
+    """Of every question that the driver asks."""
+    latest_offset_wait_ms: int = 200
+    """How long an idle stream waits for records in one question for the latest offset."""
+    records_per_arrow_batch: int = 100_000
+    fetch_bytes: int = 2 * 1024 * 1024
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+        """The options of a source.
+
+        :param streaming: whether it is one of a stream or of a batch query; None: not known yet.
+        :raises OptionError: see the module's text.
+        """
+        given = {key.lower(): str(value) for key, value in options.items()}
+        _refuse(given)
+        reading = _Reading(given)
+        parsed = cls(
+            bootstrap_servers=find_bootstrap(given),
+            **_topics(given),  # type: ignore[arg-type]
+            starting=_point(given, "starting"),
+            ending=_point(given, "ending") or Point("latest"),
+            by_timestamp_strategy=reading.choice(
+                "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
+            ),
+            max_offsets_per_trigger=reading.count("maxOffsetsPerTrigger"),
+            min_offsets_per_trigger=reading.count("minOffsetsPerTrigger"),
+            max_trigger_delay_ms=reading.duration("maxTriggerDelay", cls.max_trigger_delay_ms),
+            min_partitions=reading.count("minPartitions", high=100_000),
+            max_records_per_partition=reading.count("maxRecordsPerPartition"),
+            fail_on_data_loss=reading.bool("failOnDataLoss", True),
+            include_headers=reading.bool("includeHeaders", False),
+            group_id=_group(given, reading),
+            isolation_level=reading.choice(
+                "isolationLevel", ("read_committed", "read_uncommitted"), cls.isolation_level
+            ),
+            key_format=reading.choice("keyFormat", FORMATS, "binary"),
+            value_format=reading.choice("valueFormat", FORMATS, "binary"),
+            key_schema=given.get("keyschema", ""),
+            value_schema=given.get("valueschema", ""),
+            decode_mode=reading.choice("decodeMode", ("permissive", "failfast"), "permissive"),
+            poll_timeout_ms=reading.duration("kafkaConsumer.pollTimeoutMs", cls.poll_timeout_ms),
+            driver_timeout_ms=reading.duration("driverTimeoutMs", cls.driver_timeout_ms),
+            latest_offset_wait_ms=reading.duration("latestOffsetWaitMs", cls.latest_offset_wait_ms),
+            records_per_arrow_batch=reading.count("recordsPerArrowBatch", high=10_000_000)
+            or cls.records_per_arrow_batch,
+            fetch_bytes=reading.count("fetchBytes", high=1 << 30) or cls.fetch_bytes,
+        )
+        parsed._check()
+        parsed._check_mode(given, streaming)
+        return parsed
+
+    @property
+    def begins_at_a_moment(self) -> bool:
+        """Whether a new stream begins somewhere else when it is asked again."""
+        point = self.starting or Point("latest")
+        if point.kind == "offsets":
+            return any(LATEST in numbers.values() for numbers in point.offsets.values())
+        return point.kind != "earliest"
+
+    def _check(self) -> None:
+        for name in ("key", "value"):
+            kind, ddl = getattr(self, f"{name}_format"), getattr(self, f"{name}_schema")
+            if (kind == "json") is not bool(ddl.strip()):
+                raise OptionError(
+                    f"{name}Format={kind} and {name}Schema={ddl!r}: a schema in Spark's DDL, such"
+                    ' as "id BIGINT, name STRING", goes with json, and json needs one'
+                )
+        low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if low is not None and high is not None and low > high:
+            raise OptionError(f"minOffsetsPerTrigger={low}: is above maxOffsetsPerTrigger={high}")
+
+    def _check_mode(self, given: Mapping[str, str], streaming: bool | None) -> None:
+        if streaming:
+            for name in ONLY_BATCH:
+                if name.lower() in given:
+                    raise OptionError(
+                        f"{name}: a stream has no end. Read a batch (spark.read), or run the"
+                        " stream with trigger(availableNow=True)"
+                    )
+        elif streaming is False:
+            if self.starting == Point("latest"):
+                raise OptionError("startingOffsets=latest: a batch query would find nothing")
+            if self.ending == Point("earliest"):
+                raise OptionError("endingOffsets=earliest: a batch query would find nothing")
+            _refuse_numbers("startingOffsets", self.starting, -1, "latest (-1)")
+            _refuse_numbers("endingOffsets", self.ending, -2, "earliest (-2)")
+
+
+class _Reading:
+    """Options by name, with their defaults."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def bool(self, name: str, default: bool) -> bool:
+        text = self._given.get(name.lower())
+        return default if text is None else parse_bool(name, text)
+
+    def count(self, name: str, *, high: int = 2**63 - 1) -> int | None:
+        text = self._given.get(name.lower())
+        return None if text is None else parse_count(name, text, high=high)
+
+    def duration(self, name: str, default: int) -> int:
+        text = self._given.get(name.lower())
+        return default if text is None else parse_duration_ms(name, text)
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        text = self._given.get(name.lower())
+        return default if text is None else parse_choice(name, text, choices)
+
+
+def _refuse(given: dict[str, str]) -> None:
+    """Judge the client's options and those that nobody knows; those with a name of their own here
+    are put under it."""
+    for key in list(given):
+        prefix = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
+        bare = key.removeprefix(prefix)
+        if bare in REFUSED:
+            raise OptionError(f"{key}: not supported by this source: {REFUSED[bare]}")
+        if bare in PASSED:
+            name = PASSED[bare].lower()
+            if given.setdefault(name, given[key]) != given[key]:
+                raise OptionError(f"{key}={given[key]!r}: and {PASSED[bare]}={given[name]!r}")
+        elif key not in NAMES and not prefix:
+            _refuse_misspelt(key)
+
+
+def _refuse_misspelt(key: str) -> None:
+    close = difflib.get_close_matches(key, NAMES, n=1, cutoff=0.88)
+    if close:
+        raise OptionError(f"{key}: there is no such option; did you mean {NAMES[close[0]]}?")
+
+
+def _topics(given: Mapping[str, str]) -> dict[str, object]:
+    named = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
+    if len(named) != 1:
+        told = f"{' and '.join(named)} are given" if named else "none is given"
+        raise OptionError(f"give exactly one of subscribe, subscribePattern and assign: {told}")
+    name = named[0]
+    text = given[name.lower()]
+    if name == "subscribe":
+        return {"subscribe": parse_names(name, text)}
+    if name == "assign":
+        return {"assign": parse_assignment(name, text)}
+    return {"subscribe_pattern": parse_pattern(name, text)}
+
+
+def _point(given: Mapping[str, str], side: str) -> Point | None:
+    names = [f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"]
+    named = [name for name in names if name.lower() in given]
+    if len(named) > 1:
+        raise OptionError(f"{' and '.join(named)}: give one of them")
+    if not named:
+        return None
+    name, text = named[0], given[named[0].lower()]
+    if name.endswith("ByTimestamp"):
+        return parse_timestamps(name, text)
+    if name.endswith("Timestamp"):
+        return Point("timestamp", timestamp_ms=parse_count(name, text, 0))
+    return parse_offsets(name, text)
+
+
+def _group(given: Mapping[str, str], reading: _Reading) -> str:
+    """The group that shows the query's progress.
+
+    Without ``groupId`` the name is made of what is read: Spark tells a source neither the query's
+    name nor its checkpoint. Two queries that read the same then share it, and it shows whichever
+    spoke last.
+    """
+    if not reading.bool("publishProgress", True):
+        return ""
+    named = given.get("groupid", "").strip()
+    if "groupid" in given and not named:
+        raise OptionError("groupId is empty; publishProgress=false publishes nothing")
+    if named:
+        return named
+    read = [given.get(name, "") for name in ("subscribe", "subscribepattern", "assign")]
+    digest = hashlib.sha256("\0".join(read).encode()).hexdigest()[:10]
+    return f"{given.get('groupidprefix', '').strip() or 'spark-oncelog'}-{digest}"
+
+
+def _refuse_numbers(name: str, point: Point | None, number: int, told: str) -> None:
+    if point is None or point.kind != "offsets":
+        return
+    if any(number in offsets.values() for offsets in point.offsets.values()):
+        raise OptionError(f"{name}: {told} makes no sense in a batch query")
+
+
+def known_names() -> Iterable[str]:
+    """The options of the source, as they are written."""
+    return NAMES.values()

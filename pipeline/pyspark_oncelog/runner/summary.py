@@ -1,0 +1,130 @@
+"""A query's progress, as Spark reports it after each micro-batch, in the terms of its user. Pure.
+
+Spark's report is a document of some eighty lines; what is of use is here: rows in, speed, how far
+behind the topics' ends, state, watermark, and rows that came too late and were dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """One micro-batch."""
+
+    batch: int
+    rows: int
+    rows_per_s: float
+    duration_ms: int
+    lag: int | None
+    """Offsets between the batch's end and the topics' ends when it was planned; None: unknown."""
+    state_rows: int | None
+    """Rows of state after the batch; None without state."""
+    late_rows: int
+    """Dropped in this batch, because the watermark had passed them."""
+    watermark: str | None
+    began_at: str
+    """As Spark writes it: ISO, UTC."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields by name, for JSON."""
+        return asdict(self)
+
+    def as_line(self) -> str:
+        """One line for people."""
+        parts = [
+            f"batch {self.batch}",
+            f"{self.rows:,} rows",
+            f"{self.rows_per_s:,.0f} rows/s",
+            f"{self.duration_ms:,} ms",
+        ]
+        if self.lag is not None:
+            parts.append(f"lag {self.lag:,}")
+        if self.state_rows is not None:
+            parts.append(f"state {self.state_rows:,} rows")
+        if self.watermark is not None:
+            parts.append(f"watermark {self.watermark}")
+        if self.late_rows:
+            parts.append(f"{self.late_rows:,} rows too late")
+        return "  ".join(parts)
+
+
+def summarise(progress: Mapping[str, Any]) -> BatchSummary:
+    """From ``StreamingQueryProgress.json``, parsed."""
+    operators = progress.get("stateOperators") or []
+    sources = progress.get("sources") or []
+    return BatchSummary(
+        batch=int(progress["batchId"]),
+        rows=int(progress.get("numInputRows") or 0),
+        rows_per_s=round(_number(progress.get("processedRowsPerSecond")), 1),
+        duration_ms=int(
+            progress.get("batchDuration")
+            or (progress.get("durationMs") or {}).get("triggerExecution")
+            or 0
+        ),
+        lag=lag_of(sources),
+        state_rows=sum(int(o.get("numRowsTotal", 0)) for o in operators) if operators else None,
+        late_rows=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in operators),
+        watermark=_watermark(progress),
+        began_at=str(progress.get("timestamp", "")),
+    )
+
+
+def lag_of(sources: list[Mapping[str, Any]]) -> int | None:
+    """How far the batch's end was behind the newest offsets, over all sources; None when no
+    source says."""
+    lags = [
+        _distance(_document(s.get("endOffset")), _document(s.get("latestOffset"))) for s in sources
+    ]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def offsets_of(document: Any) -> dict[str, int]:
+    """Every ``topic/partition`` to its offset in an offset document, Oncelog's or Kafka's."""
+    if not isinstance(document, Mapping):
+        return {}
+    topics = document.get("topics", document)
+    found: dict[str, int] = {}
+    for topic, entry in topics.items() if isinstance(topics, Mapping) else ():
+        if not isinstance(entry, Mapping):
+            continue
+        for partition, offset in entry.get("offsets", entry).items():
+            if str(partition).isdecimal() and type(offset) is int:
+                found[f"{topic}/{partition}"] = offset
+    return found
+
+
+def _distance(end: Any, latest: Any) -> int | None:
+    ends, marks = offsets_of(end), offsets_of(latest)
+    if not marks or not ends:
+        return None
+    return sum(max(0, mark - ends.get(place, 0)) for place, mark in marks.items())
+
+
+def _document(value: Any) -> Any:
+    """Offsets come as text or already parsed, as the version of Spark has it."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return None
+    return value
+
+
+def _watermark(progress: Mapping[str, Any]) -> str | None:
+    found = (progress.get("eventTime") or {}).get("watermark")
+    # 1970 is Spark's word for none yet.
+    return None if found is None or str(found).startswith("1970-01-01") else str(found)
+
+
+def _number(value: Any) -> float:
+    """NaN and infinity, of batches without rows or without time, as 0."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return float(value)

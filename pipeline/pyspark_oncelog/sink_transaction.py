@@ -1,0 +1,116 @@
+"""The owner's side of a sink's transaction, on the driver: begin, commit, abort.
+
+Rules: every call has a deadline and goes over connections that this process keeps. What is decided
+stays decided, so that each may be repeated; a lost answer harms nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark_oncelog.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    from oncelog import Receipt, Ticket
+
+logger = logging.getLogger(__name__)
+
+BEGIN_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 120.0
+SLACK_S = 10.0
+"""The client gives up before the call does: its error says more."""
+
+
+def begin(options: SinkOptions) -> int:
+    """An ordinal, greater than all that were given before in the cluster.
+
+    :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
+    """
+    from pyspark_oncelog import connections
+
+    servers = options.bootstrap_servers
+    return connections.call(_next_ordinal, servers, timeout_s=BEGIN_TIMEOUT_S + SLACK_S)
+
+
+def commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
+    """Make what the winners wrote visible; may be repeated.
+
+    :raises ProducerFencedError: a newer run has taken over, or the transaction was aborted.
+    :raises TransactionOutcomeUnknownError: nobody answered in time.
+    """
+    from oncelog.errors import ProducerFencedError
+    from pyspark_oncelog import connections
+
+    try:
+        connections.call(_commit, ticket, receipts, timeout_s=END_TIMEOUT_S + SLACK_S)
+    except ProducerFencedError as error:
+        error.add_note(
+            f"{ticket.transactional_id}, batch {ticket.tag}: another run of this query has taken"
+            f" over, or the batch took longer than transactionTimeoutMs={ticket.timeout_ms} and was"
+            " aborted. Nothing of it is visible; a restart does it again."
+        )
+        raise
+
+
+def abort(ticket: Ticket) -> None:
+    """Make everything invisible, unless it is committed. Only a courtesy to readers, which need not
+    wait for the time-out: failures are logged, as Spark has an error of its own to tell."""
+    from oncelog.errors import OncelogError, ProducerFencedError
+    from pyspark_oncelog import connections
+
+    try:
+        end = connections.call(_abort, ticket, timeout_s=END_TIMEOUT_S + SLACK_S)
+    except ProducerFencedError:
+        return  # a newer run has aborted it
+    except (OncelogError, OSError, TimeoutError) as error:
+        logger.warning("%s, batch %d: not aborted: %s", ticket.transactional_id, ticket.tag, error)
+        return
+    if end:
+        logger.info("%s: batch %d is committed", ticket.transactional_id, ticket.tag)
+
+
+def abort_open(options: SinkOptions, transactional_id: str, tag: int) -> None:
+    """Make invisible what is open under this id, when no task has told its ticket: with an ordinal
+    of its own, greater than theirs. What is committed stays so. Failures are logged."""
+    from oncelog import Ticket
+
+    try:
+        ticket = Ticket(options.bootstrap_servers, transactional_id, begin(options), tag)
+    except (OSError, TimeoutError, RuntimeError) as error:
+        logger.warning("%s, batch %d: not aborted: %s", transactional_id, tag, error)
+        return
+    abort(ticket)
+
+
+# ------------------------------------------------------------------------------ on the loop
+
+
+async def _next_ordinal(servers: str) -> int:
+    from oncelog import SharedTransaction
+    from pyspark_oncelog import connections
+
+    admin = await connections.started_admin(servers)
+    return await SharedTransaction.next_ordinal(
+        bootstrap_servers=servers, over=admin, max_block_ms=int(BEGIN_TIMEOUT_S * 1000)
+    )
+
+
+async def _commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
+    from oncelog import SharedTransaction
+    from pyspark_oncelog import connections
+
+    admin = await connections.started_admin(ticket.bootstrap_servers)
+    owner = SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))
+    await owner.commit(receipts)
+
+
+async def _abort(ticket: Ticket) -> bool:
+    """Whether it is committed."""
+    from oncelog import SharedTransaction
+    from pyspark_oncelog import connections
+
+    admin = await connections.started_admin(ticket.bootstrap_servers)
+    owner = SharedTransaction(ticket, over=admin, max_block_ms=int(END_TIMEOUT_S * 1000))
+    return (await owner.abort()).committed

@@ -1,0 +1,163 @@
+"""What a task does: read one span of one partition, batch by batch, as Arrow.
+
+Rules
+-----
+* A consumer is kept in the worker process from task to task, with its connections; while a task has
+  it nobody else does. One that failed is not kept.
+* A span ends at its end, also where the last offsets hold no records: markers, aborted and
+  compacted ones are no loss, and are not waited for.
+* The topic must be the one that was planned, by its id, before the first record and behind the
+  last. What is gone since is told apart: see ``planning``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from oncelog import Consumer, TopicPartition
+from oncelog.errors import (
+    DeadlineExceededError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_oncelog import connections, questions
+from pyspark_oncelog.arrow_columns import record_batch
+from pyspark_oncelog.planning import Cause, DataLossError, Loss, Span
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from oncelog import ColumnBatch
+    from pyspark_oncelog.options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+
+def read_span(span: Span, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of ``span``, in order.
+
+    :raises DataLossError: some are gone, and ``failOnDataLoss`` is not false.
+    :raises DeadlineExceededError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
+    """
+    wait_s = options.poll_timeout_ms / 1000 + connections.GRACE_S
+    key = ("reading", options.bootstrap_servers, options.isolation_level, options.fetch_bytes)
+    consumer = connections.forget(key)
+    if consumer is None:
+        consumer = connections.call(_start, options, timeout_s=wait_s)
+    good = False
+    try:
+        if connections.call(_begin, consumer, span, options, timeout_s=wait_s):
+            while True:
+                found = connections.call(_next, consumer, span, options, timeout_s=wait_s)
+                if not found:
+                    break
+                yield record_batch(found, schema, options)
+            connections.call(_check_topic, span, options, timeout_s=wait_s)
+        good = True
+    finally:
+        connections.call(_end, consumer, key if good else None, timeout_s=wait_s)
+
+
+async def _start(options: SourceOptions) -> Consumer:
+    consumer = Consumer(
+        bootstrap_servers=options.bootstrap_servers,
+        client_id="oncelog-spark",
+        isolation_level=options.isolation_level,  # type: ignore[arg-type]
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=options.fetch_bytes,
+        fetch_max_bytes=max(options.fetch_bytes, 32 * 1024 * 1024),
+        max_block_ms=options.poll_timeout_ms,
+    )
+    await consumer.start()
+    return consumer
+
+
+async def _begin(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+    """Whether there is anything to read."""
+    if not await _check_topic(span, options):
+        return False
+    tp = TopicPartition(span.topic, span.partition)
+    consumer.assign([tp])
+    consumer.seek(tp, span.start)
+    return True
+
+
+async def _next(consumer: Consumer, span: Span, options: SourceOptions) -> list[ColumnBatch]:
+    tp = TopicPartition(span.topic, span.partition)
+    while True:
+        try:
+            return await consumer.getbatches(
+                tp,
+                span.end,
+                max_records=options.records_per_arrow_batch,
+                timeout_ms=options.poll_timeout_ms,
+            )
+        except OffsetOutOfRangeError:
+            if not await _skip(consumer, span, options):
+                return []
+        except DeadlineExceededError:
+            await _explain(span, options)
+            raise
+
+
+async def _skip(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+    """The position is not in the log: fail, or go to where the log begins; False when that is
+    behind the span."""
+    tp = TopicPartition(span.topic, span.partition)
+    position = await consumer.position(tp)
+    await _check_topic(span, options)
+    begin = (await questions.earliest(options, [span.tp]))[span.tp]
+    if position < begin:
+        note = f"the log begins at offset {begin} now"
+        loss = Loss(span.tp, Cause.RETENTION, position, min(begin, span.end), note)
+    else:
+        loss = Loss(span.tp, Cause.TRUNCATED, position, span.end, "the offset is out of range")
+    _lost(loss, options)
+    if position >= begin or begin >= span.end:
+        return False
+    consumer.seek(tp, begin)
+    return True
+
+
+async def _explain(span: Span, options: SourceOptions) -> None:
+    """Nothing came: raise a better reason than that, if there is one."""
+    if not await _check_topic(span, options):
+        return
+    end = (await questions.latest(options, [span.tp]))[span.tp]
+    if end < span.end:
+        note = f"the log ends at offset {end} now"
+        raise DataLossError([Loss(span.tp, Cause.TRUNCATED, end, span.end, note)])
+
+
+async def _check_topic(span: Span, options: SourceOptions) -> bool:
+    """Whether the topic is still the one that was planned."""
+    admin = await connections.started_admin(options.bootstrap_servers)
+    (topic,) = await admin.describe_topics([span.topic], timeout_ms=options.poll_timeout_ms)
+    if topic.error is None and topic.topic_id == span.topic_id:
+        return True
+    if topic.error is not None and not isinstance(topic.error, UnknownTopicOrPartitionError):
+        raise topic.error
+    cause = Cause.RECREATED if topic.error is None else Cause.DELETED
+    _lost(Loss(span.tp, cause, span.start, span.end), options)
+    return False
+
+
+def _lost(loss: Loss, options: SourceOptions) -> None:
+    if options.fail_on_data_loss:
+        raise DataLossError([loss])
+    logger.warning("%s", loss)
+
+
+async def _end(consumer: Consumer, key: tuple[object, ...] | None) -> None:
+    if key is None:
+        await consumer.close()
+        return
+    consumer.assign([])
+
+    async def again() -> Consumer:
+        return consumer
+
+    if await connections.keep(key, again) is not consumer:
+        await consumer.close()  # another task of this process came first

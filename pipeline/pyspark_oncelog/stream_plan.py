@@ -1,0 +1,212 @@
+"""Where a stream's micro-batches begin and end, as the driver settles it; coroutines.
+
+Rules
+-----
+* Partitions that were not there before are read from offset 0: what was written before the query
+  noticed them is new to it all the same. If retention has passed that, it is a loss like any other.
+* A log that seems to end before the query's position is asked again for a while: a leader that was
+  just elected may not know yet how far its log is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark_oncelog import questions
+from pyspark_oncelog.offsets import LogOffsets, Partition, make_offsets
+from pyspark_oncelog.option_values import Point
+from pyspark_oncelog.planning import (
+    Cause,
+    DataLossError,
+    Loss,
+    Span,
+    enough,
+    limited,
+    retention_losses,
+    split,
+    tail_losses,
+)
+
+if TYPE_CHECKING:
+    from pyspark_oncelog.options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+SETTLE_S = 10.0
+"""How long a log may end before the query's position until that is believed."""
+SETTLE_POLL_S = 0.2
+POLL_S = 0.02
+"""How often it is looked for more when there is less than ``minOffsetsPerTrigger``."""
+
+
+class StreamPlan:
+    """What the driver knows of one query's run."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.latest: LogOffsets | None = None
+        """The ends of the logs, as of the last question."""
+        self._options = options
+        self._settled: LogOffsets | None = None
+        """Where a run ends that takes what is available now."""
+        self._planned_at: float | None = None
+
+    async def initial(self) -> LogOffsets:
+        """Where a new query begins."""
+        topics = await questions.find_topics(self._options)
+        point = self._options.starting or Point("latest")
+        found = await questions.resolve(self._options, point, topics.partitions, begin=True)
+        return make_offsets(topics.ids, found)
+
+    async def settle(self) -> None:
+        """From now on nothing counts that comes later."""
+        topics = await questions.find_topics(self._options, missing_ok=True)
+        found = await questions.latest(self._options, topics.partitions)
+        self._settled = make_offsets(topics.ids, found)
+
+    async def next_end(
+        self, start: LogOffsets, most: int | None, deadline: float
+    ) -> LogOffsets | None:
+        """The end of a micro-batch that begins at ``start``; None when there is to be none."""
+        while True:
+            latest = await self._look(start)
+            self.latest = latest
+            begin = {tp: _begin(start, latest, tp) for tp, _ in latest}
+            ends = dict(latest)
+            least = None if self._settled is not None else self._options.min_offsets_per_trigger
+            if not _gone(start, latest) and not enough(
+                begin, ends, least, self._waited_ms(), self._options.max_trigger_delay_ms
+            ):
+                left = deadline - time.monotonic()
+                if self._settled is not None or left <= 0:
+                    return None
+                await self._wait(begin, ends, left)
+                continue
+            if most is not None:
+                ends = limited(begin, ends, most)
+            self._planned_at = time.monotonic()
+            ids = {topic: latest.topic_id(topic) for topic in latest.topics}
+            return make_offsets(ids, ends)
+
+    async def _wait(
+        self, begin: Mapping[Partition, int], ends: Mapping[Partition, int], left_s: float
+    ) -> None:
+        if any(ends[tp] > begin[tp] for tp in ends):
+            # There is something, but too little: more of it comes in its own time.
+            await asyncio.sleep(min(POLL_S, left_s))
+        else:
+            await questions.wait_for_records(self._options, ends, left_s)
+
+    def _waited_ms(self) -> float:
+        if self._planned_at is None:
+            return float("inf")
+        return (time.monotonic() - self._planned_at) * 1000
+
+    async def _look(self, start: LogOffsets) -> LogOffsets:
+        """The ends of all logs that are read, or those that were settled.
+
+        :raises DataLossError: a topic of ``start`` is gone or another, or a log is shorter than it.
+        """
+        if self._settled is None:
+            topics = await questions.find_topics(self._options, missing_ok=bool(start.topics))
+            ids, found = topics.ids, await questions.latest(self._options, topics.partitions)
+        else:
+            ids = {name: topic.topic_id for name, topic in self._settled.topics.items()}
+            found = dict(self._settled)
+        self._report(_topic_losses(start, ids))
+        if _behind(start, ids, found):
+            found = await self._insist(start, ids, tuple(found))
+        return make_offsets(ids, found)
+
+    async def _insist(
+        self, start: LogOffsets, ids: Mapping[str, str], partitions: tuple[Partition, ...]
+    ) -> dict[Partition, int]:
+        """Ask again until no log ends before ``start``, or that must be believed."""
+        believed_at = time.monotonic() + min(SETTLE_S, self._options.driver_timeout_ms / 2000)
+        while True:
+            found = await questions.latest(self._options, partitions)
+            behind = _behind(start, ids, found)
+            if not behind:
+                return found
+            if time.monotonic() >= believed_at:
+                break
+            await asyncio.sleep(SETTLE_POLL_S)
+        self._report(
+            [
+                Loss(
+                    tp,
+                    Cause.TRUNCATED,
+                    found[tp],
+                    start.get(tp) or 0,
+                    f"the log ends at offset {found[tp]} now",
+                )
+                for tp in behind
+            ]
+        )
+        return found
+
+    async def spans(self, start: LogOffsets, end: LogOffsets) -> list[Span]:
+        """The pieces of a micro-batch.
+
+        :raises DataLossError: some of it is not in the log any more.
+        """
+        spans = [
+            Span(tp.topic, end.topic_id(tp.topic), tp.partition, _begin(start, end, tp), offset)
+            for tp, offset in end
+        ]
+        spans = [span for span in spans if span.size > 0]
+        partitions = [span.tp for span in spans]
+        spans, lost = retention_losses(spans, await questions.earliest(self._options, partitions))
+        known = self.latest
+        if known is None or any((known.get(span.tp) or 0) < span.end for span in spans):
+            # A micro-batch from before a restart: nobody has looked at the ends in this run.
+            last = await questions.latest(self._options, partitions)
+            spans, cut = tail_losses(spans, last)
+            lost += cut
+        self._report(lost)
+        options = self._options
+        return split(spans, options.min_partitions, options.max_records_per_partition)
+
+    def _report(self, losses: list[Loss]) -> None:
+        if losses and self._options.fail_on_data_loss:
+            raise DataLossError(losses)
+        for loss in losses:
+            logger.warning("%s", loss)
+
+
+def _begin(start: LogOffsets, latest: LogOffsets, tp: Partition) -> int:
+    """Where reading goes on in ``tp``; 0 in a partition, or a topic, that was not there before."""
+    if start.topic_id(tp.topic) != latest.topic_id(tp.topic):
+        return 0
+    return start.get(tp) or 0
+
+
+def _topic_losses(start: LogOffsets, ids: Mapping[str, str]) -> list[Loss]:
+    """The partitions of ``start`` whose topic is gone, or another one."""
+    return [
+        Loss(tp, Cause.RECREATED if tp.topic in ids else Cause.DELETED, offset, offset)
+        for tp, offset in start
+        if ids.get(tp.topic, "") != start.topic_id(tp.topic)
+    ]
+
+
+def _behind(
+    start: LogOffsets, ids: Mapping[str, str], found: Mapping[Partition, int]
+) -> list[Partition]:
+    """The partitions whose log ends before ``start``."""
+    return [
+        tp
+        for tp, offset in start
+        if ids.get(tp.topic) == start.topic_id(tp.topic) and found.get(tp, offset) < offset
+    ]
+
+
+def _gone(start: LogOffsets, latest: LogOffsets) -> bool:
+    """Whether a place moves without new records: a topic is another one, or a log has shrunk."""
+    return any(
+        latest.topic_id(tp.topic) != start.topic_id(tp.topic) or (latest.get(tp) or 0) < offset
+        for tp, offset in start
+    )

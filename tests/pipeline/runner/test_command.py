@@ -1,0 +1,135 @@
+"""The runner's command line: what it says and how it exits, without starting Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_oncelog.runner.command import main, with_bootstrap
+from pyspark_oncelog.runner.job_file import job_from, load_job
+from support.house import ROOT
+
+JOB = """
+checkpoint = "state"
+[sources.a]
+subscribe = "t"
+[query]
+sql = "SELECT * FROM a"
+[sink]
+topic = "u"
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job without brokers."""
+    monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+def test_a_job_that_is_none(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job_file.write_text(JOB + "\n[snik]\n")
+    assert main(["run", str(job_file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"error: {job_file}: 'snik' is not known: did you mean 'sink'?\n"
+    assert main(["run", str(job_file), "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert (document["event"], document["ok"]) == ("failed", False)
+    assert "snik" in document["errors"][0]
+
+
+def test_brokers_must_be_named(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(job_file)]) == 2
+    assert "which cluster?" in capsys.readouterr().err
+
+
+def test_brokers_by_command_line_file_and_variable() -> None:
+    document = {
+        "name": "j",
+        "checkpoint": "s",
+        "sources": {"a": {"subscribe": "t"}},
+        "query": {"sql": "S"},
+        "sink": {"topic": "u"},
+    }
+    silent = job_from(document)
+    named = job_from({**document, "bootstrap_servers": "file:1"})
+    variable = {"ONCELOG_BOOTSTRAP": "variable:1"}
+    assert with_bootstrap(named, "line:1", variable).bootstrap_servers == "line:1"
+    assert with_bootstrap(named, None, variable).bootstrap_servers == "file:1"
+    assert with_bootstrap(silent, None, variable).bootstrap_servers == "variable:1"
+    assert with_bootstrap(silent, None, {}).bootstrap_servers is None
+
+
+def test_without_java(
+    job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert main(["run", str(job_file), "--bootstrap", "here:1"]) == 1
+    assert "JAVA_HOME is /nowhere" in capsys.readouterr().err
+
+
+def test_arguments_of_spark_submit_need_it(
+    job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["--", "--num-executors", "2"], ["--num-executors", "2"]):
+        with pytest.raises(SystemExit) as leaving:
+            main(["run", str(job_file), "--bootstrap", "here:1", *arguments])
+        assert leaving.value.code == 2
+    assert "--submit" in capsys.readouterr().err
+
+
+def test_it_becomes_spark_submit(job_file: Path, tmp_path: Path) -> None:
+    home = tmp_path / "spark"
+    submit = home / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
+    submit.chmod(0o755)
+    rooms = [str(ROOT / room) for room in ("pipeline", "client", "protocol", "runtime")]
+    command = [sys.executable, "-m", "pyspark_oncelog", "run", str(job_file), "--submit", "--json"]
+    command += ["--bootstrap", "here:1", "--", "--num-executors", "2"]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": os.pathsep.join(rooms)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7
+    lines = done.stdout.splitlines()
+    assert lines[:4] == ["--name", "job", "--num-executors", "2"]
+    assert lines[4].endswith("pyspark_oncelog/__main__.py")
+    assert lines[5:] == ["run", str(job_file), "--submitted", "--json", "--bootstrap", "here:1"]
+
+
+def test_check(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(job_file)]) == 1
+    assert "ERROR  cluster" in capsys.readouterr().out
+    assert main(["check", str(job_file), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert not document["ok"]
+    assert {"PySpark", "Java"} <= {f["about"] for f in document["findings"] if f["ok"]}
+
+
+def test_importing_the_runner_is_light() -> None:
+    script = (
+        "import sys, pyspark_oncelog.runner as r; r.load_job(sys.argv[1]); "
+        "print(*sorted({'pyspark', 'oncelog', 'pyarrow', 'py4j'} & set(sys.modules)))"
+    )
+    path = ROOT / "cli/oncelog_cli/demo/delays.toml"
+    assert load_job(path).name == "delays"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "pipeline")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == []

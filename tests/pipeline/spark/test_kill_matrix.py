@@ -1,0 +1,219 @@
+"""Where a pipeline may be killed, with real Spark and real brokers: every record arrives once.
+
+One Spark driver runs several copies at a time, each of which is brought to its own point; then the
+driver is killed with SIGKILL, at all these points at once, and a second life of it goes on from the
+checkpoints. Starting Spark is what takes the time here, so two lives do for the whole matrix;
+``make chaos-spark`` repeats it at random, with brokers that die meanwhile.
+
+=========  =======================================================================================
+copy       what happens to it
+=========  =======================================================================================
+before     killed when all tasks have written, before the broker is asked to commit
+after      killed when the broker has committed, before Spark's commit log says so
+zombie     a worker is stopped in the middle of its writes, and wakes up when the batch was written
+           again, and committed
+trouble    in batch 1 a task's process dies in the middle, and its next attempt fails at the end;
+           in batch 2 the leader of a partition that is written to dies;
+           in batch 3 the coordinator dies when the commit is decided and a marker has yet to come;
+           in batch 4 every attempt of a task fails: Spark aborts the batch and the query fails
+=========  =======================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.processes import Processes
+from integration.test_coordinator_killed import coordinator_of
+from oncelog_cli.local.process import ManagedProcess
+from pipeline.chaos_driver import DriverOptions
+from pipeline.drivers import SparkDriver, next_life, of_pid
+from pipeline.gates import Gates
+from pipeline.stream_copy import StreamCopy
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.asyncio,
+    pytest.mark.timeout(900),
+]
+
+PARTITIONS = 2
+MESSAGES = 4_000
+BATCHES = 6
+KILLED = ("before", "after", "zombie")
+TROUBLE = "trouble"
+RETRIED, FAILOVER, MARKERS, ABORTED = 1, 2, 3, 4
+"""Batches of ``trouble``."""
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start; a busy machine may need longer."""
+CONF = {"spark.python.daemon.module": "pipeline.preloaded_daemon"}
+
+
+@pytest_asyncio.fixture
+async def cluster(processes: Processes) -> AsyncIterator[Processes]:
+    """A running cluster of three; whole again afterwards."""
+    yield processes
+    await processes.heal()
+
+
+@dataclass(slots=True)
+class Matrix:
+    """The copies, and the driver of all of them."""
+
+    cluster: Processes
+    state: Path
+    copies: dict[str, StreamCopy]
+    options: DriverOptions
+    driver: SparkDriver
+    gates: Gates
+
+    @classmethod
+    async def begin(cls, cluster: Processes, state: Path) -> Matrix:
+        """Topics, their records, and the first life."""
+        names = (*KILLED, TROUBLE)
+        copies = {name: StreamCopy(cluster, name, PARTITIONS, MESSAGES) for name in names}
+        for copy in copies.values():
+            await copy.prepare()
+        gates = Gates(state / "gates")
+        gates.arm("before.before-commit", batch=1)
+        gates.arm("after.after-commit", batch=1)
+        gates.arm("zombie.write-middle", "stay", batch=1)
+        gates.arm("trouble.write-middle", "die", batch=RETRIED)
+        gates.arm("trouble.write-end", "fail", batch=RETRIED)
+        queries = [copy.query(BATCHES) for copy in copies.values()]
+        options = DriverOptions(
+            cluster.bootstrap,
+            str(state / "life-1"),
+            str(state),
+            # The one with the most to do comes first.
+            queries[::-1],
+            master="local[8,4]",
+            conf=CONF,
+        )
+        return cls(cluster, state, copies, options, SparkDriver(options), gates)
+
+    async def until(self, what: str, within_s: float = 200.0) -> None:
+        """Wait until somebody comes to a gate; the driver must live meanwhile."""
+        await self.gates.reached(what, within_s)
+        self.driver.check_alive()
+
+    async def kill(self, spare: tuple[int, ...] = ()) -> None:
+        """The end of one life, and the beginning of the next."""
+        await self.driver.kill(spare)
+        left = [query for query in self.options.queries if query.name in KILLED]
+        self.options = replace(next_life(self.options, 2), queries=left)
+        self.driver = SparkDriver(self.options)
+
+    def committed(self, name: str) -> list[int]:
+        """The batches that Spark's commit log has."""
+        folder = self.state / "checkpoints" / name / "commits"
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+    async def arrived(self, name: str) -> bool:
+        """Whether a copy has come to its end, in time."""
+        return await self.copies[name].arrived(200, self.driver.check_alive)
+
+    def failures(self, name: str) -> list[str]:
+        """Why a query had to be started again, other than for a slow machine."""
+        return [text for text in self.driver.failures(name) if SLOW_START not in text]
+
+    def transactional_id(self, name: str) -> str:
+        """Of a query, by its id in the checkpoint."""
+        path = self.state / "checkpoints" / name / "metadata"
+        return f"spark-{json.loads(path.read_text())['id']}"
+
+
+async def attempts_fail(matrix: Matrix) -> None:
+    """One dies, the next fails; the others go on by themselves."""
+    await matrix.until("trouble.write-middle")
+    await matrix.until("trouble.write-end")
+    matrix.gates.arm("trouble.write-middle", batch=FAILOVER)
+
+
+async def leader_dies_in_the_batch(matrix: Matrix) -> None:
+    await matrix.until("trouble.write-middle")
+    matrix.gates.arm("trouble.before-commit", batch=MARKERS)
+    matrix.gates.arm("trouble.after-commit", batch=MARKERS)
+    victim = await matrix.cluster.leader("trouble-out", 0)
+    matrix.cluster.kill(victim)
+    matrix.gates.release("trouble.write-middle")
+    await matrix.cluster.restart(victim)
+
+
+async def coordinator_dies_before_a_marker(matrix: Matrix) -> None:
+    """One that leads a partition is stopped, so that its marker cannot be written meanwhile."""
+    await matrix.until("trouble.before-commit")
+    victim = await coordinator_of(matrix.cluster, matrix.transactional_id(TROUBLE))
+    leaders = [await matrix.cluster.leader("trouble-out", p) for p in range(PARTITIONS)]
+    stopped = next((leader for leader in leaders if leader != victim), None)
+    if stopped is not None:
+        matrix.cluster.pause(stopped)
+    matrix.gates.arm("trouble.write-middle", "fail", batch=ABORTED, once=False)
+    matrix.gates.arm("trouble.abort", batch=ABORTED)
+    matrix.gates.release("trouble.before-commit")
+    await matrix.until("trouble.after-commit")
+    matrix.cluster.kill(victim)
+    if stopped is not None:
+        matrix.cluster.resume(stopped)
+    matrix.gates.release("trouble.after-commit")
+    await matrix.cluster.restart(victim)
+
+
+async def spark_aborts_the_batch(matrix: Matrix) -> None:
+    await matrix.until("trouble.abort")
+    matrix.gates.disarm("trouble.write-middle")
+    matrix.gates.release("trouble.abort")
+
+
+async def test_the_kill_matrix(cluster: Processes, tmp_path: Path) -> None:
+    matrix = await Matrix.begin(cluster, tmp_path / "state")
+    try:
+        await attempts_fail(matrix)
+        await leader_dies_in_the_batch(matrix)
+        await coordinator_dies_before_a_marker(matrix)
+        await spark_aborts_the_batch(matrix)
+        assert await matrix.arrived(TROUBLE)
+        failures = {name: matrix.failures(name) for name in matrix.copies}
+        assert len(failures[TROUBLE]) == 1, failures
+        assert "as told" in failures[TROUBLE][0]
+        assert not any(failures[name] for name in KILLED), failures
+
+        for point in ("before.before-commit", "after.after-commit", "zombie.write-middle"):
+            await matrix.until(point)
+        zombie = matrix.gates.visitor("zombie.write-middle")
+        assert zombie is not None
+        worker = of_pid(zombie.pid)
+        worker.pause()
+        for name in KILLED:
+            assert matrix.committed(name) == [0]
+        await matrix.kill(spare=(zombie.pid,))
+        for name in KILLED:
+            assert await matrix.arrived(name), name
+        await the_zombie_wakes(matrix, worker)
+        for name, copy in matrix.copies.items():
+            copied = await copy.compare()
+            assert copied.is_exact, f"{name}: {copied}"
+            assert copied.count_out == MESSAGES
+    finally:
+        await matrix.driver.stop()
+
+
+async def the_zombie_wakes(matrix: Matrix, worker: ManagedProcess) -> None:
+    """It goes on with its writes, which the broker refuses; without its Spark it ends then."""
+    assert worker.is_paused()
+    matrix.gates.release("zombie.write-middle")
+    worker.resume()
+    deadline = asyncio.get_running_loop().time() + 100
+    while not (told := matrix.gates.told("zombie.write")):
+        assert asyncio.get_running_loop().time() < deadline, "the zombie said nothing"
+        await asyncio.sleep(0.05)
+    assert "has epoch" in told[0] or "Fenced" in told[0], told
+    assert await asyncio.to_thread(worker.wait, 30.0)

@@ -1,0 +1,86 @@
+"""A query's place as a group's offsets, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog import Admin, Consumer, TopicPartition
+from pipeline.fake_topics import apart
+from pyspark_oncelog.offsets import LogOffsets, TopicOffsets
+from pyspark_oncelog.options import SourceOptions
+from pyspark_oncelog.progress import Progress
+from support.cluster import Cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("fresh_connections")
+SETTINGS: dict[str, Any] = {
+    "offsets_topic_num_partitions": 1,
+    "offsets_topic_replication_factor": 1,
+    "group_initial_rebalance_delay_ms": 0,
+}
+
+
+def place(offset: int) -> LogOffsets:
+    return LogOffsets({"t": TopicOffsets("x", {0: offset})})
+
+
+def options_for(cluster: Cluster, **given: str) -> SourceOptions:
+    told = {"bootstrap.servers": cluster.bootstrap, "subscribe": "t", "groupId": "etl", **given}
+    return SourceOptions.parse(told)
+
+
+async def committed(admin: Admin) -> int | None:
+    tp = TopicPartition("t", 0)
+    found = (await admin.list_group_offsets("etl", [tp]))[tp]
+    return None if found is None else found.offset
+
+
+@pytest.mark.asyncio
+async def test_the_newest_place_is_shown(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
+        await cluster.create_topic("t")
+        progress = Progress(options_for(cluster))
+        for offset in range(1, 40):
+            await apart(progress.reached, place(offset))
+        progress.wait = True
+        await apart(progress.reached, place(40))
+        assert await committed(admin) == 40
+        (group,) = await admin.describe_groups(["etl"])
+        assert group.state == "Empty"
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_published_unless_it_is_wanted(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
+        await cluster.create_topic("t")
+        progress = Progress(options_for(cluster, publishProgress="false"))
+        progress.wait = True
+        await apart(progress.reached, place(1))
+        assert await committed(admin) is None
+
+
+@pytest.mark.asyncio
+async def test_a_failure_is_logged_once_and_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
+        await cluster.create_topic("t")
+        member = Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="etl")
+        async with member:
+            polling = asyncio.create_task(member.getone())
+            await eventually(lambda: bool(member.assignment()), timeout_s=20)
+            progress = Progress(options_for(cluster))
+            progress.wait = True
+            with caplog.at_level(logging.WARNING):
+                for offset in (1, 2, 3):
+                    await apart(progress.reached, place(offset))
+            assert caplog.text.count("progress of the query is not shown in group 'etl'") == 1
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+        await apart(progress.reached, place(4))
+        assert await committed(admin) == 4

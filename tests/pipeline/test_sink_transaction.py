@@ -1,0 +1,79 @@
+"""The owner's side on the driver: lost answers, repeats, and aborts that come too late."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog import Receipt, Ticket
+from oncelog.errors import (
+    DeadlineExceededError,
+    NoBrokersAvailableError,
+    NotCoordinatorError,
+    ProducerFencedError,
+)
+from oncelog_protocol.messages.base import ApiKey
+from pipeline.spark_task import SCHEMA, beside, rows, sink_options
+from pyspark_oncelog.sink_schema import layout_of
+from pyspark_oncelog.sink_transaction import abort, abort_open, begin, commit
+from pyspark_oncelog.task_writer import write_in_transaction
+from support.fake_cluster import Action, FakeCluster, committed_of
+
+LAYOUT = layout_of(SCHEMA, topic="t")
+
+
+def write(cluster: FakeCluster, value: bytes, tag: int = 0) -> tuple[Ticket, list[Receipt]]:
+    options = sink_options(cluster.bootstrap)
+    ticket = Ticket(cluster.bootstrap, "spark-q", begin(options), tag)
+    message = write_in_transaction([rows(value)], options, LAYOUT, ticket, attempt="w")
+    assert message.receipt is not None
+    return ticket, [Receipt.from_json(message.receipt)]
+
+
+@pytest.mark.asyncio
+async def test_a_lost_answer_to_a_commit_harms_nothing() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            written = write(cluster, b"v")
+            cluster.rule(ApiKey.END_SHARED_TXN, Action.DROP_AFTER)
+            commit(*written)
+            commit(*written)
+            abort(written[0])
+            cluster.rule(ApiKey.END_SHARED_TXN, Action.ERROR, error=NotCoordinatorError)
+            commit(*write(cluster, b"w", 1))
+
+        await beside(work)
+        assert committed_of(cluster, "t") == [b"v", b"w"]
+
+
+@pytest.mark.asyncio
+async def test_an_abort_makes_invisible_and_is_repeated_at_will() -> None:
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            ticket, receipts = write(cluster, b"aborted")
+            abort(ticket)
+            abort(ticket)
+            with pytest.raises(ProducerFencedError) as caught:
+                commit(ticket, receipts)
+            assert "transactionTimeoutMs" in "".join(caught.value.__notes__)
+            commit(*write(cluster, b"again"))
+            abort(ticket)  # somebody else's by now
+
+        await beside(work)
+        assert committed_of(cluster, "t") == [b"again"]
+
+
+@pytest.mark.asyncio
+async def test_an_abort_that_fails_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> None:
+        abort(Ticket("127.0.0.1:1", "spark-q", 1, 0))
+        with pytest.raises((NoBrokersAvailableError, DeadlineExceededError)):
+            begin(sink_options("127.0.0.1:1"))
+        abort_open(sink_options("127.0.0.1:1"), "spark-r", 4)
+
+    await beside(work)
+    assert "spark-q, batch 0: not aborted" in caplog.text
+    assert "spark-r, batch 4: not aborted" in caplog.text
