@@ -72,6 +72,9 @@ COMMANDS = (
     LazyCommand(
         "dump-log", "oncelog_cli.commands.processes:dump_log", "Show what segment files hold."
     ),
+    LazyCommand(
+        "pipeline", "oncelog_cli.commands.pipeline:app", "Run and check pipelines on Spark."
+    ),
     LazyCommand("demo", "oncelog_cli.demo.command:demo", "Real data, a killed leader, a verdict."),
     LazyCommand(
         "bench", "oncelog_cli.commands.processes:bench", "Measure speed.", passes_through=True

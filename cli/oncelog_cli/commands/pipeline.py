@@ -1,0 +1,97 @@
+"""``oncelog pipeline``: jobs on Spark, declared in a file; run by the package ``pyspark_oncelog``.
+
+The command line does not import that package: it becomes it, as a process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oncelog_cli.demo.pipeline_command import demo
+from oncelog_cli.options import BootstrapOption, JsonOption, UsageError, bootstrap_servers
+
+PACKAGE = "pyspark_oncelog"
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Run pipelines on Spark: a job file names sources, a query, a sink.",
+)
+app.command("demo")(demo)
+
+JobArgument = Annotated[
+    Path, typer.Argument(metavar="JOB.TOML", show_default=False, help="The job: a TOML file.")
+]
+SubmitOption = Annotated[
+    bool, typer.Option("--submit", help="By spark-submit, instead of in this process.")
+]
+
+
+@app.command(context_settings=PASS_ON)
+def run(
+    context: typer.Context,
+    job: JobArgument,
+    submit: SubmitOption = False,
+    bootstrap: BootstrapOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Progress as JSON lines on stdout.")
+    ] = False,
+) -> None:
+    """Run a job until it has read what there is, or SIGTERM or Ctrl+C stop it.
+
+    The brokers are those of --bootstrap, else of the file, else of $ONCELOG_BOOTSTRAP, else the
+    local cluster's. With --submit, what comes after -- goes to spark-submit.
+    """
+    arguments = ["run", str(job), *["--submit"] * submit, *["--json"] * as_json]
+    if bootstrap is not None:
+        arguments += ["--bootstrap", bootstrap]
+    if context.args:
+        arguments += ["--", *context.args]
+    _become(arguments)
+
+
+@app.command()
+def check(
+    job: JobArgument,
+    submit: SubmitOption = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Start Spark as well, and let it analyse the query.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what can be said of a job without running it: file, options, Spark, Java, topics."""
+    arguments = ["check", str(job), *["--submit"] * submit, *["--plan"] * plan]
+    arguments += ["--json"] * as_json
+    if bootstrap is not None:
+        arguments += ["--bootstrap", bootstrap]
+    _become(arguments)
+
+
+def _become(arguments: list[str]) -> None:
+    """Become the runner: signals, and the exit code, are its own.
+
+    :raises UsageError: it is not part of this installation.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise UsageError("'oncelog pipeline' is not part of this installation")
+    command = [sys.executable, "-m", PACKAGE, *arguments]
+    # The runner finds what this process finds, however its path came about.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        # Below the file's own word for it, which the runner reads.
+        environment["ONCELOG_BOOTSTRAP"] = bootstrap_servers(None)
+    except UsageError:
+        pass
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, environment)
