@@ -9,11 +9,14 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROOMS := protocol runtime broker controller client cli bench
+ROOMS := protocol runtime broker controller client cli bench pipeline
 SOURCES := $(ROOMS) tests tools
 
-# TEST=tests/broker/log picks tests; N=50 is how often `make repro` runs them.
+# TEST=tests/broker/log picks tests; JOBS=1 runs them in one process (a debugger wants that); N=50 is
+# how often `make repro` runs them.
 TEST ?= tests
+JOBS ?= auto
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadgroup
 N ?= 20
 
 # The simulator: SEED=17 for one run, SEEDS=100 FROM=1 for many.
@@ -28,9 +31,9 @@ MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
-.PHONY: help setup demo test unit integration check fmt lint types layers house docs bench \
-	bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios \
-	chaos
+.PHONY: help setup demo demo-pipeline test unit integration check fmt lint types layers house docs \
+	bench bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios \
+	chaos chaos-spark bench-spark
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -41,18 +44,26 @@ setup: ## .venv with all that development needs; quiet, and nothing when nothing
 demo: setup ## a cluster, real data, a leader killed half-way, a verdict; about a minute
 	@$(BIN)/oncelog demo
 
+demo-pipeline: setup ## flights through Spark, driver and broker killed, totals judged; some minutes
+	@$(BIN)/oncelog pipeline demo
+
 test: setup ## every test: units, ports, integration with real processes and ZooKeeper
-	@$(BIN)/python -m pytest $(TEST)
+	@$(PYTEST) $(TEST)
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
-	@$(BIN)/python -m pytest $(TEST) -m "not integration and not zookeeper and not slow"
+	@$(PYTEST) $(TEST) -m "not integration and not zookeeper and not slow"
 
 integration: setup ## only the tests with real processes
-	@$(BIN)/python -m pytest tests/integration
+	@$(PYTEST) tests/integration
 
 chaos: setup ## MESSAGES=100000 ROUNDS=4: copiers and brokers are killed, copies compared; one JSON line
 	@cd tests && ../$(BIN)/python -m integration.chaos --messages $(MESSAGES) --rounds $(ROUNDS) \
 		--seconds $(ROUND_SECONDS) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
+
+chaos-spark: setup ## MESSAGES=20000 ROUNDS=4: Spark drivers, tasks, executors, brokers die; one JSON line
+	@cd tests && ../$(BIN)/python -m pipeline.chaos --rounds $(ROUNDS) \
+		--messages $(if $(filter command line environment,$(origin MESSAGES)),$(MESSAGES),20000) \
+		$(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
 sim: setup ## SEED=17 LOG=1: one seed replays a cluster; FAULTS=, SKIP=, TRACE=, HISTORY=
 	@$(SIMULATION) run $(SEED) --seconds $(SECONDS_SIMULATED) --faults "$(FAULTS)" --skip "$(SKIP)" \
@@ -103,6 +114,9 @@ docs: setup ## rewrite the generated parts of the documents
 
 bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench
+
+bench-spark: setup ## what PySpark pipelines reach, beside PySpark without Oncelog; one JSON line
+	@$(BIN)/python -m oncelog_bench.spark
 
 bench-peers: setup ## the same work by Apache Kafka and its Python clients
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'

@@ -1,0 +1,169 @@
+"""A source and a sink that do nothing, for what PySpark itself costs.
+
+``bench_prebuilt`` hands out record batches that were built once per process, with the columns of a
+topic: what is measured is Spark's transfer of them. ``bench_discard`` takes Arrow batches and drops
+them. Executors import this module by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+PREBUILT = "bench_prebuilt"
+DISCARD = "bench_discard"
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
+    " headers array<struct<key: string, value: binary>>"
+)
+BATCH_ROWS = 10_000
+PARTITIONS = 2
+
+
+def register(spark: SparkSession) -> None:
+    """Make both formats known to a session."""
+    spark.dataSource.register(PrebuiltSource)
+    spark.dataSource.register(DiscardSink)
+
+
+@cache
+def _batch(rows: int, value_bytes: int) -> Any:
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    columns = [
+        pa.nulls(rows, pa.binary()),
+        pa.array([b"x" * value_bytes] * rows, pa.binary()),
+        pa.array(["bench"] * rows, pa.string()),
+        pa.array([0] * rows, pa.int32()),
+        pa.array(range(rows), pa.int64()),
+        pa.array([0] * rows, pa.timestamp("us", tz="UTC")),
+        pa.array([[]] * rows, pa.list_(header)),
+    ]
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+class Rows(InputPartition):
+    """So many rows of one task."""
+
+    def __init__(self, count: int, value_bytes: int) -> None:
+        super().__init__((count, value_bytes))
+
+    def batches(self) -> Iterator[Any]:
+        """Prebuilt ones."""
+        count, value_bytes = self.value
+        whole = _batch(BATCH_ROWS, value_bytes)
+        for first in range(0, count, BATCH_ROWS):
+            yield whole.slice(0, min(BATCH_ROWS, count - first))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, rows: int, value_bytes: int) -> None:
+        self._rows = rows
+        self._value_bytes = value_bytes
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each core."""
+        return [Rows(self._rows // PARTITIONS, self._value_bytes)] * PARTITIONS
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor."""
+        assert isinstance(partition, Rows)
+        return partition.batches()
+
+
+class _StreamReader(DataSourceStreamReader):
+    """Rows come as time goes by: each look finds so many more."""
+
+    def __init__(self, rows: int, value_bytes: int) -> None:
+        self._rows = rows
+        self._value_bytes = value_bytes
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Nothing yet."""
+        return {"rows": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        """``rows`` more."""
+        return {"rows": start["rows"] + self._rows}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One for each core."""
+        share = (end["rows"] - start["rows"]) // PARTITIONS
+        return [Rows(share, self._value_bytes)] * PARTITIONS
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor."""
+        assert isinstance(partition, Rows)
+        return partition.batches()
+
+
+class PrebuiltSource(DataSource):
+    """Options: ``rows`` (of all, or of each look at a stream), ``valuebytes``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return PREBUILT
+
+    def schema(self) -> str:
+        """A topic's columns."""
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """A table of ``rows`` rows."""
+        return _Reader(int(self.options["rows"]), int(self.options["valuebytes"]))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """``rows`` more at each look."""
+        return _StreamReader(int(self.options["rows"]), int(self.options["valuebytes"]))
+
+
+def _drop(batches: Iterator[Any]) -> WriterCommitMessage:
+    for _ in batches:
+        pass
+    return WriterCommitMessage()
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """In an executor."""
+        return _drop(iterator)
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """In an executor."""
+        return _drop(iterator)
+
+
+class DiscardSink(DataSource):
+    """No options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return DISCARD
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """Takes Arrow batches."""
+        return _Writer()
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: Any, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Takes Arrow batches."""
+        return _StreamWriter()
