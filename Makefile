@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 ROOMS := protocol runtime broker controller client cli bench pipeline
 SOURCES := $(ROOMS) tests tools
 
-# TEST=tests/broker/log picks tests; JOBS=1 runs them in one process (a debugger wants that); N=50 is
+# TEST=tests/broker/log picks tests; JOBS=0 runs them in one process (a debugger wants that); N=50 is
 # how often `make repro` runs them.
 TEST ?= tests
 JOBS ?= auto

@@ -35,7 +35,7 @@ class BeginSharedTxnResponse:
 
 @dataclass(slots=True)
 class BeginSharedTxnRequest(Request):
-    """An ordinal; asked of the coordinator of ``ORDINAL_KEY``. Nothing is bound to it yet."""
+    """An ordinal; asked of the coordinator of ``__ordinals``. Nothing is bound to it yet."""
 
     api_key: ClassVar[ApiKey] = ApiKey.BEGIN_SHARED_TXN
     response: ClassVar[type] = BeginSharedTxnResponse
