@@ -2,11 +2,13 @@
 
 Rules: a member owns a partition from the generation in which it was assigned to it up to the last
 one in which it is known to have been a member while it had not given it up: by an assignment, a
-commit that was taken, or by giving partitions up. Two members whose generations overlap have owned
-it both. A static member that comes back (a client whose name begins with "static") takes over what
-its former life had, in the same generation; only a sign of that life behind it counts then. A
-member that was thrown out and does not know yet is in no later generation, so it may
-still read; a crash ends everything.
+commit that was taken, or by giving partitions up. A commit tells nothing while nobody was assigned
+anything in its generation: that round may never have ended, and the next coordinator, which knows
+nothing of it, gives the number to a round of its own. Two members whose generations overlap have
+owned it both. A static member that comes back (a client whose name begins with "static") takes over
+what its former life had, in the same generation; only a sign of that life behind it counts then. A
+member that was thrown out and does not know yet is in no later generation, so it may still read; a
+crash ends everything.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ class _Group:
         self._found = found
         self._held: dict[Key, dict[str, _Holding]] = {}
         self._told: dict[tuple[Key, str, str], None] = {}
+        self._generation = -1
+        """The newest in which somebody was assigned something."""
 
     def take(self, op: Op) -> None:
         keys = [(mop.topic, mop.partition) for mop in op.mops if mop.kind == "own"]
@@ -76,6 +80,8 @@ class _Group:
                 self._held.get(key, {}).pop(op.member, None)
             return
         if op.f == "assigned":
+            if keys:
+                self._generation = max(self._generation, op.generation)
             self._alive(op)
             self._forget_others_of(op)
             for key in keys:
@@ -83,7 +89,7 @@ class _Group:
                 if op.member not in holders:
                     holders[op.member] = _Holding(op.member, op, op)
                     self._judge(key, holders[op.member])
-        elif op.f == "commit" and op.outcome == "ok":
+        elif op.f == "commit" and op.outcome == "ok" and op.generation <= self._generation:
             self._alive(op)
 
     def crash(self, op: Op) -> None:

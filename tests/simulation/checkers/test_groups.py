@@ -489,6 +489,17 @@ GROUPS = [
     ),
     good(
         "A25",
+        "a coordinator dies in a round, and the next one gives its number to another",
+        """
+        c1 assigned g/m1@1 x
+        c1 commit g/m1@2 x@3
+        c2 assigned g/m2@2 x
+        c1 commit g/m1@2 x@4 !
+        c1 lost g/m1@2 x
+        """,
+    ),
+    good(
+        "A25",
         "an assignment that comes late, when others have gone on",
         """
         c1 assigned g/m1@3 x
