@@ -39,6 +39,7 @@ CONFIGURATION = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before names get their group
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests with a Spark in one worker: more than one Spark at a time is slow for everybody."""
     for item in items:

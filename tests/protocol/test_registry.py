@@ -54,6 +54,7 @@ def test_orders_between_brokers_are_marked() -> None:
         "ALTER_PARTITION",
         "CONTROLLED_SHUTDOWN",
         "ALLOCATE_PRODUCER_IDS",
+        "WRITE_TXN_MARKERS",
     }
 
 
