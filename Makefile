@@ -16,7 +16,7 @@ SOURCES := $(ROOMS) tests tools
 # how often `make repro` runs them.
 TEST ?= tests
 JOBS ?= auto
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadgroup
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile
 N ?= 20
 
 # The simulator: SEED=17 for one run, SEEDS=100 FROM=1 for many.

@@ -6,7 +6,9 @@ Fakes and helpers are imported from ``support``, not fixtures, so that a reader 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from support.zookeeper import zookeeper
@@ -22,3 +24,19 @@ settings.register_profile(
     "long", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+WITH_SPARK = ("tests/pipeline/spark/", "tests/pipeline/runner/test_dataflow.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files go to workers as a whole, and all that need Spark to one: they share its session."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _worker_of
+    return scheduler
+
+
+def _worker_of(test: str) -> str:
+    return "spark" if test.startswith(WITH_SPARK) else test.partition("::")[0]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOMS = Path(__file__).parents[2]
-FOLDER = Path(__file__).parent / "spark"
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -37,14 +36,6 @@ CONFIGURATION = {
     # A process that Spark starts has to call back in this time, also on a machine that is busy.
     "spark.python.authenticate.socketTimeout": "120s",
 }
-
-
-@pytest.hookimpl(tryfirst=True)  # before names get their group
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests with a Spark in one worker: more than one Spark at a time is slow for everybody."""
-    for item in items:
-        if FOLDER in item.path.parents or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture
