@@ -18,8 +18,8 @@ from oncelog import Consumer, Producer, TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SOURCE = "trouble-in"
-TARGET = "trouble-out"
+SOURCE = "mishaps-in"
+TARGET = "mishaps-out"
 WITHIN_S = 120
 PADDING = 100
 """Bytes of a value: retention counts bytes."""
