@@ -277,7 +277,8 @@ class LogProducers:
             logger.info("%s: reading what %d producers wrote", log.topic_partition, len(unknown))
             known = self.state.empty()
             now_ms = log.log_dir.clock.now_ms()
-            log.damage = log.damage or self._snapshots.load(list(log.segments), known, now_ms)
+            damage = self._snapshots.load(list(log.segments), known, now_ms)
+            log.damage = log.damage or damage
             self.state.adopt(known, unknown)
         self.state.recount(end)
         log.aborted.cut(end)
