@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -29,11 +28,10 @@ from oncelog.errors import (
     TransactionAlreadyCommittedError,
 )
 from oncelog.history import History
-from oncelog.producer.checks import Headers
-from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
 from oncelog.producer.partitioner import PartitionerOption
 from oncelog.producer.producer import Producer
 from oncelog.producer.sender import Sender
+from oncelog.producer.sending import Sending
 from oncelog.producer.txn_calls import TRANSACTIONS
 from oncelog.shared_transaction import Receipt, Ticket
 from oncelog_protocol import limits
@@ -139,7 +137,7 @@ async def join(
     return made
 
 
-class SharedWriter:
+class SharedWriter(Sending):
     """Sends like a producer. Made by ``join``; ``async with`` waits for all acknowledgements."""
 
     def __init__(self, ticket: Ticket, writer: str, options: dict[str, Any]) -> None:
@@ -263,110 +261,6 @@ class SharedWriter:
             self._membership.lost(error)
         if self._membership.error is not None:
             raise self._membership.failure()
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """As ``Producer.send``. It is in the log then, and visible if this writer wins."""
-        return await self._producer.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """As ``Producer.enqueue``."""
-        return await self._producer.enqueue(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    def send_nowait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """As ``Producer.send_nowait``."""
-        return self._producer.send_nowait(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> BatchMetadata:
-        """As ``Producer.send_many``."""
-        return await self._producer.send_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
-
-    async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """As ``Producer.enqueue_many``; there is a receipt only if all of it is in the log."""
-        await self._producer.enqueue_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
-
-    async def flush(self, timeout_ms: int | None = None) -> None:
-        """As ``Producer.flush``."""
-        await self._producer.flush(timeout_ms)
 
     async def partitions_for(self, topic: str) -> int:
         """As ``Producer.partitions_for``."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -27,8 +27,7 @@ from oncelog.errors import (
     TransactionOutcomeUnknownError,
     is_definite,
 )
-from oncelog.producer.checks import Headers
-from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+from oncelog.producer.sending import Sending
 from oncelog.producer.transactions import Transactions
 from oncelog.producer.txn_state import Phase
 from oncelog_protocol.types import TopicPartition
@@ -74,7 +73,7 @@ class Partaker(Protocol):
     def _join_transaction(self) -> Part: ...
 
 
-class Transaction:
+class Transaction(Sending):
     """Sends records that all become visible, or none does. Made by ``Producer.transaction``."""
 
     def __init__(
@@ -122,116 +121,6 @@ class Transaction:
             self._transactions.block = None
 
     # ------------------------------------------------------------------------------ sending
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """As ``Producer.send``. It is in the log then, and visible once the transaction commits."""
-        self._check()
-        return await self._producer.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """As ``Producer.enqueue``; the commit waits for it."""
-        self._check()
-        return await self._producer.enqueue(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    def send_nowait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """As ``Producer.send_nowait``; the commit waits for it."""
-        self._check()
-        return self._producer.send_nowait(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> BatchMetadata:
-        """As ``Producer.send_many``."""
-        self._check()
-        return await self._producer.send_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
-
-    async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """As ``Producer.enqueue_many``; the commit waits for it."""
-        self._check()
-        await self._producer.enqueue_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
-
-    async def flush(self, timeout_ms: int | None = None) -> None:
-        """As ``Producer.flush``; a commit does it."""
-        self._check()
-        await self._producer.flush(timeout_ms)
 
     async def send_offsets(
         self,
