@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROOMS := protocol runtime broker controller client cli bench pipeline
+ROOMS := protocol runtime broker controller client cli bench pipeline testing
 SOURCES := $(ROOMS) tests tools
 
 # TEST=tests/broker/log picks tests; JOBS=0 runs them in one process (a debugger wants that); N=50 is
@@ -32,7 +32,7 @@ ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
 .PHONY: help setup demo demo-pipeline test unit integration check fmt lint types layers house docs \
-	bench bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios \
+	bench bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
 	chaos chaos-spark bench-spark
 
 help: ## this list
@@ -87,6 +87,10 @@ scenarios: setup ## the transcripts; REWRITE=1 writes what came out into them, a
 	@REWRITE=$(REWRITE) $(BIN)/python -m pytest -q tests/scenarios
 	@$(if $(REWRITE),git --no-pager diff tests/scenarios)
 
+golden: setup ## what every command prints; REWRITE=1 writes what came out into the files, and shows it
+	@REWRITE=$(REWRITE) $(BIN)/python -m pytest -q tests/cli/test_golden.py
+	@$(if $(REWRITE),git --no-pager diff --stat tests/cli/golden cli/oncelog_cli/output_schemas.json)
+
 check: setup lint types layers house ## format, lint, strict types, import law, house rules
 
 lint: setup
@@ -111,6 +115,10 @@ docs: setup ## rewrite the generated parts of the documents
 	@$(BIN)/python tools/file_map.py
 	@$(BIN)/python tools/wire_docs.py
 	@$(BIN)/python tools/cli_docs.py
+	@$(BIN)/python tools/log_docs.py
+	@$(BIN)/python tools/config_docs.py
+	@$(BIN)/python tools/metrics_docs.py
+	@$(BIN)/python tools/dashboard.py
 
 bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench

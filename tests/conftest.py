@@ -26,6 +26,14 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 WITH_SPARK = ("tests/pipeline/spark/", "tests/pipeline/runner/test_dataflow.py")
+LONGEST = (
+    "spark",
+    "tests/broker/log/test_crash_points.py",
+    "tests/cli/demo/test_pipeline_job.py",
+    "tests/deploy/test_containers.py",
+    "tests/docs/test_pages.py",
+)
+"""What begins first, so that no worker is left alone with it at the end."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,7 +41,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Files go to workers as a whole, and all that need Spark to one: they share its session."""
     from xdist.scheduler import LoadScopeScheduling
 
-    scheduler = LoadScopeScheduling(config, log)
+    class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
+        """Of what is left."""
+
+        def _assign_work_unit(self, node: Any) -> None:
+            first = next((name for name in LONGEST if name in self.workqueue), None)
+            if first is not None:
+                self.workqueue.move_to_end(first, last=False)
+            super()._assign_work_unit(node)
+
+    scheduler = LongestFirst(config, log)
     scheduler._split_scope = _worker_of
     return scheduler
 

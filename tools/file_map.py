@@ -15,7 +15,8 @@ DOCUMENT = ROOT / "ARCHITECTURE.md"
 BEGIN = "<!-- file map: begin (made by tools/file_map.py) -->"
 END = "<!-- file map: end -->"
 FOLDERS = (
-    "protocol", "runtime", "broker", "controller", "client", "cli", "pipeline", "bench",
+    "protocol", "runtime", "broker", "controller", "client", "cli", "pipeline", "testing",
+    "bench",
     "tests/support", "tools",
 )  # fmt: skip
 

@@ -35,6 +35,7 @@ REQUESTS: dict[int, type[Request]] = {
         handshake.ApiVersionsRequest,
         admin.CreateTopicsRequest,
         admin.DeleteTopicsRequest,
+        admin.DeleteRecordsRequest,
         admin.CreatePartitionsRequest,
         admin.DescribeConfigsRequest,
         admin.AlterConfigsRequest,

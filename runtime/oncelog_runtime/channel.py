@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import re
 import socket
 from collections import deque
@@ -25,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
+from oncelog_runtime import logged
 from oncelog_runtime.files import Buffer
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "RequestChannel",
 ]
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
 """Default for connecting and shaking hands together; as long as the broker's own deadline."""
@@ -255,7 +255,7 @@ class RequestChannel(asyncio.BufferedProtocol):
             else:
                 self._transport.close()
                 self._linger = self._loop.call_later(LINGER_S, self._transport.abort)
-        logger.debug("%s: connection closed: %s", self._peer, reason)
+        logger.debug(logged.CHANNEL_CLOSED, self._peer, reason)
         waiting, self._waiting = self._waiting, deque()
         for _, callback in waiting:
             failure = ChannelClosedError(f"{self._peer}: {reason}")
@@ -299,7 +299,7 @@ class RequestChannel(asyncio.BufferedProtocol):
             replies = self._machine.received(nbytes)
         except Exception as error:
             # What the peer sent makes no sense, so nothing after it can be trusted either.
-            logger.info("%s: connection dropped: %s", self._peer, error)
+            logger.info(logged.CHANNEL_DROPPED, self._peer, error)
             self._die(error, f"protocol error: {error}", abort=True)
             return
         for reply in replies:

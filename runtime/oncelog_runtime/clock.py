@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["SystemWallClock", "WallClock"]
+__all__ = ["SystemWallClock", "WallClock", "monotonic_s"]
 
 
 class WallClock(Protocol):
@@ -28,3 +28,9 @@ class SystemWallClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Seconds of the clock that event loops go by, for a thread that has no loop. Processes only:
+    in the core, time is the running loop's."""
+    return time.monotonic()

@@ -9,14 +9,15 @@ differ from run to run.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from oncelog_runtime import logged
 
 __all__ = ["Tasks", "TasksClosedError"]
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class TasksClosedError(RuntimeError):
@@ -72,7 +73,7 @@ class Tasks:
         error = task.exception()
         if error is None:
             return
-        logger.error("task %s/%s failed: %r", self._owner, name, error, exc_info=error)
+        logger.error(logged.TASK_FAILED, self._owner, name, error, exc_info=error)
         if self._on_failure is not None:
             self._on_failure(name, error)
 

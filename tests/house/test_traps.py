@@ -27,6 +27,11 @@ MACHINE_ALLOWED = {
     "broker/oncelog_broker/__main__.py": {"signal"},
 }
 
+CALLS_ALLOWED = {
+    # All of them are cancelled at the end of a loop that the simulator never runs.
+    "client/oncelog/loop_thread.py": {"asyncio.all_tasks"},
+}
+
 ORDERLESS = {"sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset", "bool"}
 """Calls whose result does not depend on the order in which they iterate."""
 
@@ -111,6 +116,7 @@ def test_core_rooms_do_not_call(banned: str, reason: str) -> None:
         for path in [*CORE_SOURCES, *RUNTIME]
         for name, node in calls(path)
         if name == banned and path.name != "__main__.py"
+        if banned not in CALLS_ALLOWED.get(name_of(path), ())
     ]
     assert not found, reason
 

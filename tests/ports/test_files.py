@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_runtime.files import FileLockedError, Files, SystemFiles
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 
 Case = tuple[Files, str]
 

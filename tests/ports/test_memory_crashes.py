@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from oncelog_runtime.entropy import SeededEntropy
-from support.memory_crashes import (
+from oncelog_testing.memory.crashes import (
     BLOCK_BYTES,
     KILL,
     SECTOR_BYTES,
@@ -21,7 +21,7 @@ from support.memory_crashes import (
     length_only,
     some_sectors,
 )
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 
 A = "/data/a"
 

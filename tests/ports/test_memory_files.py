@@ -10,7 +10,7 @@ import errno
 import pytest
 
 from oncelog_runtime.files import File
-from support.memory_files import CrashView, MemoryFiles
+from oncelog_testing.memory.files import CrashView, MemoryFiles
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from oncelog_controller.store import (
     WatchEvent,
     WatchKind,
 )
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 

@@ -37,6 +37,7 @@ from oncelog_protocol.messages.produce import (
     ProduceTopic,
 )
 from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
@@ -46,10 +47,10 @@ from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files, SystemFiles
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
-__all__ = ["Cluster", "fetch_values", "produce"]
+__all__ = ["Cluster", "all_marked", "fetch_values", "produce"]
 
 SETTINGS: dict[str, Any] = {
     "zookeeper_session_timeout_ms": 1000,
@@ -272,3 +273,15 @@ async def fetch_values(
         skip = max(0, offset - header.base_offset)
         values.extend(columns.values[skip:])
     return values
+
+
+async def all_marked(cluster: Cluster) -> None:
+    """Wait until the markers of every decided transaction are written: a commit is told of when it
+    is decided, and read a moment later."""
+    request = ListTransactionsRequest(["PrepareCommit", "PrepareAbort"])
+    async with asyncio.timeout(15):
+        for broker_id in sorted(cluster.brokers):
+            while True:  # asked again at once: it takes a few syncs
+                answer = await cluster.call(broker_id, request)
+                if not answer.error_code and not answer.transactions:
+                    break

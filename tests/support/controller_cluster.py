@@ -14,9 +14,9 @@ from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.tasks import Tasks
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.clock import ManualClock
 from support.fake_broker import FakeBroker
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 __all__ = ["ControllerCluster", "Member"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog_controller import znodes
+from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import (
     ConnectBrokers,
@@ -40,6 +41,7 @@ from oncelog_controller.state import (
     BrokerRegistration,
     DataClaim,
     DataLoss,
+    DynamicConfig,
     Partition,
     PartitionState,
 )
@@ -94,6 +96,7 @@ class Driver:
     zxid: int = 1000
     epoch: int = 1
     safeguards: ControllerSafeguards = field(default_factory=ControllerSafeguards)
+    settings: BrokerSettings | None = None
 
     def __post_init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -102,7 +105,9 @@ class Driver:
         self.nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_epoch(1), self.epoch, 0)
         self.brokers: dict[int, BrokerRegistration] = {}
         self.claims: dict[int, DataClaim] = {}
-        self.machine = ControllerMachine(self.broker_id, self.config, self.safeguards)
+        self.machine = ControllerMachine(
+            self.broker_id, self.config, self.safeguards, settings=self.settings
+        )
         self.replies: dict[int, Any] = {}
         self.orders: list[tuple[int, int, Orders]] = []
         self.requests: list[tuple[int, Any]] = []
@@ -187,6 +192,7 @@ class Driver:
             self.zxid,
             self.epoch,
             self.safeguards,
+            self.settings,
         )
         heir.nodes, heir.brokers, heir.claims = self.nodes, self.brokers, self.claims
         heir.load()
@@ -236,7 +242,16 @@ class Driver:
             strays,
             0 if ids is None else znodes.decode_producer_ids(ids.data),
             0 if ids is None else ids.version,
+            self._broker_configs(),
         )
+
+    def _broker_configs(self) -> dict[int, DynamicConfig]:
+        found = {}
+        for name in self._names(znodes.BROKER_CONFIGS):
+            node = self.nodes[f"{znodes.BROKER_CONFIGS}/{name}"]
+            broker_id, overrides = znodes.decode_broker_config(name, node.data)
+            found[broker_id] = DynamicConfig(overrides, node.version)
+        return found
 
     def _names(self, parent: str) -> list[str]:
         prefix = parent + "/"

@@ -23,10 +23,10 @@ from oncelog_broker.log.producer_snapshots import KEPT, SNAPSHOT_SUFFIX
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.crashes import KILL
+from oncelog_testing.memory.files import MemoryFiles
 from support.crash_points import CONFIG, Expectation, Image, Promise, State, World
 from support.logs import batch
-from support.memory_crashes import KILL
-from support.memory_files import MemoryFiles
 
 __all__ = ["judge"]
 

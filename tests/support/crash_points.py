@@ -24,9 +24,7 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
-from support.clock import ManualClock
-from support.logs import NOW_MS, batch, follower_batches, topic_config
-from support.memory_crashes import (
+from oncelog_testing.memory.crashes import (
     KILL,
     SECTOR_BYTES,
     Crash,
@@ -34,7 +32,9 @@ from support.memory_crashes import (
     length_only,
     some_sectors,
 )
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
+from support.clock import ManualClock
+from support.logs import NOW_MS, batch, follower_batches, topic_config
 from support.transactional_logs import TxnProducer
 
 __all__ = [

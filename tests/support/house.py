@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
-__all__ = ["CORE", "ROOMS", "ROOT", "name_of", "sources", "sources_of_tests", "tree"]
+__all__ = ["CORE", "ROOMS", "ROOT", "generator", "name_of", "sources", "sources_of_tests", "tree"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -24,6 +27,7 @@ ROOMS = {
     "cli": "oncelog_cli",
     "bench": "oncelog_bench",
     "pipeline": "pyspark_oncelog",
+    "testing": "oncelog_testing",
 }
 
 
@@ -47,3 +51,14 @@ def tree(path: Path) -> ast.Module:
 def name_of(path: Path) -> str:
     """The path from the checkout's root."""
     return str(path.relative_to(ROOT))
+
+
+def generator(name: str) -> ModuleType:
+    """A program of ``tools/``, which makes documents."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from oncelog_broker.log.checkpoint import LOG_START
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.recovery import load_log
 from oncelog_broker.log.safeguards import LogSafeguards
@@ -39,8 +40,8 @@ from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import Keep, MemoryFiles
 from support.clock import ManualClock
-from support.memory_files import Keep, MemoryFiles
 
 __all__ = ["TOPIC_ID", "TP", "Broker", "Replicas", "batch_of", "make_logs", "topic_config"]
 
@@ -178,12 +179,13 @@ class Broker:
         checkpointed = self.group.checkpointed_high_watermark.get(self.broker_id, 0)
         self.logs = make_logs(self.files, self.broker_id, safeguards=self.group.safeguards.log)
         log_dir = self.logs.dirs[0]
+        start = (log_dir.read_offsets(LOG_START) or {}).get(TP, 0)
         loaded = load_log(
             log_dir.pool,
             f"/d/{TP}",
             interval_bytes=4096,
             recovery_point=0,
-            log_start_offset=0,
+            log_start_offset=start,
             clean=False,
             now_ms=NOW_MS,
             safeguards=self.group.safeguards.log,
@@ -193,6 +195,7 @@ class Broker:
         else:
             log = self.logs._adopt(log_dir, TP, loaded)
             log.reconfigure(self.group.config)
+            log_dir.starts.loaded(log, 0 if loaded.marked else start)
         self.partition = self._partition(log, checkpointed)
         self.sync()
         self.machine = self._machine()

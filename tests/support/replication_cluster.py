@@ -43,8 +43,8 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.channel import ChannelClosedError
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
-from support.memory_files import MemoryFiles
 from support.replicas import NOW_MS, batch_of
 from support.waiting import eventually
 

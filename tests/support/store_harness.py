@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from oncelog_cli.local.zookeeper import ZooKeeperServer
 from oncelog_controller.store import MetadataStore
 from oncelog_controller.zookeeper import ZooKeeperStore
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.tcp_proxy import TcpProxy
 
 SESSION_TIMEOUT_MS = 1000

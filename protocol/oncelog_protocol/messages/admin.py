@@ -1,4 +1,4 @@
-"""The admin family: topics, partitions, configs, log directories, elections.
+"""The admin family: topics, partitions, configs, log directories, elections, deletion of records.
 
 Requests that change the cluster are answered by the controller; any other broker says
 NOT_CONTROLLER and the client asks Metadata who it is.
@@ -88,6 +88,64 @@ class DeleteTopicsRequest(Request):
 
 
 @dataclass(slots=True)
+class RecordDeletion:
+    """``before_offset`` -1: all that is committed."""
+
+    partition: Int32
+    before_offset: Int64
+
+
+@dataclass(slots=True)
+class RecordDeletionTopic:
+    """Partitions of one topic."""
+
+    topic: Name
+    partitions: list[RecordDeletion]
+
+
+@dataclass(slots=True)
+class RecordDeletionResult:
+    """``low_watermark``: the first offset that is left, at every in-sync replica. Errors:
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE (negative, or above the
+    high watermark), POLICY_VIOLATION (the topic is compacted and nothing else), INVALID_TOPIC
+    (internal), TOPIC_AUTHORIZATION_FAILED, NOT_ENOUGH_REPLICAS, STORAGE_ERROR, INVALID_REQUEST, and
+    REQUEST_TIMED_OUT: not yet at all of them."""
+
+    partition: Int32
+    low_watermark: Int64 = -1
+    error_code: Int16 = 0
+    error_message: Text | None = None
+
+
+@dataclass(slots=True)
+class RecordDeletionTopicResult:
+    """Answers for one topic."""
+
+    topic: Name
+    partitions: list[RecordDeletionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteRecordsResponse:
+    """One result a partition, in order."""
+
+    error_code: Int16 = 0
+    topics: list[RecordDeletionTopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteRecordsRequest(Request):
+    """Asked of partition leaders. Answered when every in-sync replica has it on disk that the
+    partition begins at the offset, or the time is up. (KIP-107)"""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
+    response: ClassVar[type] = DeleteRecordsResponse
+
+    topics: list[RecordDeletionTopic]
+    timeout_ms: Int32
+
+
+@dataclass(slots=True)
 class PartitionGrowth:
     """Grow ``topic`` to ``partition_count``; ``assignment`` lists only the new partitions."""
 
@@ -122,7 +180,8 @@ RESOURCE_BROKER = 4
 
 @dataclass(slots=True)
 class ConfigResource:
-    """A topic by name, or a broker by its id in digits; ``keys`` None asks for all."""
+    """A topic by name, or a broker by its id in digits, "" for what is set for all brokers;
+    ``keys`` None asks for all."""
 
     resource_type: Int8
     resource_name: Name
@@ -131,7 +190,9 @@ class ConfigResource:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """``source`` is "topic", "broker" (file or command line) or "default"."""
+    """``source`` is "topic", "dynamic_broker" (set for this broker while it runs),
+    "dynamic_default" (set so for all brokers), "broker" (file, environment or command line) or
+    "default". A secret has no value."""
 
     key: Name
     value: Text | None
@@ -161,7 +222,8 @@ class DescribeConfigsResponse:
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
-    """Any broker answers for topics; a broker's own settings only that broker."""
+    """Any broker answers for topics, and for what is set for all brokers; a broker's own settings
+    only that broker."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     response: ClassVar[type] = DescribeConfigsResponse
@@ -188,7 +250,7 @@ class AlterConfigsResponse:
 
 @dataclass(slots=True)
 class AlterConfigsRequest(Request):
-    """Topic configs only, for now."""
+    """Settings of topics, and the dynamic ones of a broker (its id in digits) or of all ("")."""
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     response: ClassVar[type] = AlterConfigsResponse

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.metadata import ClusterBroker
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 
 @dataclass(slots=True)
@@ -41,6 +41,21 @@ class TopicConfig:
     """The overrides of one topic, whole; ``version`` grows with each change."""
 
     topic: Name
+    version: Int32
+    keys: list[Name]
+    values: list[Text]
+
+
+BROKER_DEFAULT = -1
+"""Instead of a broker's id: the settings that hold for every broker without its own."""
+
+
+@dataclass(slots=True)
+class BrokerOverrides:
+    """The dynamic settings of one broker, or with ``broker_id`` -1 of all, whole; ``version`` grows
+    with each change (KIP-226)."""
+
+    broker_id: Int32
     version: Int32
     keys: list[Name]
     values: list[Text]
@@ -125,9 +140,11 @@ class UpdateMetadataResponse:
 @dataclass(slots=True)
 class UpdateMetadataRequest(Request):
     """What every broker tells clients. ``full`` replaces the image; else the listed partitions are
-    changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole."""
+    changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole, and so is
+    ``broker_configs``; nil leaves what is known."""
 
     api_key: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = UpdateMetadataResponse
     between_brokers: ClassVar[bool] = True
 
@@ -138,6 +155,7 @@ class UpdateMetadataRequest(Request):
     partitions: list[PartitionOrder]
     live_brokers: list[ClusterBroker]
     configs: list[TopicConfig] = field(default_factory=list)
+    broker_configs: list[BrokerOverrides] | None = since(1, default=None)
 
 
 @dataclass(slots=True)

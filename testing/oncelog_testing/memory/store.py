@@ -1,7 +1,7 @@
 """The client of ZooKeeper in memory: ``MemoryMetadataStore`` fulfils the ``MetadataStore`` port.
 
 The server, with all that a test may do to a session, is ``MemoryZooKeeper`` of
-``memory_zookeeper.py``. Both pass the contract suite of the port.
+``zookeeper.py``. Both pass the contract suite of the port.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from oncelog_controller.store import (
     WatchEvent,
     check_request_size,
 )
-from support.memory_zookeeper import MemoryZooKeeper, Session
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper, Session
 
 __all__ = ["MemoryMetadataStore", "MemoryZooKeeper"]
 

@@ -1,6 +1,6 @@
 """ZooKeeper in memory, the server: a tree of versioned nodes, sessions, watches, and the hands of a
 test on them (``disconnect``, ``reconnect``, ``expire``, ``lose_reply``, ``lose_request``, ``stop``,
-``start``, ``delay``). ``memory_store.py`` is its client.
+``start``, ``delay``). ``store.py`` is its client.
 
 It lives on the running loop's time and draws no chance: the same calls give the same order of
 events. What it models, checked by the contract suite that also runs over the real ZooKeeper:

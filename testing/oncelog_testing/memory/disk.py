@@ -1,6 +1,6 @@
 """What a disk in memory holds, what of it would survive a power cut, and which faults are armed.
 
-Owns the state behind ``memory_files.MemoryFiles``. Rules:
+Owns the state behind ``files.MemoryFiles``. Rules:
 
 - a file is its bytes and, apart from them, how to undo each operation since its last sync, oldest
   first: any earlier moment can be had back, and a sync only forgets how;
@@ -254,7 +254,6 @@ class Disk:
     __slots__ = (
         "armed",
         "boots",
-        "boots",
         "delay_s",
         "faults",
         "free_bytes",
@@ -280,8 +279,6 @@ class Disk:
         """Seconds that operations took beyond the usual, since they were last asked for."""
         self.open_count = 0
         self.open_max: int | None = None
-        self.boots = 1
-        """Runs of the machine: one more after each power cut."""
         self.incarnation = 0
         self.boots = 0
         """Power cuts so far."""
@@ -319,7 +316,6 @@ class Disk:
         disk.free_bytes = self.free_bytes
         disk.boots = self.boots
         disk.name_changes = self.name_changes
-        disk.boots = self.boots
         disk.root = self.root.copy({})
         return disk
 

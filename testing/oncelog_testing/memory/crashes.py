@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from support.memory_disk import Directory, Inode, NameChange
+from oncelog_testing.memory.disk import Directory, Inode, NameChange
 
 __all__ = [
     "BLOCK_BYTES",

@@ -3,7 +3,7 @@
 For crash tests and for the simulator:
 
 - ``crash`` keeps everything (the process was killed), only the durable part (power cut), or what a
-  style of ``memory_crashes`` or a function says for each file and directory;
+  style of ``crashes`` or a function says for each file and directory;
 - a failed sync drops the pages: the next one "succeeds", a power cut leaves zeros there, unless
   they were written again in between;
 - faults are armed with ``fail`` for an operation under a path; ``set_free_bytes`` gives ENOSPC
@@ -28,8 +28,16 @@ from threading import Lock
 from typing import Literal
 
 from oncelog_runtime.files import Buffer, DiskSpace, File, FileLock, FileLockedError
-from support.memory_crashes import KILL, Crash, CrashView, Keep, NamesView, crash_of, survivor
-from support.memory_disk import Directory, Disk, Fault, Inode, disk_error, names_in
+from oncelog_testing.memory.crashes import (
+    KILL,
+    Crash,
+    CrashView,
+    Keep,
+    NamesView,
+    crash_of,
+    survivor,
+)
+from oncelog_testing.memory.disk import Directory, Disk, Fault, Inode, disk_error, names_in
 
 __all__ = ["KILL", "Crash", "CrashView", "Keep", "MemoryFile", "MemoryFiles", "NamesView"]
 

@@ -1,0 +1,594 @@
+"""The cluster for tests as it is on its own loop: real brokers, a controller, memory all around.
+
+Owns the machines, the metadata store, the clock, and everything about them that has to be awaited.
+``cluster`` gives it its two faces. Rules: nothing here is called from another thread but through
+them; waiting ends by a deadline of the machine's clock, since the cluster's own may be set forward;
+what did not come in time is said together with how things stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from oncelog import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
+from oncelog.errors import ApiError, ClientError, UnknownTopicOrPartitionError
+from oncelog.group_results import GroupDescription
+from oncelog_broker.app import Broker
+from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.clock import ClusterClock
+from oncelog_testing.faults import OWN_CLIENT, Fault, FaultPlan
+from oncelog_testing.loop import ClusterLoop
+from oncelog_testing.machines import Machine, NotRunningError
+from oncelog_testing.memory.files import MemoryFiles
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
+
+__all__ = ["SETTINGS", "ClusterCore", "Value"]
+
+SETTINGS: dict[str, Any] = {
+    "zookeeper_session_timeout_ms": 2_000,
+    "replica_lag_time_max_ms": 2_000,
+    "auto_leader_rebalance_enable": False,
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_num_partitions": 3,
+    "transaction_state_log_num_partitions": 3,
+    "log_retention_check_interval_ms": 1_000,
+    "offsets_retention_check_interval_ms": 1_000,
+    "log_cleaner_backoff_ms": 1_000,
+    "log_scrub_interval_ms": 0,
+    "controlled_shutdown_timeout_ms": 3_000,
+    "connections_max_idle_ms": 0,
+}
+"""What a cluster for tests changes of the defaults: shorter times, fewer internal partitions, no
+leadership that moves by itself."""
+
+TIMEOUT_S = 10.0
+SHOWN_MAX = 8
+"""Partitions that an error message names."""
+
+STEP_S_MAX = 4.0
+"""The longest leap of ``advance`` with several brokers: a follower that hears nothing for some ten
+seconds takes its leader for dead, and a leap is silence too."""
+
+Value = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
+"""What ``produce`` takes for one record: a value, or a key and a value."""
+
+
+class ClusterCore:
+    """See the module. Made on the cluster's loop."""
+
+    def __init__(
+        self,
+        loop: ClusterLoop,
+        *,
+        brokers: int,
+        directory: Path | None,
+        seed: int | str,
+        plan: FaultPlan,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.clock = ClusterClock(lambda: loop.ahead_s)
+        self.plan = plan
+        self.zookeeper = MemoryZooKeeper()
+        self.dirty = False
+        """Whether something was done that ``heal`` does not undo."""
+        self._loop = loop
+        self._admin: Admin | None = None
+        entropy = SeededEntropy(seed)
+        self.entropy = entropy.fork("clients")
+        defaults = {**SETTINGS, "default_replication_factor": min(brokers, 3)}
+        self.machines = {
+            broker_id: Machine(
+                broker_id,
+                zookeeper=self.zookeeper,
+                clock=self.clock,
+                entropy=entropy.fork(f"broker-{broker_id}"),
+                plan=plan,
+                settings={**defaults, **settings},
+                directory=None if directory is None else str(directory / f"broker-{broker_id}"),
+            )
+            for broker_id in range(1, brokers + 1)
+        }
+        for machine in self.machines.values():
+            machine.config()  # a setting that does not hold is said before anything is started
+        loop.job_delay = self._job_delay
+
+    def _job_delay(self) -> float:
+        return sum(m.memory.take_delay() for m in self.machines.values() if m.memory is not None)
+
+    # -- life --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every broker; return when each knows every other."""
+        await asyncio.gather(*(machine.start() for machine in self.machines.values()))
+        await self.converged()
+
+    async def close(self) -> None:
+        """Stop everything, at once and not cleanly: nobody will read these logs again."""
+        self._repair()
+        if self._admin is not None:
+            await self._admin.close()
+        for machine in reversed(self.machines.values()):
+            await machine.close()
+
+    async def converged(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until every running broker knows every running broker and one controller."""
+
+        def same() -> bool:
+            running = {b.broker_id: b.broker_epoch for b in self.running()}
+            images = [broker.image for broker in self.running()]
+            return len({image.controller_id for image in images}) <= 1 and all(
+                {b: image.brokers[b].broker_epoch for b in image.brokers} == running
+                for image in images
+            )
+
+        await self._until(same, timeout_s, "every broker knowing every other")
+
+    def running(self) -> list[Broker]:
+        """The brokers that run, by id."""
+        return [m.broker for m in self.machines.values() if m.broker is not None]
+
+    def machine(self, broker_id: int) -> Machine:
+        """The machine of a broker. :raises ValueError: there is none."""
+        found = self.machines.get(broker_id)
+        if found is None:
+            raise ValueError(f"there is no broker {broker_id}; brokers are {list(self.machines)}")
+        return found
+
+    def bootstrap(self) -> str:
+        """Addresses of the running brokers, with commas."""
+        addresses = [broker.addresses["external"] for broker in self.running()]
+        if not addresses:
+            raise NotRunningError("no broker of the cluster runs")
+        return ",".join(f"{host}:{port}" for host, port in addresses)
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    async def start_broker(self, broker: int) -> None:
+        """Start a broker that was stopped or killed; returns when all know it.
+
+        :raises NotRunningError: it runs already.
+        """
+        await self.machine(broker).start()
+        await self.converged()
+
+    async def stop_broker(self, broker: int) -> None:
+        """Stop a broker as an operator does: its leaderships move, its logs are closed.
+
+        :raises NotRunningError: it is down.
+        """
+        self.dirty = True
+        await self.machine(broker).stop()
+
+    async def kill(self, broker: int, *, power_loss: bool = False) -> None:
+        """End a broker at once, as ``kill -9``; with ``power_loss`` what it had not synced is lost.
+
+        The others find its port closed and elect. :raises NotRunningError: it is down.
+        """
+        self.dirty = True
+        await self.machine(broker).kill(power_loss=power_loss)
+
+    async def restart(self, broker: int, *, clean: bool = True) -> None:
+        """Stop a broker (kill it, unless ``clean``) and start it again."""
+        await (self.stop_broker(broker) if clean else self.kill(broker))
+        await self.start_broker(broker)
+
+    async def expire_session(self, broker: int) -> None:
+        """End a broker's session with the metadata store, as a long pause does: it is taken for
+        dead, and registers anew. Returns when it has.
+
+        :raises NotRunningError: it is down.
+        """
+        self.dirty = True
+        machine = self.machine(broker)
+        before = machine.running.broker_epoch
+        self.zookeeper.expire(machine.session_id)
+
+        def again() -> bool:
+            return machine.running.broker_epoch > before
+
+        await self._until(again, TIMEOUT_S, f"broker {broker} registering anew")
+        await self.converged()
+
+    # -- time --------------------------------------------------------------------------------
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass on the cluster: its wall clock and its time-outs. Clients, who live on
+        loops of their own, have the machine's time and do not notice.
+
+        :raises ValueError: below 0.
+        """
+        if seconds < 0:
+            raise ValueError(f"seconds={seconds}: time goes forward")
+        self.dirty = True
+        step_s_max = STEP_S_MAX if len(self.machines) > 1 else float("inf")
+        await self._loop.advance(seconds, step_s_max=step_s_max)
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Create a topic and wait until every broker knows its leaders; returns its name.
+
+        :raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG, ...
+        """
+        texts = {key: _config_text(value) for key, value in (configs or {}).items()}
+        new = NewTopic(topic, partitions, replication_factor, texts)
+        outcomes = await (await self._clients()).create_topics([new])
+        outcomes.raise_for_errors()
+        await self.wait_for_leader(topic)
+        return topic
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records. :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION."""
+        (await (await self._clients()).delete_topics([topic])).raise_for_errors()
+
+    async def produce(
+        self,
+        topic: str,
+        values: Iterable[Value],
+        *,
+        partition: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Write records, text as UTF-8; returns when all are committed.
+
+        :raises PartialSendError: some were not, within ``timeout_s`` of the cluster's time.
+        """
+        pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
+        async with Producer(
+            self.bootstrap(),
+            client_id=OWN_CLIENT,
+            clock=self.clock,
+            linger_ms=0,
+            delivery_timeout_ms=int(timeout_s * 1000),
+        ) as producer:
+            await producer.send_many(
+                topic,
+                [_bytes(value) for _, value in pairs],
+                keys=[_bytes(key) for key, _ in pairs],
+                partition=partition,
+            )
+
+    async def records(self, topic: str) -> list[Record]:
+        """All records of a topic that a new consumer would read now, by partition and offset."""
+        return await self._read(topic, None, TIMEOUT_S)
+
+    async def wait_for_records(
+        self, topic: str, count: int, *, timeout_s: float = TIMEOUT_S
+    ) -> list[Record]:
+        """Wait until a topic has at least so many records (committed ones, where they are part of
+        transactions), and return them all.
+
+        :raises TimeoutError: they did not come in time; it says how many did.
+        """
+        return await self._read(topic, count, timeout_s)
+
+    async def _read(self, topic: str, count: int | None, timeout_s: float) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        found: list[Record] = []
+        async with Consumer(
+            bootstrap_servers=self.bootstrap(), client_id=OWN_CLIENT, auto_offset_reset="earliest"
+        ) as consumer:
+            partitions = await consumer.partitions_for(topic)
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            while True:
+                behind = [tp for tp in partitions if await consumer.position(tp) < ends[tp]]
+                if not behind and (count is None or len(found) >= count):
+                    return sorted(found, key=lambda record: record[1:3])
+                if time.monotonic() >= deadline:
+                    wanted = "its records" if count is None else f"{count} records"
+                    raise self._late(f"{topic} having {wanted}; it has {len(found)}", timeout_s)
+                answer = await consumer.getmany(max_records=10_000, timeout_ms=50)
+                found += [record for records in answer.values() for record in records]
+                if not answer and not behind:
+                    ends = await consumer.end_offsets(partitions)
+
+    # -- leaders -----------------------------------------------------------------------------
+
+    def controller(self) -> Broker:
+        """The broker that is controller: of several that believe so (one is paused, or cut off) the
+        one of the newest epoch. :raises NotRunningError: nobody is, just now."""
+        active = [broker for broker in self.running() if broker.runner.is_active]
+        if not active:
+            raise NotRunningError("no broker is controller just now")
+        return max(active, key=lambda broker: broker.runner.epoch)
+
+    def state(self, topic: str, partition: int = 0) -> PartitionOrder:
+        """A partition as the controller has told it to its own broker.
+
+        :raises UnknownTopicOrPartitionError: there is none.
+        """
+        order = self.controller().image.partition(TopicPartition(topic, partition))
+        if order is None:
+            raise UnknownTopicOrPartitionError(f"{topic}-{partition} does not exist")
+        return order
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of a partition's leader, -1 while nobody leads."""
+        return self.state(topic, partition).leader
+
+    async def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        """The replicas of a partition that are in sync."""
+        return tuple(self.state(topic, partition).isr)
+
+    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
+        """Have the controller give a partition to another replica in sync (to the next one, unless
+        told); returns the new leader's id once every broker knows it.
+
+        :raises ValueError: ``to`` has no replica that is in sync.
+        """
+        state = self.state(topic, partition)
+        others = [replica for replica in state.isr if replica != state.leader]
+        if to is None:
+            if not others:
+                raise ValueError(f"{topic}-{partition}: nobody but its leader is in sync")
+            to = others[0]
+        if to == state.leader:
+            return to
+        if to not in others:
+            raise ValueError(
+                f"{topic}-{partition}: broker {to} is not in sync; those in sync: {list(state.isr)}"
+            )
+        await self._elect(topic, partition, to)
+        await self.wait_for_leader(topic, partition, broker=to)
+        return to
+
+    async def _elect(self, topic: str, partition: int, leader: int) -> None:
+        """A preferred election in which ``leader`` is preferred: nobody else can be named."""
+        term = self.controller().runner.term
+        assert term is not None
+        led = term.machine.cluster.partition(topic, partition)
+        assert led is not None
+        assigned = led.replicas
+        led.replicas = (leader, *(replica for replica in assigned if replica != leader))
+        try:
+            request = ElectLeadersRequest(False, [ElectionTarget(topic, partition)])
+            response = await term.handle(request)
+        finally:
+            led.replicas = assigned
+        for result in response.partitions:
+            if result.error_code:
+                raise RuntimeError(f"{topic}-{partition}: no election: {result}")
+
+    async def wait_for_leader(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        broker: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Wait until every running broker knows a leader that runs (``broker``, if it is named) for
+        a partition, or for all of the topic's.
+
+        :raises TimeoutError: that did not happen; it says how the partitions stand.
+        """
+        running = {b.broker_id for b in self.running()}
+        wanted = running if broker is None else {self.machine(broker).broker_id}
+
+        def led() -> bool:
+            for each in self.running():
+                known = each.image.topics.get(topic)
+                if known is None or not known.partitions:
+                    return False
+                numbers = list(known.partitions) if partition is None else [partition]
+                orders = [known.partitions.get(number) for number in numbers]
+                if any(order is None or order.leader not in wanted for order in orders):
+                    return False
+            return True
+
+        await self._until(led, timeout_s, f"leaders of {topic}", topic)
+
+    async def wait_until_caught_up(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until every replica of a topic whose broker runs is in sync, and holds what its
+        leader holds.
+
+        :raises TimeoutError: some did not come in time.
+        """
+
+        def caught_up() -> bool:
+            running = {b.broker_id: b for b in self.running()}
+            known = self.controller().image.topics.get(topic)
+            if known is None:
+                return False
+            for number, order in known.partitions.items():
+                here = [running[replica] for replica in order.replicas if replica in running]
+                ends = {_end(broker, topic, number) for broker in here}
+                if not {b.broker_id for b in here} <= set(order.isr) or len(ends) != 1:
+                    return False
+            return True
+
+        await self._until(caught_up, timeout_s, f"replicas of {topic} in sync", topic)
+
+    # -- groups ------------------------------------------------------------------------------
+
+    async def group(self, group: str) -> GroupDescription:
+        """A group with its members and committed offsets.
+
+        :raises ApiError: GROUP_ID_NOT_FOUND, or the coordinator did not answer.
+        """
+        described = (await (await self._clients()).describe_groups([group]))[0]
+        if described.error is not None:
+            raise described.error
+        return described
+
+    async def wait_for_group(
+        self,
+        group: str,
+        *,
+        members: int | None = None,
+        partitions: int | None = None,
+        state: str | None = "Stable",
+        lag: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> GroupDescription:
+        """Wait until a group is in a state, with so many members and at most so much lag.
+
+        :param partitions: how many are assigned, in all. A partition that moves is nobody's for a
+            moment in which the group is stable too (KIP-429).
+        :param state: "Stable", "Empty", "PreparingRebalance", ...; None: any.
+        :raises TimeoutError: it did not get there; it says where it is.
+        """
+        deadline = time.monotonic() + timeout_s
+        seen = "no such group yet"
+        while time.monotonic() < deadline:
+            try:
+                found = await self.group(group)
+            except (ApiError, ClientError) as error:
+                seen = str(error)
+            else:
+                assigned = sum(len(member.partitions) for member in found.members)
+                seen = (
+                    f"state {found.state}, {len(found.members)} members with {assigned} partitions,"
+                    f" lag {found.lag}"
+                )
+                if (
+                    state in (None, found.state)
+                    and members in (None, len(found.members))
+                    and partitions in (None, assigned)
+                    and (lag is None or (found.lag is not None and found.lag <= lag))
+                ):
+                    return found
+            await asyncio.sleep(0.005)
+        wanted = [f"state {state}"] if state is not None else []
+        wanted += [f"{members} members"] if members is not None else []
+        wanted += [f"{partitions} partitions assigned"] if partitions is not None else []
+        wanted += [f"lag at most {lag}"] if lag is not None else []
+        raise self._late(f"group {group} in {', '.join(wanted)}; last seen: {seen}", timeout_s)
+
+    # -- faults ------------------------------------------------------------------------------
+
+    async def wait_for_hits(
+        self, fault: Fault, count: int = 1, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Wait until a fault has met so many requests. :raises TimeoutError: it has not."""
+        await self._until(lambda: fault.hits >= count, timeout_s, f"{count} hits of {fault}")
+
+    async def heal(self) -> None:
+        """Take back every fault, give disks their room, start brokers that are down, and wait until
+        all are in sync again. Topics, groups and the clock stay as they are."""
+        self._repair()
+        for machine in self.machines.values():
+            if machine.broker is None:
+                await machine.start()
+        await self.converged()
+
+    def _repair(self) -> None:
+        self.plan.clear()
+        for machine in self.machines.values():
+            if machine.memory is not None:
+                self.heal_disk(machine.memory)
+        if not self.zookeeper.running:
+            self.zookeeper.start()
+        stores = [m.store for m in self.machines.values() if m.broker is not None]
+        self.reconnect([store.session_id for store in stores if store is not None])
+
+    def cut_off(self, sessions: Iterable[int]) -> None:
+        """Take these sessions' contact with the metadata store, until ``reconnect``."""
+        for session_id in sessions:
+            self.zookeeper.disconnect(session_id)
+
+    def reconnect(self, sessions: Iterable[int | None]) -> None:
+        """Let sessions have contact again, if they are those of living brokers."""
+        for session_id in sessions:
+            try:
+                if session_id is not None:
+                    self.zookeeper.reconnect(session_id)
+            except KeyError:
+                pass  # its broker has died meanwhile, or has begun another session
+
+    def heal_disk(self, files: MemoryFiles) -> None:
+        """Take back the faults of a disk; what it was slow to do is done."""
+        files.heal()
+        self._loop.end_jobs()
+
+    async def reset(self) -> None:
+        """``heal``, and then delete every topic and every group without members."""
+        await self.heal()
+        admin = await self._clients()
+        topics = await admin.list_topics()
+        if topics:
+            (await admin.delete_topics(topics)).raise_for_errors()
+        groups = [
+            listed.group_id for listed in await admin.list_groups() if not listed.member_count
+        ]
+        if groups:
+            (await admin.delete_groups(groups)).raise_for_errors()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    async def _clients(self) -> Admin:
+        if self._admin is None:
+            admin = Admin(self.bootstrap(), client_id=OWN_CLIENT, entropy=self.entropy)
+            await admin.start()
+            self._admin = admin
+        return self._admin
+
+    async def _until(
+        self, condition: Callable[[], bool], timeout_s: float, what: str, topic: str = ""
+    ) -> None:
+        deadline = time.monotonic() + timeout_s
+        pause_s = 0.0
+        while True:
+            try:
+                if condition():
+                    return
+            except NotRunningError:
+                pass  # between two controllers there is none
+            if time.monotonic() >= deadline:
+                raise self._late(what, timeout_s, topic)
+            await asyncio.sleep(pause_s)
+            pause_s = min(0.01, pause_s + 0.0005)
+
+    def _late(self, what: str, timeout_s: float, topic: str = "") -> TimeoutError:
+        return TimeoutError(f"after {timeout_s:g} s still waiting for {what}. {self.stands(topic)}")
+
+    def stands(self, topic: str = "") -> str:
+        """How things are, in one line for an error message."""
+        knowing: Broker | None
+        up = [broker.broker_id for broker in self.running()]
+        parts = [f"brokers up: {up}"]
+        down = [machine for machine in self.machines.values() if machine.broker is None]
+        if down:
+            parts.append(f"down: {[machine.broker_id for machine in down]}")
+        parts += [f"broker {m.broker_id} failed: {m.failure!r}" for m in down if m.failure]
+        try:
+            knowing = self.controller()
+            parts.append(f"controller: {knowing.broker_id}")
+        except NotRunningError:
+            parts.append("controller: none")
+            knowing = self.running()[0] if up else None
+        known = None if knowing is None else knowing.image.topics.get(topic)
+        if known is not None:
+            orders = [known.partitions[number] for number in sorted(known.partitions)][:SHOWN_MAX]
+            states = [f"{o.partition} led by {o.leader}, ISR {list(o.isr)}" for o in orders]
+            parts.append(f"partitions of {topic}: {'; '.join(states)}")
+        if self.plan.faults:
+            parts.append(f"faults in force: {list(self.plan.faults)}")
+        return ". ".join(parts)
+
+
+def _end(broker: Broker, topic: str, partition: int) -> int:
+    log = broker.logs.get(TopicPartition(topic, partition))
+    return -1 if log is None else log.log_end_offset
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _config_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,176 @@
+"""One broker of a cluster for tests with the machine that it runs on: its disk, its ports, its
+session, and what becomes of them when it is stopped, killed or started again.
+
+The disk is in memory, or a directory that the caller gives. A life of the broker is one object of
+the product's ``Broker``; the machine outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from oncelog_broker.app import Broker
+from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.files import Files, SystemFiles
+from oncelog_runtime.tasks import Tasks
+from oncelog_testing.faults import FaultPlan, TestableBroker
+from oncelog_testing.memory.files import MemoryFiles
+from oncelog_testing.memory.store import MemoryMetadataStore
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
+
+__all__ = ["DATA", "DISK_BYTES", "Machine", "NotRunningError"]
+
+DATA = "/data"
+LISTENERS = ("internal", "external")
+
+DISK_BYTES = 1 << 40
+"""Room on a disk in memory: more than a test will fill."""
+
+
+class NotRunningError(RuntimeError):
+    """What was asked needs a broker that runs, or one that does not."""
+
+
+class Machine:
+    """Where one broker lives. On the cluster's loop only."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        zookeeper: MemoryZooKeeper,
+        clock: WallClock,
+        entropy: Entropy,
+        plan: FaultPlan,
+        settings: dict[str, Any],
+        directory: str | None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker: Broker | None = None
+        """The life that runs now."""
+        self.failure: BaseException | None = None
+        """What the last life ended with, if it failed."""
+        self.store: MemoryMetadataStore | None = None
+        self.memory = None if directory is not None else MemoryFiles("/", total_bytes=DISK_BYTES)
+        """The disk, when it is in memory."""
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._entropy = entropy
+        self._plan = plan
+        self._settings = settings
+        self._directory = directory
+        self._ports: dict[str, int] = {}
+        self._ends = Tasks(f"machine-{broker_id}")
+        self._ending: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Machine of broker {self.broker_id}, {'up' if self.broker else 'down'}>"
+
+    @property
+    def running(self) -> Broker:
+        """The broker. :raises NotRunningError: it is down."""
+        if self.broker is None:
+            raise NotRunningError(f"broker {self.broker_id} does not run{self._why()}")
+        return self.broker
+
+    @property
+    def session_id(self) -> int:
+        """The broker's session with the metadata store. :raises NotRunningError: it has none."""
+        store = self.store
+        if self.broker is None or store is None or store.session_id is None:
+            raise NotRunningError(f"broker {self.broker_id} has no session{self._why()}")
+        return store.session_id
+
+    def _why(self) -> str:
+        return f": it failed with {self.failure!r}" if self.failure else ": start it first"
+
+    def config(self) -> BrokerConfig:
+        """Its settings; its ports stay the same over restarts."""
+        given: dict[str, Any] = {
+            "broker_id": self.broker_id,
+            "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],
+            "listeners": [ListenerConfig(name=n, port=self._ports.get(n, 0)) for n in LISTENERS],
+        }
+        return BrokerConfig(**{**given, **self._settings})
+
+    async def start(self) -> None:
+        """Start a life of the broker; returns when it serves clients.
+
+        :raises NotRunningError: it runs already. :raises ConfigError: see ``Broker.start``.
+        """
+        if self.broker is not None:
+            raise NotRunningError(f"broker {self.broker_id} runs already")
+        if self._ending is not None:
+            await asyncio.gather(self._ending, return_exceptions=True)
+        config = self.config()
+        self.store = MemoryMetadataStore(
+            self._zookeeper, session_timeout_ms=config.zookeeper_session_timeout_ms
+        )
+        files: Files = SystemFiles() if self.memory is None else self.memory
+        broker = TestableBroker(
+            config,
+            plan=self._plan,
+            files=files,
+            clock=self._clock,
+            entropy=self._entropy,
+            metadata_store=self.store,
+        )
+        self.broker, self.failure = broker, None
+        broker.failed.add_done_callback(lambda _: self._ended(broker))
+        try:
+            await broker.start()
+        except BaseException:
+            self.broker = None
+            raise
+        self._ports = {name: port for name, (_, port) in broker.addresses.items()}
+
+    def _ended(self, broker: Broker) -> None:
+        """A broker that cannot go on is stopped, as its process does it."""
+        if broker is not self.broker or broker.failed.cancelled():
+            return
+        self.broker, self.failure = None, broker.failed.exception()
+        self._ending = self._ends.spawn("stopping", broker.stop(clean=False))
+
+    async def close(self) -> None:
+        """End what runs, not cleanly."""
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            await broker.stop(clean=False)
+        await self._ends.close()
+
+    async def stop(self) -> None:
+        """Stop the broker as an operator does: its leaderships move first."""
+        broker = self.running
+        self.broker = None
+        await broker.stop()
+
+    async def kill(self, *, power_loss: bool) -> None:
+        """End the broker at once, as ``kill -9``: connections break, its port refuses, its session
+        lives on until it times out. With ``power_loss`` all that was not synced is gone as well.
+
+        :raises NotRunningError: it is down; or the disk is real, and cannot lose its power.
+        """
+        broker, store = self.running, self.store
+        if power_loss and self.memory is None:
+            raise NotRunningError("power_loss needs disks in memory: leave out directory=")
+        assert store is not None
+        self.broker = None
+        if self.memory is not None:
+            # What the dead life still does to its disk reaches nobody.
+            left = self.memory.image("none" if power_loss else "all")
+            self.memory = left
+        if store.session_id is not None and store.session_id in self._zookeeper.sessions():
+            self._zookeeper.disconnect(store.session_id)
+        store.crash()
+        store.close = _nothing  # type: ignore[method-assign]
+        for listener in broker.listeners.values():
+            for connection in list(listener.connections):
+                connection.abort("killed by the test")
+        await broker.stop(clean=False)
+
+
+async def _nothing() -> None:
+    """A dead process says no goodbye."""

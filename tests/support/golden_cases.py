@@ -1,0 +1,374 @@
+"""What of each command is written down in its golden file: at least one case a command.
+
+A new command goes here by the path that is typed after ``oncelog``; then ``make golden REWRITE=1``
+writes its file, which is to be read before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from oncelog import Admin, NewTopic, Producer
+from oncelog.shared_transaction import SharedTransaction
+from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.profiles import Profile, Profiles, save_profiles
+from oncelog_protocol.consumer_protocol import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    encode_assignment,
+    encode_subscription,
+)
+from oncelog_protocol.messages.groups import DescribedMember, OffsetCommitPartition
+from oncelog_protocol.messages.transaction_admin import (
+    DescribedProducer,
+    DescribedTransaction,
+    DescribedWriter,
+)
+from oncelog_protocol.messages.transactions import TxnTopic
+from oncelog_protocol.records.builder import encode_batch
+from support.admin_cluster import AdminCluster, KnownGroup, KnownTransaction
+from support.golden import Case, World, tp
+
+__all__ = ["CASES", "SAME_DOCUMENT"]
+
+LONG_AGO_MS = 1_000_000_000_000
+MAP_OF_LISTENERS = ("brokers[].listeners",)
+
+
+# ------------------------------------------------------------------------------ worlds
+
+
+async def groups(world: World) -> None:
+    """Topic t: three partitions, ten records each. "idle" has committed, "live" has two members."""
+    cluster = world.scripted
+    for log in cluster.create_topic("t", 3):
+        log.append(encode_batch([b"x"] * 10, timestamps=1000))
+    idle = cluster.known_groups["idle"] = KnownGroup(1)
+    for number, offset in ((0, 4), (1, 10)):
+        idle.offsets[tp("t", number)] = OffsetCommitPartition(number, offset, -1, "note")
+    live = cluster.known_groups["live"] = KnownGroup(2)
+    live.offsets[tp("t")] = OffsetCommitPartition(0, 7, -1, "")
+    live.members = [_member("m1", None, 0, 2), _member("m2", "worker-2", 1)]
+    live.subscribed = ["t"]
+
+
+def _member(name: str, instance: str | None, *partitions: int) -> DescribedMember:
+    assigned = ConsumerAssignment(tuple(tp("t", number) for number in partitions))
+    return DescribedMember(
+        *(name, instance, "app", "10.0.0.1"),
+        encode_subscription(ConsumerSubscription(("t",))),
+        encode_assignment(assigned),
+    )
+
+
+async def transactions(world: World) -> None:
+    """Topic t: two partitions. "pay" is open there, "done" is not, "spark" is shared; producer 66
+    has a transaction that nobody knows."""
+    cluster: AdminCluster = world.scripted
+    cluster.create_topic("t", 2)
+    put = cluster.known_transactions
+    everywhere = [TxnTopic("t", [1, 0])]
+    pay = DescribedTransaction(0, "pay", "Ongoing", 7, 4, 60_000, LONG_AGO_MS, everywhere)
+    put["pay"] = KnownTransaction(1, pay)
+    done = DescribedTransaction(0, "done", "CompleteCommit", 8, 1, 60_000)
+    put["done"] = KnownTransaction(2, done)
+    spark = DescribedTransaction(0, "spark", "Ongoing", -1, -1, 9_000, LONG_AGO_MS)
+    spark.shared, spark.ordinal, spark.tag, spark.last_committed_tag = True, 5, 12, 11
+    spark.writers = [DescribedWriter("task-0", 20, [TxnTopic("t", [0])])]
+    put["spark"] = KnownTransaction(2, spark)
+    cluster.producers[tp("t", 0)] = [_producer(66), _producer(7), _producer(20)]
+    cluster.producers[tp("t", 1)] = [_producer(7)]
+
+
+def _producer(producer_id: int) -> DescribedProducer:
+    return DescribedProducer(producer_id, 4, 3, LONG_AGO_MS, 2, 50)
+
+
+def topic(name: str) -> Callable[[World], Awaitable[None]]:
+    """Of the real cluster: an empty topic that is about to be changed."""
+
+    async def prepare(world: World) -> None:
+        async with Admin(world.bootstrap) as admin:
+            (await admin.create_topics([NewTopic(name, 1, 1)])).raise_for_errors()
+
+    return prepare
+
+
+def filled(name: str) -> Callable[[World], Awaitable[None]]:
+    """Of the real cluster: a topic with three records."""
+    make = topic(name)
+
+    async def prepare(world: World) -> None:
+        await make(world)
+        async with Producer(world.bootstrap) as producer:
+            for value in (b"a", b"b", b"c"):
+                await producer.send(name, value)
+
+    return prepare
+
+
+async def local_cluster(world: World) -> None:
+    """A local cluster that does not run."""
+    LocalCluster(world.directory / "local", brokers=1, base_port=21_000).save()
+
+
+async def no_bundle(world: World) -> None:
+    """The file that is about to be written is not there."""
+    (world.directory / "bundle.zip").unlink(missing_ok=True)
+
+
+async def broker_file(world: World) -> None:
+    """Settings of a broker, good ones and bad ones."""
+    good = 'broker_id = 1\nzookeeper_connect = "zk:2181"\nlog_dirs = ["/data"]\n'
+    listeners = 'listeners = [{ name = "internal", port = 9092 }]\n'
+    (world.directory / "good.toml").write_text(good + listeners)
+    (world.directory / "bad.toml").write_text(good + listeners + "flush_interval = 1\n")
+
+
+async def profiles(world: World) -> None:
+    """Two profiles; prod is in use, and local was before."""
+    found = Profiles(
+        "prod",
+        "local",
+        {
+            "local": Profile("127.0.0.1:9092"),
+            "prod": Profile("a:9092,b:9092", "the one that matters", {"request_timeout_ms": 5000}),
+        },
+    )
+    save_profiles(found, world.directory / "xdg_config_home" / "oncelog" / "profiles.toml")
+
+
+async def ticket(world: World) -> None:
+    """A ticket of a shared transaction that nobody has joined yet."""
+    txn = await SharedTransaction.begin(
+        bootstrap_servers=world.bootstrap, transactional_id="nightly", tag=7
+    )
+    (world.directory / "ticket.json").write_text(txn.ticket.to_json())
+
+
+async def backup(world: World) -> None:
+    """The groups, and a file of offsets."""
+    await groups(world)
+    (world.directory / "offsets.csv").write_text("idle,t,0,3\nidle,t,1,5\n")
+
+
+# ------------------------------------------------------------------------------ cases
+
+
+def _fake(line: str, prepare: Callable[[World], Awaitable[None]], code: int = 0) -> Case:
+    return Case(line, "fake", prepare, code=code)
+
+
+SIZES_OF_PARTS = (
+    (r"(?m)^([\w/.-]+(?:  |\t))\d+", r"\1<bytes>"),
+    (r'("\w+_bytes": )\d+', r"\1<bytes>"),
+    (r"[\d,]+ bytes", "<bytes>"),
+)
+MEASURED = ((r"\b\d+\.\d+\b", "<measured>"),)
+"""What comes out of a measurement, which always has a point."""
+TABLE_AND_JSON = ("table", "json")
+PLAIN = ("plain",)
+"""Of commands that print no document."""
+
+CASES: Mapping[str, tuple[Case, ...]] = {
+    "up": (Case("up --dir {dir}/local --port 22000", "none", local_cluster, code=2),),
+    "down": (
+        Case("down --dir {dir}/local", "none", local_cluster),
+        Case("down --dir {dir}/none", "none", code=1),
+    ),
+    "status": (Case("status --dir {dir}/local", "none", local_cluster),),
+    "broker": (Case("broker --config broker.toml", "none", formats=PLAIN),),
+    "broker config check": (
+        Case("broker config check -c {dir}/good.toml", "none", broker_file, formats=TABLE_AND_JSON),
+        Case(
+            "broker config check -c {dir}/bad.toml", "none", broker_file, formats=("json",), code=2
+        ),
+    ),
+    "broker config show": (
+        Case(
+            "broker config show -c {dir}/good.toml",
+            "none",
+            broker_file,
+            formats=TABLE_AND_JSON,
+            asks=False,
+        ),
+    ),
+    "broker health": (Case("broker health --address 127.0.0.1:1", "none", code=10),),
+    "topics create": (
+        Case("topics create made --partitions 2 -r 1"),
+        Case("topics create planned orders --dry-run", code=1),
+    ),
+    "topics list": (Case("topics list orders bills"), Case("topics list none", code=1)),
+    "topics describe": (
+        Case("topics describe orders"),
+        Case("topics describe bills none --no-offsets", code=1),
+    ),
+    "topics alter": (
+        Case("topics alter grows -p 2 -c retention_ms=1000", prepare=topic("grows")),
+        Case("topics alter orders -p 1", code=1),
+    ),
+    "topics delete": (
+        Case("topics delete doomed --yes", prepare=topic("doomed")),
+        Case("topics delete -r 'order.*' --dry-run"),
+        Case("topics delete none --yes", code=1),
+    ),
+    "topics clone": (
+        Case("topics clone orders orders-again"),
+        Case("topics clone orders bills", code=1),
+    ),
+    "partitions list": (Case("partitions list orders"),),
+    "groups clone": (
+        _fake("groups clone idle other", groups),
+        _fake("groups clone none other", groups, code=1),
+    ),
+    "topics trim-prefix": (
+        Case("topics trim-prefix trimmed --before end --yes", prepare=filled("trimmed")),
+    ),
+    "produce": (
+        Case("produce made-of-lines", prepare=topic("made-of-lines"), stdin=b"a\nb\n"),
+        Case("produce orders --json-lines", stdin=b"nonsense\n", code=1),
+    ),
+    "consume": (
+        Case("consume orders --until-end --partition 0 --format '%p %o %k %h\\n'", formats=PLAIN),
+        Case("consume orders --until-end --partition 0 --json", formats=PLAIN),
+        Case("consume none --until-end --json", formats=PLAIN, code=1),
+    ),
+    "groups list": (_fake("groups list", groups),),
+    "groups describe": (
+        _fake("groups describe live idle", groups),
+        _fake("groups describe -r '.*' --state", groups),
+        _fake("groups describe live --members none", groups, code=1),
+    ),
+    "groups reset-offsets": (
+        _fake("groups reset-offsets idle --all-topics --to-earliest --execute", groups),
+        _fake("groups reset-offsets idle --from-file {dir}/offsets.csv", backup),
+        _fake("groups reset-offsets idle --to-latest", groups, code=2),
+    ),
+    "groups delete": (
+        _fake("groups delete idle --yes", groups),
+        _fake("groups delete idle live --dry-run", groups, code=1),
+    ),
+    "groups delete-offsets": (
+        _fake("groups delete-offsets idle --topic t:0 --yes", groups),
+        _fake("groups delete-offsets live --topic t --yes", groups, code=1),
+    ),
+    "transactions list": (_fake("transactions list", transactions),),
+    "transactions describe": (
+        _fake("transactions describe pay done spark", transactions),
+        _fake("transactions describe none", transactions, code=1),
+    ),
+    "transactions find-hanging": (_fake("transactions find-hanging", transactions),),
+    "transactions abort": (
+        _fake("transactions abort -t t -p 0 --producer-id 66 --yes", transactions),
+        _fake("transactions abort -t t -p 0 --producer-id 7 --dry-run", transactions),
+        _fake("transactions abort -t t -p 0 --yes", transactions, code=2),
+    ),
+    "transactions fence": (
+        _fake("transactions fence pay --yes", transactions),
+        _fake("transactions fence pay none --dry-run", transactions, code=1),
+    ),
+    "shared begin": (Case("shared begin nightly --tag 7"),),
+    "shared commit": (Case("shared commit {dir}/ticket.json", prepare=ticket, code=1),),
+    "shared abort": (Case("shared abort {dir}/ticket.json", prepare=ticket),),
+    "shared describe": (
+        _fake("shared describe spark", transactions),
+        _fake("shared describe pay", transactions, code=1),
+    ),
+    "producers describe": (_fake("producers describe t", transactions),),
+    "cluster describe": (
+        Case(
+            "cluster describe", maps=MAP_OF_LISTENERS, volatile=[(r"(?m)(\}\t)\d+$", r"\1<epoch>")]
+        ),
+    ),
+    "cluster health": (
+        Case("cluster health --disk-warning 0 --disk-critical 0"),
+        Case("cluster health --brokers 3 --disk-warning 0 --disk-critical 0", code=10),
+    ),
+    "configs describe": (
+        Case("configs describe --topic orders"),
+        Case("configs describe --topic none", code=1),
+    ),
+    "configs alter": (
+        Case("configs alter --topic tuned -c retention_ms=1000", prepare=topic("tuned")),
+        Case("configs alter --topic orders -c retention_ms=-7", code=1),
+    ),
+    "elect-leaders": (Case("elect-leaders --topic orders"), Case("elect-leaders", code=0)),
+    "delete-records": (
+        Case("delete-records trimmed:0 --before 2 --yes", prepare=filled("trimmed")),
+        Case("delete-records orders:0 --before 2 --dry-run"),
+        Case("delete-records orders:0 --before 99 --yes", code=1),
+    ),
+    "log-dirs": (Case("log-dirs orders"), Case("log-dirs orders --replicas --broker 1")),
+    "api-versions": (Case("api-versions", head=12), Case("api-versions --broker 7", code=1)),
+    "generate grafana-dashboard": (
+        Case("generate grafana-dashboard", "none", formats=PLAIN, head=3),
+    ),
+    "generate alert-rules": (Case("generate alert-rules", "none", formats=PLAIN, head=3),),
+    "generate prometheus-config": (
+        Case("generate prometheus-config -t a:1 -t b:2", "none", formats=PLAIN, head=20),
+    ),
+    "support-bundle": (
+        Case(
+            "support-bundle -o {dir}/bundle.zip --no-logs",
+            prepare=no_bundle,
+            asks=False,  # without an answer it holds what is known all the same
+            volatile=SIZES_OF_PARTS,
+        ),
+    ),
+    "perf produce": (
+        Case("perf produce measured -n 3", prepare=topic("measured"), volatile=MEASURED),
+    ),
+    "perf consume": (Case("perf consume orders", volatile=MEASURED),),
+    "perf latency": (
+        Case("perf latency measured -n 2", prepare=topic("measured"), volatile=MEASURED),
+    ),
+    "cheat": (
+        Case("cheat start", "none", formats=PLAIN),
+        Case("cheat nonsense", "none", formats=PLAIN, code=2),
+    ),
+    "dump-log": (Case("dump-log --records 0.log", "none", formats=("plain", "json")),),
+    "profile list": (Case("profile list", "none", profiles),),
+    "profile show": (
+        Case("profile show", "none", profiles),
+        Case("profile show pord", "none", profiles, code=2),
+    ),
+    "profile use": (Case("profile use -", "none", profiles),),
+    "profile create": (
+        Case("profile create test --server a:1 -X acks=1 --use", "none", profiles),
+        Case("profile create prod -s a:1", "none", profiles, code=1),
+        Case("profile create x -X ack=1", "none", profiles, code=2),
+    ),
+    "profile delete": (
+        Case("profile delete prod --yes", "none", profiles),
+        Case("profile delete local --dry-run", "none", profiles),
+    ),
+    "pipeline demo": (Case("pipeline demo --limit 3", "none", formats=PLAIN, code=2),),
+    "pipeline run": (Case("pipeline run job.toml -b a:1", "none", formats=PLAIN),),
+    "pipeline check": (Case("pipeline check job.toml --plan", "none", formats=PLAIN),),
+    "demo": (Case("demo --limit 3", "none", formats=PLAIN, code=2),),
+    "bench": (Case("bench --peers", "none", formats=PLAIN),),
+}
+"""By the path of the command, as it is typed after ``oncelog``."""
+
+HINTS: Mapping[str, Any] = {
+    "broker_id": "integer or null",
+    "committed": "boolean or null",
+    "elr": ["integer"],
+    "ignored": ["string"],
+    "items": ["string"],
+    "last_known_elr": ["integer"],
+    "offline_replicas": ["integer"],
+    "old": "integer or null",
+    "pid": "integer or null",
+    "producer_epoch": "integer or null",
+    "producer_id": "integer or null",
+    "receipt": {"writer": "string", "producer_id": "integer"},
+    "states": ["string"],
+    "transactional_id": "string or null",
+    "warnings": ["string"],
+}
+"""By field: what no case shows more of than that it may be null or empty."""
+
+SAME_DOCUMENT: Mapping[str, str] = {"up": "status", "shared commit": "shared abort"}
+"""Commands whose document is seen of another one: of their own, cases show only how they fail."""

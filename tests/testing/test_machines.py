@@ -1,0 +1,71 @@
+"""Brokers with the machines that they run on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.errors import NoBrokersAvailableError
+from oncelog_testing import Cluster
+
+LAZY = {"flush": "interval", "flush_interval_ms": 3_600_000}
+"""Acknowledged before it is synced: what a loss of power takes."""
+
+
+@pytest.mark.oncelog(**LAZY)
+@pytest.mark.parametrize(("power_loss", "left"), [(False, 10), (True, 0)])
+def test_a_kill_loses_nothing_and_a_power_cut_what_was_not_synced(
+    oncelog_cluster: Cluster, oncelog_topic: str, power_loss: bool, left: int
+) -> None:
+    oncelog_cluster.produce(oncelog_topic, ["x"] * 10)
+    oncelog_cluster.kill(1, power_loss=power_loss)
+    oncelog_cluster.start_broker(1)
+    oncelog_cluster.wait_for_leader(oncelog_topic)
+    assert len(oncelog_cluster.records(oncelog_topic)) == left
+
+
+def test_committed_records_outlive_a_power_cut(
+    oncelog_cluster: Cluster, oncelog_topic: str
+) -> None:
+    oncelog_cluster.produce(oncelog_topic, ["x"] * 10)
+    oncelog_cluster.kill(1, power_loss=True)
+    oncelog_cluster.start_broker(1)
+    oncelog_cluster.wait_for_leader(oncelog_topic)
+    assert len(oncelog_cluster.records(oncelog_topic)) == 10
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_addresses_stay_the_same(oncelog_cluster: Cluster, oncelog_topic: str, clean: bool) -> None:
+    bootstrap = oncelog_cluster.bootstrap
+    oncelog_cluster.restart(1, clean=clean)
+    assert oncelog_cluster.bootstrap == bootstrap
+    oncelog_cluster.produce(oncelog_topic, ["x"])
+
+
+def test_a_dead_brokers_port_refuses(oncelog_cluster: Cluster) -> None:
+    from oncelog import blocking
+
+    bootstrap = oncelog_cluster.bootstrap
+    oncelog_cluster.kill(1)
+    with pytest.raises(NoBrokersAvailableError), blocking.Admin(bootstrap):
+        pass
+
+
+def test_data_on_a_real_disk_stays_there(tmp_path: Path) -> None:
+    with Cluster(directory=tmp_path) as cluster:
+        topic = cluster.create_topic("kept")
+        cluster.produce(topic, ["x"])
+        cluster.restart(1, clean=False)
+        cluster.wait_for_leader(topic)
+        assert len(cluster.records(topic)) == 1
+    assert (tmp_path / "broker-1" / "kept-0").is_dir()
+
+
+def test_settings_that_do_not_hold() -> None:
+    with pytest.raises(ValueError, match="min_insync_replicas"):
+        Cluster(min_insync_replicas=-1).start()
+    with pytest.raises(ValueError, match="no_such_setting"):
+        Cluster(no_such_setting=1).start()
+    with pytest.raises(ValueError, match="at least one"):
+        Cluster(0)
