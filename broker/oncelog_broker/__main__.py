@@ -1,4 +1,5 @@
-"""``python -m oncelog_broker --config FILE [--ready-file PATH]``: one broker in the foreground.
+"""``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]``: one broker in the foreground; or,
+with ``config check`` or ``config show``, what its settings are.
 
 SIGTERM and SIGINT stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed,
 2 a configuration that cannot work.
@@ -10,16 +11,17 @@ import argparse
 import asyncio
 import gc
 import json
-import logging
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from oncelog_broker import logged
 from oncelog_broker.app import Broker
-from oncelog_broker.config import BrokerConfig, ConfigError, load_config
+from oncelog_broker.config import BrokerConfig, ConfigError, Loaded, load, report
+from oncelog_broker.log_levels import set_levels
 from oncelog_broker.logging import configure_logging
 from oncelog_controller.store import MetadataStore, StoreError
 from oncelog_controller.zookeeper import ZooKeeperStore
@@ -27,8 +29,12 @@ from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
+from oncelog_runtime.observe import precise_time
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from oncelog_broker.observability.endpoint import Endpoint
+
+logger = logged.get_logger(__name__)
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -40,31 +46,84 @@ def main(argv: list[str] | None = None) -> int:
     """Run a broker until it is told to stop; returns the exit code."""
     options = _parse(argv)
     try:
-        config = load_config(options.config)
-        if not config.zookeeper_connect:
-            raise ConfigError(
-                "zookeeper_connect",
-                "is required",
-                'Add zookeeper_connect = "host:2181[/chroot]" to the file',
-                options.config,
-            )
-        configure_logging(config.log_format, config.log_level, config.broker_id)
-        _raise_file_limit()
-        return _run(_serve(config, options.ready_file))
+        loaded = load(options.config, environment=os.environ, arguments=options.settings)
+        if options.verb is not None:
+            return _tell(loaded, options)
+        return _run_broker(loaded, options)
     except ConfigError as exc:
         if not exc.source:
-            exc = ConfigError(exc.key, exc.problem, exc.remedy, options.config)
-        sys.stderr.write(f"configuration error: {exc}\n")
+            where = options.config or "settings"
+            exc = ConfigError(exc.key, exc.problem, exc.remedy, where, exc.others)
+        if options.verb is not None and options.json:
+            sys.stdout.write(json.dumps(report.mistakes_document(exc)) + "\n")
+        else:
+            for mistake in exc.all:
+                sys.stderr.write(f"configuration error: {mistake.message}\n")
         return EXIT_CONFIG
+
+
+def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
+    config = loaded.config
+    configure_logging(
+        config.log_format,
+        config.log_level,
+        config.broker_id,
+        levels=config.log_levels,
+        repeat_max=config.log_repeat_max,
+    )
+    _raise_file_limit()
+    return _run(_serve(loaded, options.ready_file))
+
+
+def _tell(loaded: Loaded, options: argparse.Namespace) -> int:
+    """``config check`` and ``config show``: what would be run with."""
+    document: dict[str, Any] = {"ignored": list(loaded.ignored)}
+    if options.verb == "show":
+        rows = report.shown_settings(loaded)
+        document["settings"] = [row.document() for row in rows]
+    if options.json:
+        sys.stdout.write(json.dumps(document) + "\n")
+    elif options.verb == "show":
+        sys.stdout.writelines(f"{line}\n" for line in report.table(rows))
+    else:
+        sys.stdout.write("the settings are valid\n")
+    return 0
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="oncelog_broker", description="Run one Oncelog broker.")
-    parser.add_argument("--config", required=True, metavar="FILE", help="settings in TOML")
+    _add_sources(parser, {"config": None, "settings": []})
     parser.add_argument(
         "--ready-file", metavar="PATH", help="written as JSON when the broker serves clients"
     )
+    parser.set_defaults(verb=None)
+    about = parser.add_subparsers(title="instead of running").add_parser(
+        "config", help="check or show the settings, and run nothing"
+    )
+    about.add_argument("verb", choices=("check", "show"))
+    about.add_argument("--json", action="store_true", help="one JSON document")
+    _add_sources(about, {})
     return parser.parse_args(argv)
+
+
+def _add_sources(parser: argparse.ArgumentParser, defaults: dict[str, Any]) -> None:
+    """``defaults`` are said once: those of a sub-command would hide what stands before it."""
+    unset = argparse.SUPPRESS
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=defaults.get("config", unset),
+        help="settings in TOML",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        dest="settings",
+        action="extend",
+        nargs=1,
+        default=defaults.get("settings", unset),
+        help="one setting, before file and environment; repeatable",
+    )
 
 
 def _run(main_coro: Coroutine[Any, Any, int]) -> int:
@@ -89,7 +148,19 @@ def make_store(config: BrokerConfig) -> MetadataStore:
     )
 
 
-async def _serve(config: BrokerConfig, ready_file: str | None) -> int:
+def _log_settings(loaded: Loaded) -> None:
+    chosen = report.chosen_settings(loaded)
+    logger.info(logged.SETTINGS, " ".join(f"{key}={text}" for key, text in sorted(chosen.items())))
+    for name in loaded.ignored:
+        logger.info(logged.VARIABLE_IGNORED, name)
+
+
+def _set_log_levels(config: BrokerConfig) -> None:
+    set_levels(config.log_level, config.log_levels)
+
+
+async def _serve(loaded: Loaded, ready_file: str | None) -> int:
+    config = loaded.config
     files = SystemFiles()
     if ready_file is not None and files.exists(ready_file):
         files.remove(ready_file)
@@ -100,20 +171,44 @@ async def _serve(config: BrokerConfig, ready_file: str | None) -> int:
         entropy=SystemEntropy(),
         metadata_store=make_store(config),
     )
-    stop = _stop_signal()
+    endpoint = None if config.metrics_port is None else _endpoint(broker)
     try:
+        return await _live(loaded, broker, endpoint, ready_file)
+    finally:
+        if endpoint is not None:
+            await endpoint.close()
+
+
+def _endpoint(broker: Broker) -> Endpoint:
+    # An HTTP server and a metrics library, for those only who want them.
+    from oncelog_broker.observability.endpoint import Endpoint
+
+    return Endpoint(broker, precise_time)
+
+
+async def _live(
+    loaded: Loaded, broker: Broker, endpoint: Endpoint | None, ready_file: str | None
+) -> int:
+    """From the first signal handler to the broker's end; its exit code."""
+    config, files = loaded.config, broker.files
+    stop = _stop_signal()
+    _log_settings(loaded)
+    broker.live.on_change.append(lambda: _set_log_levels(broker.live.current))
+    try:
+        if endpoint is not None:
+            await endpoint.start()  # first, so that the start can be watched
         if not await _start(broker, stop):
             return 0
     except StoreError as exc:
-        logger.error("no contact with ZooKeeper at %s: %s", config.zookeeper_connect, exc)
+        logger.error(logged.ZOOKEEPER_UNREACHABLE, config.zookeeper_connect, exc)
         return EXIT_FAILED
     except ConfigError:
         raise
     except (OncelogError, OSError) as exc:
-        logger.error("the broker cannot start: %s", exc)
+        logger.error(logged.START_FAILED, exc)
         return EXIT_FAILED
     if ready_file is not None:
-        _write_ready_file(files, ready_file, broker)
+        _write_ready_file(files, ready_file, broker, endpoint)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -132,7 +227,7 @@ def _stop_signal() -> asyncio.Future[None]:
     def on_signal(number: int) -> None:
         if stop.done():
             os._exit(EXIT_FAILED)
-        logger.info("%s: stopping", signal.Signals(number).name)
+        logger.info(logged.STOP_REQUESTED, signal.Signals(number).name)
         stop.set_result(None)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -162,12 +257,14 @@ async def _until_stopped(broker: Broker, stop: asyncio.Future[None]) -> bool:
     return broker.failed.done()
 
 
-def _write_ready_file(files: Files, path: str, broker: Broker) -> None:
-    document = {
+def _write_ready_file(files: Files, path: str, broker: Broker, endpoint: Endpoint | None) -> None:
+    document: dict[str, Any] = {
         "broker_id": broker.broker_id,
         "pid": os.getpid(),
         "listeners": {name: list(address) for name, address in broker.addresses.items()},
     }
+    if endpoint is not None:
+        document["http"] = list(endpoint.address)
     files.write_atomic_now(path, json.dumps(document).encode())
 
 
@@ -178,7 +275,7 @@ def _raise_file_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as exc:
-            logger.warning("the limit of open files stays at %d: %s", soft, exc)
+            logger.warning(logged.FILE_LIMIT_NOT_RAISED, soft, exc)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,15 @@ import json
 import logging
 from collections.abc import Awaitable
 
-from oncelog_broker import room_configs
+from oncelog_broker import logged
 from oncelog_broker.config import BrokerConfig, ConfigError
+from oncelog_broker.controller_settings import ControllerSettings, controller_config
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.live_config import LiveConfig
 from oncelog_broker.log.checkpoint import SESSION
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.log_manager import LogManager
+from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.safeguards import Safeguards
@@ -43,7 +46,6 @@ from oncelog_broker.server.quotas import BytePool
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.safeguards import ControllerSafeguards
@@ -60,7 +62,7 @@ from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 SESSION_FILE = SESSION
 """In the first log directory: the session that owns the registration, removed after a crash."""
@@ -98,14 +100,19 @@ class Broker:
         coordinator_safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         self.config = config
+        self.live = LiveConfig(config)
+        """The settings in force."""
+        self.live.on_change.append(self._settings_changed)
         self.broker_id = config.broker_id
         self.addresses: dict[str, tuple[str, int]] = {}
         """Where each listener accepts, by its name; ports are known from ``start`` on."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the exception after which this broker cannot go on."""
         self.failed.add_done_callback(_retrieve)
+        self.phase = BrokerPhase.NEW
+        """How far it has come."""
         self.files = files
-        self._clock = clock
+        self.clock = clock
         self._entropy = entropy
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
@@ -113,14 +120,14 @@ class Broker:
         safeguards = safeguards if safeguards is not None else Safeguards()
         self.fence = ControllerFence(check_broker_epoch=safeguards.check_broker_epoch)
         self.image = MetadataImage("")
-        self.router = Router(self.tasks, self.authorizer)
+        self.router = self._make_router()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
         self.logs = LogManager(
             files=files,
             clock=clock,
             entropy=entropy.fork("logs"),
-            config=room_configs.log_config(config),
+            config=self.live.log,
             broker_id=config.broker_id,
             on_dir_offline=self._directory_failed,
             safeguards=safeguards.log,
@@ -140,15 +147,19 @@ class Broker:
         self.membership: Membership | None = None
         self._stopping = False
 
+    def _make_router(self) -> Router:
+        return Router(self.tasks, self.authorizer)
+
     def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
         return ControllerRunner(
             broker_id=self.broker_id,
             store=self._store,
-            clock=self._clock,
+            clock=self.clock,
             entropy=self._entropy.fork("controller"),
-            config=_controller_config(self.config),
+            config=controller_config(self.config),
             tasks=self.tasks,
             safeguards=safeguards,
+            settings=ControllerSettings(self.config),
         )
 
     def _make_replicas(self, safeguards: Safeguards) -> ReplicaManager:
@@ -158,9 +169,9 @@ class Broker:
         return ReplicaManager(
             broker_id=self.broker_id,
             logs=self.logs,
-            clock=self._clock,
+            clock=self.clock,
             entropy=self._entropy.fork("replication"),
-            config=room_configs.replica_config(self.config),
+            config=self.live.replicas,
             isr_port=isr_channel,
             connector=self._connector,
             safeguards=safeguards,
@@ -186,19 +197,19 @@ class Broker:
             image=self.image,
             channel=self._admin_controller,
             tasks=self.tasks,
-            min_insync_replicas=int(config.topic_default_texts()["min_insync_replicas"]),
+            min_insync_replicas=lambda: int(self.live.topic_default("min_insync_replicas")[0]),
         )
 
     def _make_coordination(self, safeguards: CoordinatorSafeguards | None) -> GroupCoordination:
         return GroupCoordination(
             broker_id=self.broker_id,
-            config=room_configs.group_config(self.config),
+            config=self.live.groups,
             topics=self.topics,
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
             replicas=self.replicas,
             image=self.image,
             connector=self._connector,
-            clock=self._clock,
+            clock=self.clock,
             entropy=self._entropy.fork("groups"),
             tasks=self.tasks,
             safeguards=safeguards,
@@ -209,7 +220,7 @@ class Broker:
     ) -> TransactionCoordination:
         return TransactionCoordination(
             broker_id=self.broker_id,
-            config=room_configs.transaction_config(self.config),
+            config=self.live.transactions,
             topics=self.topics,
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
             replicas=self.replicas,
@@ -217,13 +228,18 @@ class Broker:
             producer_ids=self.producer_ids,
             image=self.image,
             connector=self._connector,
-            clock=self._clock,
+            clock=self.clock,
             tasks=self.tasks,
             safeguards=safeguards,
         )
 
     def _controller_channel(self) -> ControllerChannel:
         return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
+
+    @property
+    def metadata_store(self) -> MetadataStore:
+        """Where the cluster's state is kept; for reading what its session is."""
+        return self._store
 
     @property
     def broker_epoch(self) -> int:
@@ -245,36 +261,40 @@ class Broker:
             raise
 
     async def _start(self) -> None:
+        self.phase = BrokerPhase.BINDING
         await self._bind()
         check_directories(self.files, self.config)
+        self.phase = BrokerPhase.CONNECTING
         await self._store.start()
         self.membership = membership = self._make_membership()
         self.image.cluster_id = await membership.cluster_id()
+        self.phase = BrokerPhase.LOADING
         await self._load_logs()
         await self.replicas.start()
         self.replicas.is_known = lambda tp: self.image.partition(tp) is not None
         self._install_handlers()
         await self.listeners[self.config.inter_broker_listener].serve()
+        self.phase = BrokerPhase.REGISTERING
         await self._register(membership)
         await self.runner.start()
+        self.phase = BrokerPhase.WAITING
         await self._first_metadata()
         self.router.ready = True
         for name, listener in self.listeners.items():
             if name != self.config.inter_broker_listener:
                 await listener.serve()
-        logger.info(
-            "broker %d serves cluster %s, broker epoch %d",
-            self.broker_id,
-            self.image.cluster_id,
-            self.broker_epoch,
-        )
+        self.phase = BrokerPhase.SERVING
+        logger.info(logged.BROKER_SERVES, self.broker_id, self.image.cluster_id, self.broker_epoch)
 
     async def _bind(self) -> None:
-        limits = room_configs.connection_limits(self.config)
         for index, wanted in enumerate(self.config.listeners):
             internal = wanted.name == self.config.inter_broker_listener
             listener = Listener(
-                wanted.name, internal=internal, router=self.router, limits=limits, pool=self.pool
+                wanted.name,
+                internal=internal,
+                router=self.router,
+                limits=self.live.connections,
+                pool=self.pool,
             )
             try:
                 await listener.bind(wanted.host, wanted.port)
@@ -349,8 +369,8 @@ class Broker:
             coordination=self.coordination,
             transactions=self.transactions,
             producer_ids=self.producer_ids,
-            topic_defaults=self.config.topic_default_texts(),
-            broker_settings=room_configs.described_settings(self.config),
+            settings=self.live,
+            take_settings=self.live.take,
             authorizer=self.authorizer,
         )
 
@@ -381,13 +401,18 @@ class Broker:
         """A new registration, at start or after the session expired."""
         if broker_epoch > self.fence.broker_epoch:
             self.logs.continuity.registered(broker_epoch)
-            logger.info("broker %d is registered, epoch %d", self.broker_id, broker_epoch)
+            logger.info(logged.BROKER_REGISTERED, self.broker_id, broker_epoch)
             self.fence.broker_epoch = broker_epoch
             self.replicas.registered(broker_epoch)
 
     def _claim_data(self) -> DataClaim:
         kept = self.logs.continuity.claim()
         return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value))
+
+    def _settings_changed(self) -> None:
+        self.pool.bytes_max = self.live.current.queued_max_bytes
+        self.logs.settings_changed()
+        self.replicas.settings_changed()
 
     def _previous_session(self) -> int | None:
         path = f"{self.config.log_dirs[0]}/{SESSION_FILE}"
@@ -405,7 +430,7 @@ class Broker:
                 json.dumps({"session_id": session_id}).encode(),
             )
         except OSError as exc:
-            logger.warning("the session could not be remembered: %s", exc)
+            logger.warning(logged.SESSION_NOT_REMEMBERED, exc)
 
     def _directory_failed(self, directory: LogDir) -> None:
         """D9: the replicas there stop, and the controller takes their roles from them; without any
@@ -428,7 +453,7 @@ class Broker:
     def _fail(self, error: BaseException) -> None:
         if self._stopping or self.failed.done():
             return
-        logger.critical("broker %d fails: %r", self.broker_id, error)
+        logger.critical(logged.BROKER_FAILED, self.broker_id, error)
         self.failed.set_exception(error)
 
     # -- stop --------------------------------------------------------------------------------
@@ -439,6 +464,7 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        self.phase = BrokerPhase.STOPPING
         if clean and self.config.controlled_shutdown_enable:
             await self._step("controlled shutdown", self._controlled_shutdown())
         await self._step("resigning", self.runner.stop(), timeout_s=STORE_STEP_S)
@@ -456,7 +482,8 @@ class Broker:
         await self._step("closing the session", self._store.close(), timeout_s=STORE_STEP_S)
         self.pool.close()
         self.failed.cancel()
-        logger.info("broker %d stopped%s", self.broker_id, "" if clean else ", not cleanly")
+        self.phase = BrokerPhase.STOPPED
+        logger.info(logged.BROKER_STOPPED, self.broker_id, clean)
 
     async def _stop_logs(self, clean: bool) -> None:
         await self.logs.stop(clean=clean and self.broker_epoch >= 0, broker_epoch=self.broker_epoch)
@@ -471,9 +498,9 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            logger.error("broker %d: %s took longer than %s s", self.broker_id, name, timeout_s)
+            logger.error(logged.STOP_STEP_LATE, self.broker_id, name, timeout_s)
         except Exception:
-            logger.exception("broker %d: %s failed", self.broker_id, name)
+            logger.exception(logged.STOP_STEP_FAILED, self.broker_id, name)
 
     async def _controlled_shutdown(self) -> None:
         """Ask the controller to move our leaderships until none is left or the time is up."""
@@ -491,7 +518,7 @@ class Broker:
             except TimeoutError:
                 break
             if response.error_code:
-                logger.warning("controlled shutdown: error %d", response.error_code)
+                logger.warning(logged.CONTROLLED_SHUTDOWN_REFUSED, response.error_code)
                 return
             if response.remaining == 0:
                 return
@@ -506,7 +533,7 @@ class Broker:
             pause_s = min(2 * pause_s, SHUTDOWN_RETRY_MAX_S)
         alone = set(self.image.brokers) <= {self.broker_id}
         level = logging.INFO if alone else logging.WARNING
-        logger.log(level, "controlled shutdown: %d leaderships could not be moved", remaining)
+        logger.log(level, logged.CONTROLLED_SHUTDOWN_INCOMPLETE, remaining)
 
 
 def _sentence(text: str) -> str:
@@ -517,15 +544,3 @@ def _retrieve(future: asyncio.Future[None]) -> None:
     """Whoever holds the broker may not look at ``failed``; that is no warning's business."""
     if not future.cancelled():
         future.exception()
-
-
-def _controller_config(config: BrokerConfig) -> ControllerConfig:
-    return ControllerConfig(
-        inter_broker_listener=config.inter_broker_listener,
-        num_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        unclean_leader_election_enable=config.unclean_leader_election_enable,
-        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_ms,
-        topic_defaults=config.topic_default_texts(),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
@@ -80,15 +78,3 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         unsent_bytes_max=config.connection_unsent_max_bytes,
         stall_s=config.response_stall_timeout_ms / 1000,
     )
-
-
-def described_settings(config: BrokerConfig) -> dict[str, tuple[str | None, bool]]:
-    """Every setting as text, and whether it is the built-in default."""
-    given = config.model_dump(mode="json")
-    settings: dict[str, tuple[str | None, bool]] = {}
-    for key, field in type(config).model_fields.items():
-        value = given[key]
-        text = value if value is None or isinstance(value, str) else json.dumps(value)
-        is_default = not field.is_required() and getattr(config, key) == field.default
-        settings[key] = (text, is_default)
-    return settings

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from oncelog_controller import logged
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
 from oncelog_controller.link import BrokerLink
@@ -38,7 +39,7 @@ from oncelog_protocol.messages.replication import UpdateMetadataRequest
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 UNANSWERED_MAX = 6
 """Orders of one broker on their way; what comes meanwhile is bundled."""
@@ -77,7 +78,7 @@ class BrokerGateway:
             if broker_id in self._outlets:
                 continue
             if address is None:
-                logger.warning("broker %d has no listener: it can get no orders", broker_id)
+                logger.warning(logged.BROKER_WITHOUT_LISTENER, broker_id)
                 continue
             outlet = _Outlet(
                 broker, self._head, self._config.order_timeout_ms / 1000, self._report, self._fenced
@@ -193,7 +194,7 @@ class _Outlet:
                 channel.send(request, callback=partial(self._answered, channel, request))
             except OncelogError as error:
                 # Nothing was sent: the order breaks the wire's rules. Sending it again cannot help.
-                logger.error("broker %d: order not sent: %s", self.broker.broker_id, error)
+                logger.error(logged.ORDER_NOT_SENT, self.broker.broker_id, error)
                 continue
             self._unanswered.append(request)
         self._watch()
@@ -221,7 +222,7 @@ class _Outlet:
         elif code == StaleControllerEpochError.code:
             self._on_fenced(f"broker {self.broker.broker_id} knows a newer controller")
         elif code == StaleBrokerEpochError.code:
-            logger.info("broker %d has restarted: its orders are void", self.broker.broker_id)
+            logger.info(logged.ORDERS_VOID, self.broker.broker_id)
             self._waiting = None
             self._unanswered.clear()
             self._over = True
@@ -231,7 +232,7 @@ class _Outlet:
             name = ERRORS[code].name if code in ERRORS else str(code)
             # A broker that has just registered may not know its own epoch yet: no cause for alarm.
             level = logging.INFO if code == BrokerNotAvailableError.code else logging.WARNING
-            logger.log(level, "broker %d: order failed: %s", self.broker.broker_id, name)
+            logger.log(level, logged.ORDER_FAILED, self.broker.broker_id, name)
             channel.close(f"order failed: {name}")
 
     def _put_back(self, requests: Sequence[OrderRequest]) -> None:

@@ -12,10 +12,9 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
 from oncelog_controller.store import (
     BadVersionError,
     Check,
@@ -30,7 +29,7 @@ from oncelog_controller.store import (
     Watch,
 )
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +134,7 @@ class Campaign:
             )
         except (NoNodeError, BadVersionError):
             return False
-        logger.warning(
-            "controller %d of epoch %d was deposed", incumbent.broker_id, incumbent.controller_epoch
-        )
+        logger.warning(logged.CONTROLLER_DEPOSED, incumbent.broker_id, incumbent.controller_epoch)
         return True
 
     async def step_down(self, won: Won) -> None:
@@ -147,6 +144,6 @@ class Campaign:
                 [Check(znodes.CONTROLLER_EPOCH, won.epoch_version), Delete(znodes.CONTROLLER)]
             )
         except StoreDisconnectedError:
-            logger.info("no contact with the store while stepping down")
+            logger.info(logged.RESIGNATION_UNSEEN)
         except StoreError as error:
-            logger.debug("stepping down was needless: %s", error)
+            logger.debug(logged.RESIGNATION_NEEDLESS, error)

@@ -24,6 +24,7 @@ from oncelog_controller.events import RequestReceived
 from oncelog_controller.orders import DELETED_LEADER, Orders
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import Cluster, Partition, Topic
+from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     BadVersionError,
     Check,
@@ -37,7 +38,12 @@ from oncelog_controller.transitions import (
     ReplicaPhase,
     next_partition_phase,
 )
-from oncelog_protocol.messages.replication import PartitionOrder, StopPartition, TopicConfig
+from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
+    PartitionOrder,
+    StopPartition,
+    TopicConfig,
+)
 from oncelog_protocol.types import NO_LEADER, TopicPartition
 
 WRITE_PARTITIONS_MAX = 128
@@ -55,10 +61,12 @@ class Core:
         broker_id: int,
         config: ControllerConfig,
         safeguards: ControllerSafeguards | None = None,
+        stats: ControllerStats | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
         self.safeguards = safeguards if safeguards is not None else ControllerSafeguards()
+        self.stats = stats if stats is not None else ControllerStats()
         self.cluster = Cluster(broker_id, 0, 0)
         self.now = 0.0
         self.request: RequestReceived | None = None
@@ -177,6 +185,16 @@ class Core:
                     orders.metadata = {}
                 orders.configs[topic.name] = config
 
+    def order_broker_configs(self) -> None:
+        """What is set for brokers, all of it, to everybody."""
+        configs = describe_broker_configs(self.cluster)
+        for broker_id in sorted(self.cluster.brokers):
+            orders = self._orders_for(broker_id)
+            if orders is not None:
+                if orders.metadata is None:
+                    orders.metadata = {}
+                orders.broker_configs = configs
+
     def order_live_brokers(self) -> None:
         """Every order names the live brokers; an empty update tells of them alone."""
         for broker_id in sorted(self.cluster.brokers):
@@ -229,6 +247,7 @@ class Core:
             replicas_full=True,
             metadata={},
             metadata_full=True,
+            broker_configs=describe_broker_configs(self.cluster),
         )
         assert orders.replicas is not None
         assert orders.metadata is not None
@@ -275,6 +294,19 @@ def describe_config(topic: Topic) -> TopicConfig:
     return TopicConfig(
         topic.name, topic.config_version, keys, [topic.overrides[key] for key in keys]
     )
+
+
+def describe_broker_configs(cluster: Cluster) -> list[BrokerOverrides]:
+    """What is set for brokers as the wire has it."""
+    return [
+        BrokerOverrides(
+            broker_id,
+            config.version,
+            sorted(config.overrides),
+            [config.overrides[key] for key in sorted(config.overrides)],
+        )
+        for broker_id, config in sorted(cluster.broker_configs.items())
+    ]
 
 
 def move(partition: Partition, leader: int, before: int) -> None:

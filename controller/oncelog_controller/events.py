@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from oncelog_controller.state import BrokerRegistration, PartitionState
+from oncelog_controller.state import BrokerRegistration, DynamicConfig, PartitionState
 from oncelog_controller.store import StoreError
 from oncelog_protocol.messages.base import Request
 
@@ -48,6 +48,8 @@ class ClusterRead:
     stray_configs: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     producer_ids_version: int = 0
+    broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
+    """By broker id; -1 stands for all brokers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 
+from oncelog_controller import logged
 from oncelog_controller.store import (
     BadVersionError,
     Create,
@@ -29,7 +30,7 @@ from oncelog_controller.store import (
     StoreError,
 )
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 CLOSE_DEADLINE_S = 5.0
 """How long closing waits for the goodbye; the session runs out by itself otherwise."""
@@ -119,7 +120,7 @@ class OneSession(KazooClient):  # type: ignore[misc]
             if self._connection.stop(CLOSE_DEADLINE_S):
                 self.close()
         except Exception:
-            logger.debug("zookeeper client did not close cleanly", exc_info=True)
+            logger.debug(logged.ZOOKEEPER_CLOSE_FAILED, exc_info=True)
 
 
 def store_error(error: Exception, path: str, op_index: int | None = None) -> StoreError:

@@ -10,10 +10,9 @@ CRITICAL line in the log, and the others go on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from oncelog_controller import election, znodes
+from oncelog_controller import election, logged, znodes
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
 from oncelog_controller.election import Candidates, Decision
 from oncelog_controller.eligibility import Members, admissions, untrusted
@@ -42,7 +41,7 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 Change = tuple[Partition, Decision]
 NOBODY: frozenset[int] = frozenset()
@@ -93,7 +92,7 @@ class Leadership:
         )
         if decision is not None and decision.unclean:
             logger.warning(
-                "unclean election of %s: leader %d from outside ISR %s; records may be lost",
+                logged.UNCLEAN_ELECTION,
                 partition.topic_partition,
                 decision.leader,
                 list(partition.state.isr),
@@ -204,7 +203,8 @@ class Leadership:
             check_invariants(partition, state, None if trusting else brokers)
         except InvariantError as error:
             partition.halted = True
-            logger.critical("nothing more is written for a partition: %s, after %s", error, before)
+            core.stats.assertions_failed += 1
+            logger.critical(logged.PARTITION_STATE_CONTRADICTS, error, before)
             return None
         return state
 
@@ -217,14 +217,17 @@ class Leadership:
 
     def install(self, partition: Partition, state: PartitionState) -> None:
         """The state is in the store now: take it in and tell the brokers."""
-        is_new = partition.state is None
-        before = partition.leader
+        previous, before = partition.state, partition.leader
+        is_new = previous is None
+        if previous is not None and state.unclean_epoch != previous.unclean_epoch:
+            self._core.stats.unclean_elections += 1
         partition.state = state
         move(partition, state.leader, before)
         self._core.order_partition(partition, is_new=is_new)
         if not is_new and before != state.leader:
+            self._core.stats.leader_changes += 1
             logger.info(
-                "%s: leader %d -> %d in epoch %d, ISR %s",
+                logged.LEADER_CHANGED,
                 partition.topic_partition,
                 before,
                 state.leader,
@@ -269,7 +272,7 @@ class Leadership:
             if decision is not None:
                 changes.append((partition, decision))
         if changes:
-            logger.info("%d leaderships go back to their preferred replicas", len(changes))
+            logger.info(logged.LEADERS_PREFERRED, len(changes))
         self.change(changes)
 
     # ---- requests
@@ -303,7 +306,7 @@ class Leadership:
             if decision is not None:
                 _count(loads, partition, decision)
                 changes.append((partition, decision))
-        logger.info("broker %d shuts down: %d partitions change", broker_id, len(changes))
+        logger.info(logged.BROKER_SHUTS_DOWN, broker_id, len(changes))
         self.change(changes)
         self._core.when_settled(
             lambda: self._core.reply(
@@ -403,13 +406,9 @@ def _tell_of_losses(changes: Sequence[Change]) -> None:
         if not decision.isr and not decision.elr and fallen:
             orphans.append(name)
     if lost:
-        logger.warning("members came back without all their data: %s", _some(lost))
+        logger.warning(logged.MEMBERS_LOST_DATA, _some(lost))
     if orphans:
-        logger.error(
-            "no complete replica is left of %s: they wait for its data to come back, or for an "
-            "unclean election",
-            _some(orphans),
-        )
+        logger.error(logged.PARTITIONS_WITHOUT_REPLICA, _some(orphans))
 
 
 def _some(names: Sequence[str]) -> str:

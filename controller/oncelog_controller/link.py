@@ -10,14 +10,14 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
+from oncelog_controller import logged
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import OncelogError
 from oncelog_runtime.channel import RequestChannel
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 RETRY_DELAYS_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Before each further attempt; the last one repeats."""
@@ -58,7 +58,7 @@ class BrokerLink:
             except ConnectionRefusedError:
                 self._on_refused()
             except (OSError, TimeoutError, OncelogError) as error:
-                logger.debug("%s:%d: no connection: %s", self._host, self._port, error)
+                logger.debug(logged.ORDER_NO_CONNECTION, self._host, self._port, error)
             delay = RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S) - 1)]
             self._failures += 1
             if delay:

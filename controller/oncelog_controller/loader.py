@@ -7,16 +7,20 @@ between listing and reading is one that is no more.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
-from oncelog_controller.state import UNKNOWN_PRODUCER_IDS, BrokerRegistration, PartitionState
+from oncelog_controller.state import (
+    UNKNOWN_PRODUCER_IDS,
+    BrokerRegistration,
+    DynamicConfig,
+    PartitionState,
+)
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 READS_MAX = 256
 """Reads in flight together."""
@@ -48,7 +52,7 @@ async def load_brokers(
         except NoNodeError:
             return None
         except (znodes.CorruptNodeError, ValueError) as error:
-            logger.warning("broker %s: its registration is ignored: %s", name, error)
+            logger.warning(logged.REGISTRATION_IGNORED, name, error)
             return None
 
     found = [broker for broker in await _each(names, one) if broker is not None]
@@ -81,7 +85,23 @@ async def load_cluster(
         strays,
         producer_ids,
         producer_ids_version,
+        await _broker_configs(store),
     )
+
+
+async def _broker_configs(store: MetadataStore) -> dict[int, DynamicConfig]:
+    found: dict[int, DynamicConfig] = {}
+    for name in await store.children(znodes.BROKER_CONFIGS):
+        try:
+            data, stat = await store.get(f"{znodes.BROKER_CONFIGS}/{name}")
+            broker_id, overrides = znodes.decode_broker_config(name, data)
+        except NoNodeError:
+            continue
+        except znodes.CorruptNodeError as error:
+            logger.error(logged.BROKER_SETTINGS_CORRUPT, name, error)
+            continue
+        found[broker_id] = DynamicConfig(overrides, stat.version)
+    return dict(sorted(found.items()))
 
 
 async def _producer_ids(store: MetadataStore) -> tuple[int, int]:
@@ -89,7 +109,7 @@ async def _producer_ids(store: MetadataStore) -> tuple[int, int]:
     try:
         return znodes.decode_producer_ids(data), stat.version
     except znodes.CorruptNodeError as error:
-        logger.error("no producer ids can be given: %s", error)
+        logger.error(logged.PRODUCER_ID_BLOCKS_UNREADABLE, error)
         return UNKNOWN_PRODUCER_IDS, stat.version
 
 
@@ -101,13 +121,13 @@ def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead |
         except NoNodeError:
             return None
         except znodes.CorruptNodeError as error:
-            logger.error("topic %s is ignored: %s", name, error)
+            logger.error(logged.TOPIC_IGNORED, name, error)
             return None
         overrides, config_version = await _config(store, name)
         try:
             states = await _each(range(len(assignment)), _state_reader(store, name))
         except znodes.CorruptNodeError as error:
-            logger.error("topic %s is ignored: %s", name, error)
+            logger.error(logged.TOPIC_IGNORED, name, error)
             return None
         bare = await _bare(store, name, states) if None in states else frozenset[int]()
         return TopicRead(
@@ -125,7 +145,7 @@ async def _config(store: MetadataStore, name: str) -> tuple[dict[str, str], int 
     try:
         return znodes.decode_config(name, data), stat.version
     except znodes.CorruptNodeError as error:
-        logger.error("settings of topic %s are ignored: %s", name, error)
+        logger.error(logged.TOPIC_CONFIG_UNREADABLE, name, error)
         return {}, stat.version
 
 
@@ -161,7 +181,7 @@ def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRe
         except NoNodeError:
             return None
         except znodes.CorruptNodeError as error:
-            logger.error("deletion %s is ignored: %s", name, error)
+            logger.error(logged.DELETION_IGNORED, name, error)
             return None
 
     return one

@@ -13,9 +13,10 @@ Rules
 
 from __future__ import annotations
 
-import logging
-
+from oncelog_controller import logged, request_checks
+from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
 from oncelog_controller.config import ControllerConfig
+from oncelog_controller.config_requests import ConfigRequests
 from oncelog_controller.core import Core
 from oncelog_controller.effects import ConnectBrokers, Effect
 from oncelog_controller.election import Decision
@@ -44,6 +45,7 @@ from oncelog_controller.state import (
     Partition,
     Topic,
 )
+from oncelog_controller.stats import ControllerStats
 from oncelog_controller.topic_deletion import TopicDeletion
 from oncelog_controller.topic_requests import TopicRequests
 from oncelog_controller.transitions import (
@@ -57,16 +59,14 @@ from oncelog_controller.transitions import (
 from oncelog_protocol.errors import (
     NO_ERROR,
     FencedLeaderEpochError,
-    InvalidConfigError,
     RequestTimedOutError,
     StorageError,
     UnsupportedVersionError,
 )
 from oncelog_protocol.messages import admin, replication, transactions
-from oncelog_protocol.topic_config import parse_topic_config
 from oncelog_protocol.types import NO_LEADER
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 REPEATABLE = (
@@ -93,11 +93,17 @@ class ControllerMachine:
         broker_id: int,
         config: ControllerConfig,
         safeguards: ControllerSafeguards | None = None,
+        stats: ControllerStats | None = None,
+        settings: BrokerSettings | None = None,
     ) -> None:
-        self._core = Core(broker_id, config, safeguards)
+        """``settings``: what of brokers' settings may change while they run; None for nothing."""
+        self._core = Core(broker_id, config, safeguards, stats)
         self._leadership = Leadership(self._core)
         self._isr = IsrRequests(self._core, self._leadership)
         self._topics = TopicRequests(self._core, self._leadership)
+        self._configs = ConfigRequests(
+            self._core, self._leadership, self._topics, settings or FixedSettings(config)
+        )
         self._deletion = TopicDeletion(self._core)
         self._unheeded: set[tuple[str, int]] = set()
         self._order_again_at: float | None = None
@@ -170,8 +176,10 @@ class ControllerMachine:
             stray_configs=dict(read.stray_configs),
             next_producer_id=read.next_producer_id,
             producer_ids_version=read.producer_ids_version,
+            broker_configs=dict(read.broker_configs),
         )
         core.cluster = cluster
+        self._configs.loaded()
         same = {b for b, r in cluster.brokers.items() if before.brokers.get(b) == r}
         named = {b for b, epoch in event.suspected if _epoch(cluster, b) == epoch}
         cluster.suspected = (before.suspected & same) | named
@@ -192,7 +200,7 @@ class ControllerMachine:
             self._deletion.remove(topic)
         changed = self._leadership.reconsider(cluster.partitions(), self._restarted)
         logger.info(
-            "controller epoch %d: %d brokers, %d topics, %d partitions change",
+            logged.CONTROLLER_LOADED,
             cluster.controller_epoch,
             len(cluster.brokers),
             len(cluster.topics),
@@ -214,11 +222,7 @@ class ControllerMachine:
 
     def _topic(self, read: TopicRead) -> Topic:
         defaults = self._core.config.defaults()
-        try:
-            settings = parse_topic_config(read.overrides, defaults)
-        except InvalidConfigError as error:
-            logger.warning("topic %s: its settings are not valid, ignored: %s", read.name, error)
-            settings = parse_topic_config({}, defaults)
+        settings = request_checks.settled(read.name, read.overrides, defaults)
         topic = Topic(
             read.name,
             read.topic_id,
@@ -271,7 +275,7 @@ class ControllerMachine:
             return
         for label, group in (("lost", lost), ("joined", new), ("restarted", restarted)):
             if group:
-                logger.info("brokers %s %s", sorted(group), label)
+                logger.info(logged.BROKERS_CHANGED, sorted(group), label)
         cluster.brokers = now
         cluster.suspected -= lost | restarted
         cluster.shutting_down -= lost | restarted
@@ -305,16 +309,14 @@ class ControllerMachine:
             return
         cluster.suspected.add(broker_id)
         changed = self._leadership.reconsider(self._on({broker_id}))
-        logger.warning(
-            "broker %d refuses connections: suspected, %d partitions change", broker_id, changed
-        )
+        logger.warning(logged.BROKER_SUSPECTED, broker_id, changed)
 
     def _cleared(self, event: BrokerCleared) -> None:
         cluster, broker_id = self._core.cluster, event.broker_id
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id not in cluster.suspected:
             return
         cluster.suspected.discard(broker_id)
-        logger.info("broker %d answers again: cleared", broker_id)
+        logger.info(logged.BROKER_CLEARED, broker_id)
         self._leadership.reconsider(self._on({broker_id}))
         self._leadership.plan_rebalance()
 
@@ -354,7 +356,7 @@ class ControllerMachine:
             )
             failed.append(partition)
         if failed:
-            logger.warning("broker %d: %d replicas failed", broker_id, len(failed))
+            logger.warning(logged.REPLICAS_FAILED, broker_id, len(failed))
             self._leadership.reconsider(failed)
         for partition in failed:
             state = partition.state
@@ -423,7 +425,7 @@ class ControllerMachine:
         elif isinstance(request, admin.CreatePartitionsRequest):
             self._topics.grow(event, request)
         elif isinstance(request, admin.AlterConfigsRequest):
-            self._topics.alter(event, request)
+            self._configs.alter(event, request)
         elif isinstance(request, admin.ElectLeadersRequest):
             self._leadership.elect_leaders(event.request_id, request)
         else:

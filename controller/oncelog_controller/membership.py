@@ -16,10 +16,9 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
 from oncelog_controller.store import (
@@ -38,7 +37,7 @@ from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class DuplicateBrokerIdError(OncelogError):
@@ -77,10 +76,20 @@ class Membership:
         self._leaving = False
         self._wake = asyncio.Event()
         self.broker_epoch = -1
+        self.registrations = 0
+        """How often this broker has registered."""
         self.on_registered: list[Callable[[int], None]] = []
         """Called with the broker epoch after each registration."""
         self.on_failed: list[Callable[[BaseException], None]] = []
         """Called when the broker cannot register again: it has to stop."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker counts as registered: not before the first time, not while it
+        registers again, and not once it has begun to leave. Losing contact alone changes nothing.
+        """
+        expired = self._store.state is SessionState.EXPIRED
+        return self.broker_epoch >= 0 and not (expired or self._renewing or self._leaving)
 
     async def cluster_id(self) -> str:
         """The cluster's id; the first broker to ask makes it from its hint."""
@@ -99,7 +108,7 @@ class Membership:
         data = znodes.encode_cluster_id(self._cluster_id_hint)
         try:
             await self._store.create(znodes.CLUSTER_ID, data, make_parents=True)
-            logger.info("new cluster %s", self._cluster_id_hint)
+            logger.info(logged.CLUSTER_CREATED, self._cluster_id_hint)
         except (NodeExistsError, StoreDisconnectedError):
             pass  # read it again: somebody's, perhaps ours, is there
 
@@ -125,7 +134,8 @@ class Membership:
                 break
         if stat.czxid != self.broker_epoch:
             self.broker_epoch = stat.czxid
-            logger.info("broker %d registered with epoch %d", self._broker_id, stat.czxid)
+            self.registrations += 1
+            logger.info(logged.BROKER_REGISTRATION_WRITTEN, self._broker_id, stat.czxid)
             for callback in list(self.on_registered):
                 callback(stat.czxid)
         return self.broker_epoch
@@ -142,7 +152,7 @@ class Membership:
                     f"broker id {self._broker_id} is registered by another process (session "
                     f"{stat.ephemeral_owner:#x}); every broker needs an id of its own"
                 )
-            logger.info("removing the registration of an earlier life of this broker")
+            logger.info(logged.FORMER_REGISTRATION_REMOVED)
             try:
                 await self._store.delete(self._path, stat.version)
             except (NoNodeError, BadVersionError):
@@ -190,7 +200,7 @@ class Membership:
             if stat is not None and stat.ephemeral_owner == self._store.session_id:
                 await self._store.delete(self._path, stat.version)
         except StoreError as error:
-            logger.info("the registration stays until the session ends: %s", error)
+            logger.info(logged.REGISTRATION_STAYS, error)
 
     # ---- staying registered
 
@@ -201,7 +211,7 @@ class Membership:
     def _session_changed(self, state: SessionState) -> None:
         self._wake.set()
         if state is SessionState.EXPIRED and self._registering:
-            logger.warning("broker %d: the session expired", self._broker_id)
+            logger.warning(logged.SESSION_EXPIRED, self._broker_id)
             self._renew()
 
     def _node_changed(self, _: WatchEvent) -> None:
@@ -218,7 +228,7 @@ class Membership:
             while self._renew_again and not self._leaving:
                 # What comes from here on may be newer than what is about to be read.
                 self._renew_again = False
-                logger.info("broker %d registers again", self._broker_id)
+                logger.info(logged.BROKER_REGISTERS_AGAIN, self._broker_id)
                 try:
                     if self._store.state is SessionState.EXPIRED:
                         await self._store.restart_session()

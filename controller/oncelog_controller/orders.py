@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
     LeaderAndIsrRequest,
     PartitionOrder,
     StopPartition,
@@ -44,6 +45,8 @@ class Orders:
     metadata: dict[TopicPartition, PartitionOrder] | None = None
     metadata_full: bool = False
     configs: dict[str, TopicConfig] = field(default_factory=dict)
+    broker_configs: list[BrokerOverrides] | None = None
+    """All of them, or nothing to say of them."""
     stops: Stops = field(default_factory=dict)
 
     @property
@@ -78,6 +81,9 @@ class Orders:
             metadata=_merge(self.metadata, newer.metadata, newer.metadata_full),
             metadata_full=self.metadata_full or newer.metadata_full,
             configs=_merge_configs(self.configs, newer.configs, newer.metadata_full),
+            broker_configs=(
+                self.broker_configs if newer.broker_configs is None else newer.broker_configs
+            ),
             stops=stops,
         )
 
@@ -98,7 +104,14 @@ class Orders:
         if self.metadata is not None:
             listed = sorted(self.metadata.values(), key=lambda o: o.leader != DELETED_LEADER)
             out.append(
-                UpdateMetadataRequest(*head, self.metadata_full, listed, self.live_brokers, configs)
+                UpdateMetadataRequest(
+                    *head,
+                    self.metadata_full,
+                    listed,
+                    self.live_brokers,
+                    configs,
+                    self.broker_configs,
+                )
             )
         if self.stops:
             stop = StopReplicaRequest(*head, list(self.stops.values()))
@@ -171,5 +184,9 @@ def _unpack(request: OrderRequest) -> Orders:
             request.live_brokers, replicas=listed, replicas_full=request.full, configs=configs
         )
     return Orders(
-        request.live_brokers, metadata=listed, metadata_full=request.full, configs=configs
+        request.live_brokers,
+        metadata=listed,
+        metadata_full=request.full,
+        configs=configs,
+        broker_configs=request.broker_configs,
     )

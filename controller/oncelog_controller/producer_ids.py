@@ -6,9 +6,7 @@ whose answer is lost is never used; there are 2^63 ids.
 
 from __future__ import annotations
 
-import logging
-
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
 from oncelog_controller.core import Core
 from oncelog_controller.state import UNKNOWN_PRODUCER_IDS
 from oncelog_controller.store import SetData
@@ -18,7 +16,7 @@ from oncelog_protocol.messages.transactions import (
     AllocateProducerIdsResponse,
 )
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 BLOCK_COUNT = 1000
 """Kafka's: a broker that restarts for ever wastes a thousand ids each time."""
@@ -43,12 +41,7 @@ def allocate_producer_ids(core: Core, request_id: int, request: AllocateProducer
     def written() -> None:
         cluster.next_producer_id = first + BLOCK_COUNT
         cluster.producer_ids_version += 1
-        logger.info(
-            "broker %d got producer ids %d to %d",
-            request.broker_id,
-            first,
-            first + BLOCK_COUNT - 1,
-        )
+        logger.info(logged.PRODUCER_IDS_GIVEN, request.broker_id, first, first + BLOCK_COUNT - 1)
         core.reply(request_id, AllocateProducerIdsResponse(0, first, BLOCK_COUNT))
 
     data = znodes.encode_producer_ids(first + BLOCK_COUNT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from oncelog_controller import logged
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.state import Cluster
 from oncelog_protocol import limits
@@ -22,6 +23,8 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.admin import ConfigEntry, NewTopic
 from oncelog_protocol.topic_config import TopicConfig, normalise_key, parse_topic_config
 from oncelog_protocol.types import INTERNAL_TOPICS
+
+logger = logged.get_logger(__name__)
 
 USE_DEFAULT = -1
 
@@ -161,3 +164,13 @@ def check_settings(
             f"{replication_factor}: no write with acks=all could succeed"
         )
     return settings
+
+
+def settled(topic: str, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> TopicConfig:
+    """The typed settings of a topic that exists; own ones that are not valid, as a newer release
+    may have written them, are left out."""
+    try:
+        return parse_topic_config(overrides, defaults)
+    except InvalidConfigError as error:
+        logger.warning(logged.TOPIC_CONFIG_IGNORED, topic, error)
+        return parse_topic_config({}, defaults)

@@ -14,16 +14,17 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
+from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Campaign, Incumbent, Won
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.link import BrokerLink
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     MetadataStore,
     NodeStat,
@@ -42,7 +43,7 @@ from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 FAILURE_PAUSE_S = 1.0
 """Before campaigning again after a bug ended a term."""
@@ -61,6 +62,7 @@ class ControllerRunner:
         config: ControllerConfig,
         tasks: Tasks,
         safeguards: ControllerSafeguards | None = None,
+        settings: BrokerSettings | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
@@ -68,7 +70,9 @@ class ControllerRunner:
         self._entropy = entropy
         self._config = config
         self._safeguards = safeguards
+        self._settings = settings
         self._tasks = tasks
+        self.stats = ControllerStats()
         self._campaign = Campaign(store, broker_id)
         self._links = Tasks(f"controller-{broker_id}-follow")
         self._wake = asyncio.Event()
@@ -137,7 +141,7 @@ class ControllerRunner:
             except SessionExpiredError:
                 continue
             except Exception as error:
-                logger.error("controller of broker %d failed", self._broker_id, exc_info=error)
+                logger.error(logged.CONTROLLER_FAILED, self._broker_id, exc_info=error)
                 if not self._stopping:
                     await asyncio.sleep(FAILURE_PAUSE_S)
 
@@ -170,7 +174,7 @@ class ControllerRunner:
     # ---- as controller
 
     async def _lead(self, won: Won) -> None:
-        logger.info("broker %d is controller of epoch %d", self._broker_id, won.controller_epoch)
+        logger.info(logged.CONTROLLER_ELECTED, self._broker_id, won.controller_epoch)
         self._known_id, self._known_epoch = self._broker_id, won.controller_epoch
         refused, self._refused = frozenset(self._refused), set()
         term = ControllerTerm(
@@ -181,18 +185,16 @@ class ControllerRunner:
             won=won,
             suspected=refused,
             safeguards=self._safeguards,
+            stats=self.stats,
+            settings=self._settings,
         )
+        self.stats.terms += 1
         self._term = term
         if self._stopping:
             term.resign("this broker stops")  # it was told while the campaign was on its way
         try:
             reason = await term.run()
-            logger.info(
-                "broker %d is no longer controller of epoch %d: %s",
-                self._broker_id,
-                won.controller_epoch,
-                reason,
-            )
+            logger.info(logged.CONTROLLER_RESIGNED, self._broker_id, won.controller_epoch, reason)
         finally:
             self._term = None
             self._known_id = NO_BROKER
@@ -204,7 +206,7 @@ class ControllerRunner:
     async def _follow(self, incumbent: Incumbent) -> None:
         """Until ``/controller`` changes, the session does, or its process is known to be dead."""
         if incumbent.broker_id == self._broker_id:
-            logger.info("/controller is from an earlier life of this broker")
+            logger.info(logged.FORMER_CONTROLLER_NODE)
             await self._campaign.depose(incumbent)
             return
         path = znodes.broker_path(incumbent.broker_id)

@@ -181,6 +181,14 @@ class Tombstone:
         return all(phase is ReplicaPhase.GONE for phase in self.phases.values())
 
 
+@dataclass(frozen=True, slots=True)
+class DynamicConfig:
+    """What is set for a broker while it runs; ``version`` is that of its znode."""
+
+    overrides: dict[str, str]
+    version: int
+
+
 UNKNOWN_PRODUCER_IDS = -1
 
 
@@ -201,6 +209,8 @@ class Cluster:
     """By topic id."""
     stray_configs: dict[str, int] = field(default_factory=dict)
     """Config znodes without a topic, left by hand: name to version."""
+    broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
+    """By broker id; -1 stands for all brokers."""
     next_producer_id: int = 0
     """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
     producer_ids_version: int = 0

@@ -15,12 +15,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import Any
 
-from oncelog_controller import znodes
+from oncelog_controller import logged, znodes
 from oncelog_controller.broker_gateway import BrokerGateway
+from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Won
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import (
@@ -46,6 +46,7 @@ from oncelog_controller.loader import load_brokers, load_cluster
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import ControllerSafeguards
+from oncelog_controller.stats import ControllerStats
 from oncelog_controller.store import (
     MetadataStore,
     NoNodeError,
@@ -61,7 +62,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 RELOADS_MAX = 5
 """Reloads without an event handled in between before the term gives up."""
@@ -87,6 +88,8 @@ class ControllerTerm:
         won: Won,
         suspected: frozenset[tuple[int, int]],
         safeguards: ControllerSafeguards | None = None,
+        stats: ControllerStats | None = None,
+        settings: BrokerSettings | None = None,
     ) -> None:
         self.won = won
         self._broker_id = broker_id
@@ -94,7 +97,7 @@ class ControllerTerm:
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
-        self._machine = ControllerMachine(broker_id, config, safeguards)
+        self._machine = ControllerMachine(broker_id, config, safeguards, stats, settings)
         self._gateway = BrokerGateway(
             controller_id=broker_id,
             controller_epoch=won.controller_epoch,
@@ -294,7 +297,7 @@ class ControllerTerm:
 
     async def _load(self) -> None:
         """Make sure that we are controller, read everything, and let the machine begin anew."""
-        logger.info("controller epoch %d loads: %s", self.won.controller_epoch, self._reload)
+        logger.info(logged.CONTROLLER_LOADS, self.won.controller_epoch, self._reload)
         for _ in range(RELOADS_MAX):
             self._reload = None
             self._brokers_changed = False
@@ -319,7 +322,7 @@ class ControllerTerm:
         failed = tuple(sorted(int(name) for name in names if name.isdecimal()))
         if not failed:
             return
-        logger.warning("brokers %s report failed log directories", list(failed))
+        logger.warning(logged.LOG_DIRS_REPORTED_FAILED, list(failed))
         await self._process(StorageFailed(failed))
         for broker_id in failed:
             try:

@@ -12,11 +12,10 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from oncelog_controller import request_checks, znodes
+from oncelog_controller import logged, request_checks, znodes
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.leadership import Leadership, state_ops
@@ -37,7 +36,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 FIRST_WRITE_PARTITIONS_MAX = 100
 """Partitions made together with their topic; each takes two nodes."""
@@ -57,7 +56,7 @@ class Parked:
 
 
 class TopicRequests:
-    """Serves CreateTopics, CreatePartitions and AlterConfigs."""
+    """Serves CreateTopics and CreatePartitions; alters settings of topics."""
 
     def __init__(self, core: Core, leadership: Leadership) -> None:
         self._core = core
@@ -138,12 +137,7 @@ class TopicRequests:
         def exists() -> None:
             core.cluster.topics[topic.name] = topic
             core.cluster.stray_configs.pop(topic.name, None)
-            logger.info(
-                "topic %s created: %d partitions, id %s",
-                topic.name,
-                len(topic.partitions),
-                topic.topic_id,
-            )
+            logger.info(logged.TOPIC_CREATED, topic.name, len(topic.partitions), topic.topic_id)
 
         self._write_states(head, exists, topic.partitions)
 
@@ -254,38 +248,20 @@ class TopicRequests:
         def exists() -> None:
             topic.partitions.extend(fresh)
             topic.version += 1
-            logger.info("topic %s grown to %d partitions", topic.name, len(topic.partitions))
+            logger.info(logged.TOPIC_GREW, topic.name, len(topic.partitions))
 
         self._write_states(head, exists, fresh)
 
     # ---- settings
 
-    def alter(self, event: RequestReceived, request: admin.AlterConfigsRequest) -> None:
-        """Change settings of topics, key by key."""
-        twice = request_checks.check_once(
-            [f"{each.resource_type}:{each.resource_name}" for each in request.resources]
-        )
-        results: list[admin.ConfigResourceResult] = []
-        for each in request.resources:
-            result = admin.ConfigResourceResult(each.resource_type, each.resource_name)
-            results.append(result)
-            try:
-                request_checks.refuse_twice(f"{each.resource_type}:{each.resource_name}", twice)
-                self._alter_one(event, each, write=not request.validate_only)
-            except ApiError as error:
-                result.error_code, result.error_message = error.code, str(error)
-        self._core.when_settled(
-            lambda: self._core.reply(
-                event.request_id, admin.AlterConfigsResponse(NO_ERROR, results)
-            )
-        )
+    def alter(self, event: RequestReceived, wish: admin.ConfigAlteration, *, write: bool) -> None:
+        """Change settings of one topic, key by key; or only check, without ``write``.
 
-    def _alter_one(
-        self, event: RequestReceived, wish: admin.ConfigAlteration, *, write: bool
-    ) -> None:
+        :raises ApiError: what is wrong with the wish.
+        """
         core = self._core
         if wish.resource_type != admin.RESOURCE_TOPIC:
-            raise InvalidRequestError("only settings of topics can be altered")
+            raise InvalidRequestError("only settings of topics and brokers can be altered")
         request_checks.check_name(wish.resource_name, internal=event.internal)
         topic = self._known(wish.resource_name)
         overrides = request_checks.altered(topic.overrides, wish.entries)
@@ -299,7 +275,7 @@ class TopicRequests:
             topic.config_version += 1
             core.order_config(topic)
             if settings.unclean_leader_election_enable:
-                core.when_settled(lambda: self._elect_offline(topic))
+                self.elect_offline(topic)
 
         # First, in the order of the wire: a smaller min.insync.replicas lets the high watermark
         # move without the ELR, which must be gone from the store by then.
@@ -307,8 +283,13 @@ class TopicRequests:
         path = znodes.config_path(topic.name)
         core.write([SetData(path, znodes.encode_config(overrides), topic.config_version)], applied)
 
-    def _elect_offline(self, topic: Topic) -> None:
-        self._leadership.reconsider([p for p in topic.partitions if p.leader < 0])
+    def elect_offline(self, topic: Topic) -> None:
+        """Its partitions without a leader may have one now: elect, when all is written."""
+
+        def elect() -> None:
+            self._leadership.reconsider([p for p in topic.partitions if p.leader < 0])
+
+        self._core.when_settled(elect)
 
     # ---- answers that wait
 

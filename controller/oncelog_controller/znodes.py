@@ -12,6 +12,9 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /brokers/topics/T                          topic id and replicas by partition
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
 /config/topics/T                           overrides; the node's version is the config version
+/config/brokers/N, /config/brokers/<default>
+                                           settings of one broker, or of all, that hold while they
+                                           run (KIP-226)
 /producer_ids                              the first producer id that no broker was given
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
 /admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
@@ -28,6 +31,7 @@ from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, Pa
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.replication import BROKER_DEFAULT
 from oncelog_protocol.types import NO_EPOCH
 
 CLUSTER_ID = "/cluster/id"
@@ -36,6 +40,9 @@ CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+DEFAULT_NAME = "<default>"
+BROKER_ID_MAX = 2**31 - 1
 DELETED_TOPICS = "/admin/delete_topics"
 STORAGE_FAILURES = "/admin/storage_failures"
 PRODUCER_IDS = "/producer_ids"
@@ -44,6 +51,7 @@ BASE_PATHS = (
     BROKER_IDS,
     TOPICS,
     TOPIC_CONFIGS,
+    BROKER_CONFIGS,
     DELETED_TOPICS,
     STORAGE_FAILURES,
     PRODUCER_IDS,
@@ -85,6 +93,12 @@ def state_path(topic: str, partition: int) -> str:
 def config_path(topic: str) -> str:
     """Of a topic's overrides."""
     return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(broker_id: int) -> str:
+    """Of what is set for a broker while it runs; -1 for all of them."""
+    name = DEFAULT_NAME if broker_id == BROKER_DEFAULT else str(broker_id)
+    return f"{BROKER_CONFIGS}/{name}"
 
 
 def tombstone_path(topic: str, topic_id: str) -> str:
@@ -247,13 +261,27 @@ def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> Par
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
-    """For /config/topics/T."""
+    """For /config/topics/T and /config/brokers/N."""
     return _dump({"config": {key: overrides[key] for key in sorted(overrides)}})
 
 
 def decode_config(topic: str, data: bytes) -> dict[str, str]:
     """Overrides by key. :raises CorruptNodeError:"""
-    path = config_path(topic)
+    return _config(config_path(topic), data)
+
+
+def decode_broker_config(name: str, data: bytes) -> tuple[int, dict[str, str]]:
+    """(broker id, settings by key) of a node of /config/brokers. :raises CorruptNodeError:"""
+    path = f"{BROKER_CONFIGS}/{name}"
+    overrides = _config(path, data)
+    if name == DEFAULT_NAME:
+        return BROKER_DEFAULT, overrides
+    if not (name.isascii() and name.isdecimal()) or not int(name[:11]) <= BROKER_ID_MAX:
+        raise CorruptNodeError(f"{path}: not a broker id")
+    return int(name), overrides
+
+
+def _config(path: str, data: bytes) -> dict[str, str]:
     config = _load(path, data).get("config")
     if not isinstance(config, dict) or not all(
         isinstance(key, str) and isinstance(text, str) for key, text in config.items()

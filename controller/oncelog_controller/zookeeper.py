@@ -20,7 +20,6 @@ The only file of the controller that knows of threads. Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from typing import Any
 
 from kazoo.client import KazooState
 
+from oncelog_controller import logged
 from oncelog_controller.kazoo_session import (
     CLOSE_DEADLINE_S,
     NOT_THE_CAUSE,
@@ -62,7 +62,7 @@ from oncelog_controller.store import (
     check_request_size,
 )
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 IN_FLIGHT_MAX = 128
 """Calls on their way at once; below what fills the socket pair (about 270 single bytes)."""
@@ -194,7 +194,7 @@ class ZooKeeperStore:
                 "delay": RECONNECT_DELAY_MIN_S,
                 "max_delay": RECONNECT_DELAY_MAX_S,
             },
-            logger=QuietLogger(logger),
+            logger=QuietLogger(logger.plain),
         )
         self._client = client
         client.add_listener(partial(self._state_changed, client))
@@ -258,7 +258,7 @@ class ZooKeeperStore:
             async with asyncio.timeout(CLOSE_DEADLINE_S):
                 await done.wait()
         except TimeoutError:
-            logger.warning("zookeeper session not closed in time; it will expire")
+            logger.warning(logged.ZOOKEEPER_CLOSE_LATE)
 
     # ------------------------------------------------------------------ session events
 
@@ -280,7 +280,7 @@ class ZooKeeperStore:
             self._link_up = False
             self._fail_pending(StoreDisconnectedError)
             if self._opening is None:
-                logger.info("zookeeper disconnected session=%#x", self.session_id or 0)
+                logger.info(logged.ZOOKEEPER_DISCONNECTED, self.session_id or 0)
                 self._change(SessionState.DISCONNECTED)
         else:
             self._detach(SessionExpiredError)
@@ -288,7 +288,7 @@ class ZooKeeperStore:
             # The thread ends by itself; its sockets are freed aside.
             threading.Thread(target=client.end, name="zookeeper-close", daemon=True).start()
             if self._opening is None:
-                logger.warning("zookeeper session expired session=%#x", self.session_id or 0)
+                logger.warning(logged.ZOOKEEPER_SESSION_EXPIRED, self.session_id or 0)
                 self._change(SessionState.EXPIRED)
 
     def _on_connected(self, client: OneSession, session_id: int | None) -> None:
@@ -298,7 +298,7 @@ class ZooKeeperStore:
             if not self._opening.done():
                 self._opening.set_result(None)
             return
-        logger.info("zookeeper connected again session=%#x", self.session_id or 0)
+        logger.info(logged.ZOOKEEPER_CONNECTED, self.session_id or 0)
         # First in line, so that what was missed fires before any later read is answered.
         for watch in list(self._watches):
             self._rearm(watch)
@@ -530,7 +530,7 @@ class ZooKeeperStore:
             if kind is not None:
                 self._fire(watch, kind)
         elif not isinstance(error, StoreDisconnectedError | SessionExpiredError):
-            logger.error("zookeeper watch not armed again path=%s error=%s", watch.path, error)
+            logger.error(logged.ZOOKEEPER_WATCH_FAILED, watch.path, error)
 
 
 def _missed(before: Any, now: Any, children: bool) -> WatchKind | None:

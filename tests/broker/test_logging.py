@@ -6,10 +6,25 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from oncelog_broker.logging import configure_logging
+from oncelog_broker.log_levels import set_levels
+from oncelog_broker.logging import REPEAT_INTERVAL_S, configure_logging
+from oncelog_runtime.logs import Event, get_logger
+
+MOVED = Event("topic_moved", "%s moved to %s", "topic places")
+FAILED = Event("thing_failed", "it failed: %s", "error")
+
+
+class Clock:
+    """What an event loop would say."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 @pytest.fixture(autouse=True)
@@ -18,36 +33,100 @@ def _put_back() -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     yield
     root.handlers[:] = handlers
+    set_levels("debug", {})
     root.setLevel(level)
 
 
-def written(log_format: str, level: str = "info") -> str:
+def written(log_format: str, level: str = "info", **levels: str) -> str:
     out = io.StringIO()
-    configure_logging(log_format, level, 7, out)
-    log = logging.getLogger("oncelog_broker.test")
-    log.debug("not at this level")
-    log.warning("%s has %d", "one", 2)
+    configure_logging(log_format, level, 7, out, levels=levels)
+    logger = get_logger("oncelog_broker.server.test")
+    logger.debug(MOVED, "one", [1, 2])
+    logger.warning(MOVED, "t-0", (1, {2}))
     try:
         raise ValueError("why")
-    except ValueError:
-        log.exception("it failed")
+    except ValueError as error:
+        logger.exception(FAILED, error)
+    logging.getLogger("another").warning("%s has %d", "one", 2)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("log_format", ["json", "auto"])
 def test_lines_are_json_for_machines(log_format: str) -> None:
-    first, second = (json.loads(line) for line in written(log_format).splitlines())
-    assert first["event"] == "one has 2"
-    assert (first["level"], first["logger"], first["broker"]) == (
-        "warning",
-        "oncelog_broker.test",
-        7,
-    )
+    first, second, third = (json.loads(line) for line in written(log_format).splitlines())
+    assert first.pop("timestamp").endswith("Z")
+    assert first == {
+        "event": "topic_moved",
+        "message": "t-0 moved to (1, {2})",
+        "level": "warning",
+        "logger": "oncelog_broker.server.test",
+        "broker": 7,
+        "topic": "t-0",
+        "places": [1, ["2"]],
+    }
+    assert (second["event"], second["error"]) == ("thing_failed", "ValueError: why")
     assert "ValueError: why" in second["exception"]
+    assert (third["event"], third["message"]) == ("unnamed", "one has 2")
 
 
 def test_lines_are_text_for_people() -> None:
     text = written("text")
-    assert "one has 2" in text.splitlines()[0]
+    first = text.splitlines()[0]
+    assert "t-0 moved to (1, {2})" in first
+    assert "name=topic_moved" in first
     assert "ValueError: why" in text
-    assert "not at this level" in written("text", "debug")
+    assert "another" in text
+    assert "one has 2" in text
+    assert "one moved to" not in text
+    assert "one moved to [1, 2]" in written("text", "debug")
+
+
+def test_a_room_may_say_more() -> None:
+    assert "one moved to" in written("text", "error", server="debug")
+    assert "one moved to" not in written("text", "error", replication="debug")
+
+
+def lines_of(repeat_max: int, clock: Clock, out: io.StringIO) -> list[dict[str, Any]]:
+    """Ten of one, one of another; after the interval one more."""
+    configure_logging("json", "debug", 7, out, repeat_max=repeat_max, now_s=clock)
+    logger = get_logger("oncelog_broker.test")
+    for _ in range(10):
+        logger.info(MOVED, "a", [])
+    logger.info(MOVED, "b", [])
+    clock.now_s += REPEAT_INTERVAL_S
+    logger.info(MOVED, "c", [])
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_repetitions_are_counted_and_told() -> None:
+    lines = lines_of(3, Clock(), io.StringIO())
+    assert [line.get("topic", line["event"]) for line in lines] == [
+        "a", "a", "a", "b", "lines_suppressed", "c",
+    ]  # fmt: skip
+    told = lines[4]
+    assert (told["suppressed"], told["suppressed_event"], told["about"]) == (7, "topic_moved", "a")
+    assert told["message"] == "topic_moved a: suppressed=7 more lines like it"
+
+
+def test_without_a_limit_all_are_written() -> None:
+    assert len(lines_of(0, Clock(), io.StringIO())) == 12
+
+
+def test_what_was_left_out_is_told_at_the_end_too() -> None:
+    out = io.StringIO()
+    configure_logging("json", "info", 7, out, repeat_max=1, now_s=Clock())
+    logger = get_logger("oncelog_broker.test")
+    for _ in range(5):
+        logger.error(FAILED, "x")
+    logging.getLogger().handlers[0].close()
+    last = json.loads(out.getvalue().splitlines()[-1])
+    assert (last["event"], last["suppressed"], last["level"]) == ("lines_suppressed", 4, "error")
+
+
+@pytest.mark.parametrize("level", ["debug", "critical"])
+def test_what_is_asked_for_and_what_must_never_be_is_always_written(level: str) -> None:
+    out = io.StringIO()
+    configure_logging("json", "debug", 7, out, repeat_max=1, now_s=Clock())
+    for _ in range(5):
+        getattr(get_logger("oncelog_broker.test"), level)(FAILED, "x")
+    assert len(out.getvalue().splitlines()) == 5

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog_broker.__main__ import make_store
+from oncelog.blocking import Admin as BlockingAdmin
+from oncelog_broker.__main__ import main, make_store
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.log import checkpoint
 from oncelog_cli.local.zookeeper import ZooKeeperServer
@@ -82,6 +86,64 @@ def test_a_port_in_use_exits_with_2_before_zookeeper_is_asked(tmp_path: Path) ->
     assert not (tmp_path / "data").exists()
 
 
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("ONCELOG_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_config_check_names_every_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = str(write_config(tmp_path, broker_id="one", zookeeper_connect=None))
+    monkeypatch.setenv("ONCELOG_NUM_PARTITION", "3")
+    assert main(["config", "check", "--config", config, "--set", "rack=${X}"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("configuration error: ") for line in lines)
+    assert main(["--config", config, "config", "check", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert [each["key"] for each in json.loads(shown.out)["errors"]] == [
+        "broker_id",
+        "num_partition",
+        "zookeeper_connect",
+    ]
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_config_show_names_origins_and_needs_no_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCELOG_BROKER_ID", "7")
+    monkeypatch.setenv("ONCELOG_LOG_DIRS", "/nowhere")
+    monkeypatch.setenv("ONCELOG_SERVICE_HOST", "x")
+    arguments = ["--set", f"zookeeper_connect={NOBODY}", "config", "show"]
+    assert main([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = {row["key"]: row for row in document["settings"]}
+    assert rows["broker_id"]["origin"] == "environment ONCELOG_BROKER_ID"
+    assert rows["zookeeper_connect"]["value"] == NOBODY
+    assert document["ignored"] == ["ONCELOG_SERVICE_HOST"]
+    assert main(arguments) == 0
+    assert "environment ONCELOG_LOG_DIRS" in capsys.readouterr().out
+    assert main(["config", "check", "--set", f"zookeeper_connect={NOBODY}"]) == 0
+    assert capsys.readouterr().out == "the settings are valid\n"
+
+
+def test_what_it_runs_with_is_in_its_log(tmp_path: Path) -> None:
+    config = write_config(tmp_path, zookeeper_connection_timeout_ms=100)
+    done = run(config, "--set", "rack=north")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if '"settings"' in line]
+    assert "rack=north" in line
+    assert "zookeeper_connection_timeout_ms=100" in line
+    assert "num_partitions" not in line
+
+
 def test_a_missing_file_exits_with_2(tmp_path: Path) -> None:
     done = run(tmp_path / "none.toml")
     assert done.returncode == 2
@@ -95,19 +157,92 @@ def test_without_zookeeper_it_exits_with_1_and_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_signal_while_starting_ends_it(tmp_path: Path) -> None:
+def fetch(address: str, path: str) -> tuple[int, bytes]:
+    """Status and body of a GET of the broker's HTTP port."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_start_can_be_watched_and_a_signal_ends_it(tmp_path: Path) -> None:
+    config = write_config(
+        tmp_path, zookeeper_connection_timeout_ms=60_000, log_level="debug", metrics_port=0
+    )
     process = subprocess.Popen(
-        command(write_config(tmp_path, zookeeper_connection_timeout_ms=60_000, log_level="debug")),
+        command(config),
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
     )
     assert process.stderr is not None
-    # The first line of the log comes after the signal handlers stand.
-    process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    _, rest = process.communicate(timeout=30)
-    assert process.returncode == 0, rest
+    try:
+        # These lines of the log come after the signal handlers stand.
+        lines = iter(process.stderr.readline, "")
+        found = (re.search(r"http://([\d.:]+)", line) for line in lines)
+        address = next(match[1] for match in found if match)
+        deadline = time.monotonic() + 30
+        while b'"connecting"' not in fetch(address, "/startupz")[1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert fetch(address, "/startupz")[0] == 503
+        assert fetch(address, "/readyz")[0] == 503
+        assert fetch(address, "/livez")[0] == 200, "no ZooKeeper is no reason to restart a broker"
+        assert fetch(address, "/metrics")[0] == 200
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=30)
+        assert process.returncode == 0, rest
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_two_signals_at_once_end_it_at_once(tmp_path: Path) -> None:
+    """The HTTP server takes no signal for itself. Both come while the process cannot run."""
+    config = write_config(tmp_path, zookeeper_connection_timeout_ms=60_000, metrics_port=0)
+    process = subprocess.Popen(
+        command(config), stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert process.stderr is not None
+    try:
+        lines = iter(process.stderr.readline, "")
+        found = (re.search(r"http://([\d.:]+)", line) for line in lines)
+        address = next(match[1] for match in found if match)
+        assert fetch(address, "/livez")[0] == 200
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+            process.send_signal(number)
+        _, rest = process.communicate(timeout=30)
+        assert process.returncode == 1, rest
+        assert "Traceback" not in rest
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_without_an_http_port_none_of_it_is_loaded() -> None:
+    script = (
+        "import sys, oncelog_broker.__main__;"
+        "print([m for m in ('anyio', 'prometheus_client', 'starlette', 'uvicorn')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_taken_http_port_exits_with_2_before_anything_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        done = run(write_config(tmp_path, metrics_port=other.getsockname()[1]))
+    assert done.returncode == 2
+    assert "metrics_port: cannot listen on 127.0.0.1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_the_store_takes_hosts_and_chroot_apart() -> None:
@@ -119,7 +254,10 @@ def test_the_store_takes_hosts_and_chroot_apart() -> None:
 def test_a_life_from_ready_file_to_sigterm(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     """Twice, so that what the first left behind is found by the second."""
     config = write_config(
-        tmp_path, zookeeper_connect=f"{zookeeper.address}/test-main", log_format="json"
+        tmp_path,
+        zookeeper_connect=f"{zookeeper.address}/test-main",
+        log_format="json",
+        metrics_port=0,
     )
     ready = tmp_path / "ready.json"
     for life in range(2):
@@ -136,11 +274,24 @@ def test_a_life_from_ready_file_to_sigterm(tmp_path: Path, zookeeper: ZooKeeperS
         assert (document["broker_id"], document["pid"]) == (1, process.pid)
         with socket.create_connection(tuple(document["listeners"]["external"]), 5):
             pass
+        http = "{}:{}".format(*document["http"])
+        assert fetch(http, "/readyz")[0] == 200
+        assert b"oncelog_active_controller{" in fetch(http, "/metrics")[1]
+        address = "{}:{}".format(*document["listeners"]["external"])
+        with BlockingAdmin(address) as admin:
+            # The second life finds what the first one has set.
+            if life == 0:
+                admin.alter_broker_configs({None: {"log_level": "warning"}}).raise_for_errors()
+            while "log_level" not in admin.describe_configs(brokers=[None])[0].settings:
+                assert time.monotonic() < deadline
         process.send_signal(signal.SIGTERM if life else signal.SIGINT)
         _, log = process.communicate(timeout=30)
         assert process.returncode == 0, log
         lines = [json.loads(line) for line in log.splitlines()]
         assert all({"event", "level", "timestamp", "broker"} <= line.keys() for line in lines)
         assert "Traceback" not in log
+        assert "uvicorn" not in log
+        assert ("broker_serves" in log) == (life == 0)
+        assert "stop_requested" not in log, "that is below the level that was set while it ran"
         assert not ready.exists()
         assert (tmp_path / "data" / checkpoint.CLEAN_SHUTDOWN).exists()

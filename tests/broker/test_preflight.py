@@ -9,7 +9,7 @@ import pytest
 from oncelog_broker.config import BrokerConfig, ConfigError
 from oncelog_broker.log.checkpoint import META, encode_document
 from oncelog_broker.preflight import check_directories, known_cluster_id
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 
 
 def config(*dirs: str, broker_id: int = 1) -> BrokerConfig:

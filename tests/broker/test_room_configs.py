@@ -39,11 +39,3 @@ def test_settings_reach_their_room() -> None:
     assert room_configs.replica_config(given).replica_fetch_wait_max_ms == 11
     assert room_configs.log_config(given).producer_id_expiration_ms == 12
     assert room_configs.log_config(given).cleaner.cpu_percent == 13
-
-
-def test_every_setting_is_described() -> None:
-    described = room_configs.described_settings(config(group_max_size=7))
-    assert list(described) == list(BrokerConfig.model_fields)
-    assert described["group_max_size"] == ("7", False)
-    assert described["transaction_state_log_num_partitions"] == ("50", True)
-    assert described["log_dirs"] == ('["/d"]', False)

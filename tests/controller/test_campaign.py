@@ -10,7 +10,7 @@ from oncelog_controller import znodes
 from oncelog_controller.campaign import Campaign, Incumbent, Won
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import StoreDisconnectedError, WatchEvent
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 

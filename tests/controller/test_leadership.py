@@ -128,6 +128,10 @@ def test_unclean_elections() -> None:
     ]
     assert (driver.state("t", 0).leader, driver.state("t", 0).isr) == (2, (2,))
     assert elect(driver, 0, unclean=True) == ["ELECTION_NOT_NEEDED"]
+    assert driver.machine._core.stats.unclean_elections == 1
+    driver.join(1)
+    driver.alter_isr("t", 1, 2)
+    assert driver.machine._core.stats.unclean_elections == 1, "only its ISR is another one"
 
 
 def test_unclean_elections_happen_by_themselves_only_where_allowed() -> None:

@@ -7,10 +7,10 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.events import TombstoneRead
 from oncelog_controller.loader import READS_MAX, load_brokers, load_cluster, prepare_store
-from oncelog_controller.state import PartitionState
+from oncelog_controller.state import DynamicConfig, PartitionState
 from oncelog_controller.store import Create, WatchEvent
 from oncelog_protocol.messages.metadata import ListenerAddress
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 
@@ -121,3 +121,20 @@ async def test_bare_and_corrupt_partition_nodes_do_not_end_the_term() -> None:
     read = await load_cluster(store, 1, 1, ignore)
     assert [found.name for found in read.topics] == ["a", "b"]
     assert read.topics[0].bare == {1}
+
+
+@pytest.mark.asyncio
+async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, store = await client()
+    good = znodes.encode_config({"log_level": "debug"})
+    for name, data in (("10", good), ("9", good), ("<default>", good), ("8", b"?"), ("me", good)):
+        await store.create(f"{znodes.BROKER_CONFIGS}/{name}", data)
+    await store.set(znodes.broker_config_path(9), znodes.encode_config({}), 0)
+    read = await load_cluster(store, 1, 0, ignore)
+    assert list(read.broker_configs) == [-1, 9, 10]
+    assert read.broker_configs[9] == DynamicConfig({}, 1)
+    assert read.broker_configs[-1] == DynamicConfig({"log_level": "debug"}, 0)
+    assert "broker 8 is ignored" in caplog.text
+    assert "broker me is ignored" in caplog.text

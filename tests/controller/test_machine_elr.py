@@ -171,6 +171,7 @@ def test_an_unclean_election_takes_who_was_complete_last() -> None:
     driver.lose_data(1, loss=DataLoss.TAIL)
     assert summary(driver) == (1, [1], [], [])
     assert driver.state("t").unclean_epoch == driver.state("t").leader_epoch
+    assert driver.machine._core.stats.unclean_elections == 1
     driver.join(2)
     assert summary(driver) == (1, [1], [], []), "what was complete before counts no more"
 
@@ -349,6 +350,8 @@ def test_a_broken_partition_is_left_alone_and_the_others_go_on(
     assert driver.state("t", 0) == stored, "nothing was written"
     assert driver.partition("t", 0).halted
     assert "controller epoch below 7" in caplog.text
+    assert driver.machine._core.stats.assertions_failed == 1
+    assert driver.machine._core.stats.leader_changes == 1, "of the other one"
     assert driver.state("t", 1).leader in (2, 3)
     assert driver.resigned is None
     caplog.clear()

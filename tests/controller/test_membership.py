@@ -11,7 +11,7 @@ from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.messages.metadata import ListenerAddress
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from oncelog_controller.orders import Orders, bundle
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
     LeaderAndIsrRequest,
     PartitionOrder,
     StopPartition,
@@ -145,3 +146,27 @@ def test_live_brokers_survive_a_bundle_that_knows_none() -> None:
     stops = bundle([StopReplicaRequest(1, 1, 1, [StopPartition("z", "id", 0, -2, True)])])
     assert stops is not None
     assert tell(order("a", 1)).merged_with(stops).live_brokers == LIVE
+
+
+def set_for_all(version: int) -> list[BrokerOverrides]:
+    return [BrokerOverrides(-1, version, ["log_level"], ["debug"])]
+
+
+def test_what_is_set_for_brokers_stays_until_others_come() -> None:
+    older = Orders(LIVE, metadata={}, broker_configs=set_for_all(1))
+    assert older.merged_with(tell(order("a", 1))).broker_configs == set_for_all(1)
+    newer = Orders(LIVE, metadata={}, broker_configs=[])
+    assert older.merged_with(newer).broker_configs == []
+    (update,) = older.requests(1, 1, 1)
+    assert isinstance(update, UpdateMetadataRequest)
+    assert update.broker_configs == set_for_all(1)
+    (silent,) = Orders(LIVE, metadata={}).requests(1, 1, 1)
+    assert isinstance(silent, UpdateMetadataRequest)
+    assert silent.broker_configs is None
+
+
+def test_what_was_not_answered_is_sent_again_with_what_is_set_for_brokers() -> None:
+    first = Orders(LIVE, metadata={}, broker_configs=set_for_all(1)).requests(1, 1, 1)
+    again = bundle([*first, *tell(order("a", 1)).requests(1, 1, 1)])
+    assert again is not None
+    assert again.broker_configs == set_for_all(1)

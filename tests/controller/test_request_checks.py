@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog_controller import request_checks
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.request_checks import (
     altered,
@@ -99,3 +100,11 @@ def test_min_isr_above_the_replication_factor() -> None:
     assert check_settings({"min_insync_replicas": "3"}, {}, 3).min_insync_replicas == 3
     with pytest.raises(InvalidConfigError, match="replication factor 1"):
         check_settings({"min_insync_replicas": "2"}, {}, 1)
+
+
+def test_settings_of_topics_that_exist_are_survived(caplog: pytest.LogCaptureFixture) -> None:
+    defaults = {"retention_ms": "5"}
+    assert request_checks.settled("t", {"segment_ms": "9"}, defaults).segment_ms == 9
+    settings = request_checks.settled("t", {"of_a_newer_release": "9"}, defaults)
+    assert settings.retention_ms == 5
+    assert "topic t: its settings are not valid" in caplog.text

@@ -18,8 +18,8 @@ from oncelog_controller.term import ControllerTerm
 from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.fake_broker import FakeBroker
-from support.memory_store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
 

@@ -350,7 +350,7 @@ def test_other_wishes_are_refused() -> None:
     driver.writes.clear()
     twice = admin.ConfigAlteration(admin.RESOURCE_TOPIC, "t", entries(retention_ms="1"))
     wishes = [
-        admin.ConfigAlteration(admin.RESOURCE_BROKER, "1", []),
+        admin.ConfigAlteration(99, "1", []),
         admin.ConfigAlteration(admin.RESOURCE_TOPIC, "nope", []),
         admin.ConfigAlteration(admin.RESOURCE_TOPIC, "../x", []),
         admin.ConfigAlteration(admin.RESOURCE_TOPIC, "__consumer_offsets", []),

@@ -165,3 +165,16 @@ def test_any_json_is_a_value_or_refused(value: dict[str, Any]) -> None:
             decode(data)
         except CorruptNodeError:
             pass
+
+
+def test_what_is_set_for_brokers() -> None:
+    assert znodes.broker_config_path(7) == "/config/brokers/7"
+    assert znodes.broker_config_path(-1) == "/config/brokers/<default>"
+    data = znodes.encode_config({"log_level": "debug"})
+    assert znodes.decode_broker_config("7", data) == (7, {"log_level": "debug"})
+    assert znodes.decode_broker_config("<default>", data) == (-1, {"log_level": "debug"})
+    for name in ("", "-1", "x", "²", "default", "2147483648", "9" * 5000):
+        with pytest.raises(CorruptNodeError):
+            znodes.decode_broker_config(name, data)
+    with pytest.raises(CorruptNodeError):
+        znodes.decode_broker_config("7", b'{"version":1,"config":{"a":1}}')

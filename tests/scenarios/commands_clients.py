@@ -144,6 +144,28 @@ async def alter(world: World, topic: str, settings: dict[str, str]) -> str | Non
     return await _administer(world, lambda a: a.alter_configs({topic: settings}))
 
 
+@command("set all NAME=VALUE...")
+async def set_all(world: World, settings: dict[str, str]) -> str | None:
+    """Set what holds for all brokers while they run; a dash takes a setting back."""
+    refused = await _set(world, None, settings)
+    value = settings.get("min_insync_replicas", "")
+    if refused is None and value:
+        started_with = world.cluster.knobs.min_insync_replicas
+        world.invariants.rules.min_insync_replicas = int(value) if value != "-" else started_with
+    return refused
+
+
+@command("set BROKER NAME=VALUE...")
+async def set_one(world: World, broker_id: int, settings: dict[str, str]) -> str | None:
+    """The same of one broker."""
+    return await _set(world, broker_id, settings)
+
+
+async def _set(world: World, broker_id: int | None, settings: dict[str, str]) -> str | None:
+    wanted = {key: None if value == "-" else value for key, value in settings.items()}
+    return await _administer(world, lambda a: a.alter_broker_configs({broker_id: wanted}))
+
+
 @command("elect preferred|unclean PARTITION")
 async def elect(world: World, kind: str, partition: TopicPartition) -> str | None:
     """Ask for an election: of the first replica, or of whoever is there."""

@@ -326,6 +326,20 @@ def _partition(world: World, broker_id: int, name: TopicPartition) -> Partition 
     return None if broker is None else broker.replicas._partitions.get(name)
 
 
+@command("wait setting WORD is WORD on BROKERS [within=TIME]")
+async def wait_setting(
+    world: World, name: str, value: str, brokers: list[int], within: float | None
+) -> None:
+    """Wait until brokers live by a setting; prints nothing."""
+    running = [world.running(broker_id) for broker_id in brokers]
+
+    def held() -> bool:
+        shown = [{row.key: row.value for row in broker.live.described()} for broker in running]
+        return all(settings.get(name) == value for settings in shown)
+
+    await world.until(held, f"{name} is {value}", within)
+
+
 @command("wait end PARTITION on BROKERS is OFFSET [within=TIME]")
 async def wait_end(
     world: World, partition: TopicPartition, ids: list[int], offset: int, within: float | None

@@ -34,8 +34,8 @@ from oncelog_protocol.records.batch import (
 )
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.types import TopicPartition
-from support.memory_crashes import Random
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.crashes import Random
+from oncelog_testing.memory.files import MemoryFiles
 
 __all__ = ["FaultAtlas", "Rot"]
 

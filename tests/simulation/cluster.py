@@ -27,12 +27,12 @@ from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_controller.znodes import broker_path, state_path
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy, SeededEntropy
+from oncelog_testing.memory.files import Keep, MemoryFiles
+from oncelog_testing.memory.zookeeper import Delay, MemoryZooKeeper
 from simulation.knobs import Knobs
 from simulation.loop import Process, ProcessKilledError, SimLoop, until
 from simulation.network import Network
 from simulation.store import SimMetadataStore
-from support.memory_files import Keep, MemoryFiles
-from support.memory_zookeeper import Delay, MemoryZooKeeper
 
 logger = logging.getLogger("simulation")
 

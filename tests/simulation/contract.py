@@ -15,10 +15,10 @@ from typing import Any, TypeVar, cast
 
 from oncelog_controller.store import MetadataStore
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 from simulation.loop import CURRENT, Process, SimLoop
 from simulation.network import Network
 from simulation.store import SimMetadataStore
-from support.memory_zookeeper import MemoryZooKeeper
 from support.store_harness import SESSION_TIMEOUT_MS
 from support.stream_harness import Factory
 

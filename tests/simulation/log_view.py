@@ -20,8 +20,8 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segment import LOG_SUFFIX, Segment
 from oncelog_protocol.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, CorruptBatchError
 from oncelog_protocol.records.decode import decode_batch
-from support.memory_disk import Directory, Inode, names_in
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.disk import Directory, Inode, names_in
+from oncelog_testing.memory.files import MemoryFiles
 
 __all__ = ["Batch", "Canon", "DiskLog", "LogView", "RunningLog"]
 

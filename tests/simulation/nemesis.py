@@ -28,13 +28,13 @@ from typing import TypeVar
 
 from oncelog_controller.store import Op, SetData
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.crashes import draw_power_cut
+from oncelog_testing.memory.files import Operation
 from simulation.cluster import DATA, SimCluster
 from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.rot import Rots
 from simulation.txn_workload import TxnWorkload
-from support.memory_crashes import draw_power_cut
-from support.memory_files import Operation
 
 Fault = Callable[["Nemesis"], Awaitable[None]]
 F = TypeVar("F", bound=Fault)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oncelog_testing.memory.files import MemoryFiles
 from simulation.compacted_canon import kept_in
 from simulation.history import key_of
 from simulation.log_view import LogView
 from simulation.store_view import InvariantViolation, StoredPartition
 from simulation.truth import Promise, Rules, Truth
-from support.memory_files import MemoryFiles
 
 __all__ = ["holds", "keep_promises"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oncelog_controller.store import NodeStat, Op, StoreError, Watch, WatchEvent
+from oncelog_testing.memory.store import MemoryMetadataStore
+from oncelog_testing.memory.zookeeper import Client, MemoryZooKeeper, Session
 from simulation.loop import Process
-from support.memory_store import MemoryMetadataStore
-from support.memory_zookeeper import Client, MemoryZooKeeper, Session
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from oncelog_controller import znodes
 from oncelog_controller.store import ANY_VERSION, Check, Create, Delete, Op, SetData
 from oncelog_protocol.types import NO_LEADER, TopicPartition
-from support.memory_zookeeper import MemoryZooKeeper
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 
 __all__ = [
     "InvariantViolation",

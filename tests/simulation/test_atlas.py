@@ -6,9 +6,9 @@ from oncelog_broker.log import checkpoint
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import MemoryFiles
 from simulation.atlas import FaultAtlas, Rot
 from support.logs import DATA, follower_batches, make_log, sync, topic_config
-from support.memory_files import MemoryFiles
 
 P = "t-0"
 SEGMENT = f"{DATA}/t-0/{0:020d}.log"

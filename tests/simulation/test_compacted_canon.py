@@ -7,10 +7,10 @@ import pytest
 from oncelog_broker.log.compaction import hole, without
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
+from oncelog_testing.memory.files import MemoryFiles
 from simulation.checkers.newest_values_kept import Kept
 from simulation.compacted_canon import CompactedCanon
 from simulation.log_view import LogView
-from support.memory_files import MemoryFiles
 
 PATH = "/data/0/k-0/00000000000000000000.log"
 

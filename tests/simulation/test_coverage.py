@@ -11,7 +11,9 @@ import pytest
 
 from simulation.coverage import FROM_LOGS, FROM_STORE, NAMES, Coverage, Sight
 from simulation.store_view import StateChange, StoreState
-from support.house import ROOT, sources, tree
+from support.house import ROOT, generator, sources, tree
+
+LOG_DOCS = generator("log_docs")
 
 
 def logger_name(path: Path) -> str:
@@ -23,7 +25,7 @@ def logger_name(path: Path) -> str:
 def product_lines() -> dict[tuple[str, str], int]:
     """(logger, template) of every log line of the product, with the number of its arguments."""
     found: dict[tuple[str, str], int] = {}
-    for path in sources():
+    for path in sources("client"):
         for node in ast.walk(tree(path)):
             if (
                 isinstance(node, ast.Call)
@@ -35,6 +37,10 @@ def product_lines() -> dict[tuple[str, str], int]:
                 template = given[0].value if given and isinstance(given[0], ast.Constant) else None
                 if isinstance(template, str):
                     found[logger_name(path), template] = len(given) - 1
+    declared = LOG_DOCS.declared()
+    for use in LOG_DOCS.uses():
+        event = declared[use.room][use.event]
+        found[logger_name(ROOT / use.where.partition(":")[0]), str(event)] = use.values
     return found
 
 

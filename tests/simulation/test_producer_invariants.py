@@ -8,12 +8,12 @@ import pytest
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
 from simulation.log_view import RunningLog
 from simulation.producer_invariants import EVERY, ProducerInvariants, replayed
 from simulation.store_view import InvariantViolation
 from simulation.truth import Replica, Truth
 from support.logs import batch, make_log, topic_config
-from support.memory_files import MemoryFiles
 
 NAME = TopicPartition("orders", 0)
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from oncelog_controller.store import SessionState, StoreDisconnectedError, WatchEvent, WatchKind
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 from simulation.loop import Process, SimLoop
 from simulation.play import play
 from simulation.store import SimMetadataStore
-from support.memory_zookeeper import MemoryZooKeeper
 
 SESSION_S = 2.0
 

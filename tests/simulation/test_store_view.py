@@ -10,8 +10,8 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.store import ANY_VERSION, Create, Delete, Op, SetData
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 from simulation.store_view import InvariantViolation, Rules, StateChange, StoreView
-from support.memory_zookeeper import MemoryZooKeeper
 
 TP = TopicPartition("t", 0)
 STATE = znodes.state_path("t", 0)

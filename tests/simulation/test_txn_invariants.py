@@ -11,12 +11,12 @@ import pytest
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
 from simulation.log_view import LogView
 from simulation.store_view import InvariantViolation
 from simulation.truth import Replica, Truth
 from simulation.txn_invariants import TxnInvariants
 from simulation.txn_replay import TxnReplay
-from support.memory_files import MemoryFiles
 
 X, Y = TopicPartition("x", 0), TopicPartition("y", 0)
 

@@ -21,11 +21,11 @@ from oncelog_broker.replication.isr import IsrState
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
+from oncelog_testing.memory.zookeeper import MemoryZooKeeper
 from simulation.compacted_canon import CompactedCanon
 from simulation.log_view import Batch, Canon, DiskLog, LogView, Rots, RunningLog
 from simulation.store_view import Rules, StoredPartition, StoreState
-from support.memory_files import MemoryFiles
-from support.memory_zookeeper import MemoryZooKeeper
 
 __all__ = ["Promise", "Replica", "Rules", "Truth", "Watched"]
 

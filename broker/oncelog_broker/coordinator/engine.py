@@ -17,11 +17,11 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.led_shard import LedShard, Reply, S, Shard, ShardState
 from oncelog_broker.coordinator.ports import PartitionWriter, Timers
 from oncelog_broker.coordinator.result import Result
@@ -42,7 +42,7 @@ from oncelog_runtime.tasks import Tasks
 
 __all__ = ["CoordinatorEngine", "LedShard", "Reply", "Shard", "ShardState"]
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -77,6 +77,8 @@ class CoordinatorEngine(Generic[S]):
         self.topic = topic
         self.partition_count: int | None = None
         """Partitions of the topic; None as long as there is no such topic."""
+        self.breakdowns = 0
+        """How often memory and log of a shard differed: defects."""
         self._writer = writer
         self._make_shard = make_shard
         self._tasks = tasks
@@ -91,12 +93,7 @@ class CoordinatorEngine(Generic[S]):
         """How many partitions the topic has, as the cluster's metadata says."""
         if count != self.partition_count and None not in (count, self.partition_count):
             logger.error(
-                "%s: %s had %s partitions and now has %s: keys move to other coordinators, which "
-                "do not know them",
-                self.name,
-                self.topic,
-                self.partition_count,
-                count,
+                logged.COORDINATOR_TOPIC_GREW, self.name, self.topic, self.partition_count, count
             )
         self.partition_count = count
 
@@ -241,7 +238,7 @@ class CoordinatorEngine(Generic[S]):
 
     def _give_up(self, led: LedShard[S], error_code: int) -> None:
         del self._led[led.topic_partition.partition]
-        logger.info("%s: gives up %r", self.name, led)
+        logger.info(logged.COORDINATOR_RESIGNED, self.name, led)
         led.unload(error_code)
 
     # ---- loading
@@ -263,15 +260,15 @@ class CoordinatorEngine(Generic[S]):
         try:
             count = await self._replay_all(led)
         except ApiError as error:
-            logger.warning("%s: loading %s: %s", self.name, led.topic_partition, error)
+            logger.warning(logged.COORDINATOR_LOAD_DELAYED, self.name, led.topic_partition, error)
             code = _load_refusal(error)
         except Exception:
-            logger.exception("%s: loading %s failed", self.name, led.topic_partition)
+            logger.exception(logged.COORDINATOR_LOAD_FAILED, self.name, led.topic_partition)
             code = CoordinatorNotAvailableError.code
         else:
             if self._is_current(led):
                 logger.info(
-                    "%s: loaded %s in epoch %d, %d records in %.3f s",
+                    logged.COORDINATOR_LOADED,
                     self.name,
                     led.topic_partition,
                     led.leader_epoch,
@@ -312,6 +309,7 @@ class CoordinatorEngine(Generic[S]):
 
     def _broken(self, led: LedShard[S]) -> None:
         """Memory and log differ: read the log again."""
+        self.breakdowns += 1
         if self._is_current(led):
             self._give_up(led, NotCoordinatorError.code)
             if not (self._closed or self._tasks.closed):

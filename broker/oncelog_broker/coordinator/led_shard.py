@@ -19,13 +19,13 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import KnowsLeaderEpoch, PartitionWriter, Timers
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
@@ -48,7 +48,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ class LedShard(Generic[S]):
                 try:
                     self._events.popleft()()
                 except Exception:
-                    logger.exception("%s: a step of the coordinator failed", self.topic_partition)
+                    logger.exception(logged.COORDINATOR_STEP_FAILED, self.topic_partition)
         finally:
             self._running = False
 
@@ -306,7 +306,9 @@ class LedShard(Generic[S]):
     def _failure(self, error: Exception) -> int:
         if isinstance(error, ApiError):
             return error.code
-        logger.error("%s: an operation failed: %r", self.topic_partition, error, exc_info=error)
+        logger.error(
+            logged.COORDINATOR_OPERATION_FAILED, self.topic_partition, error, exc_info=error
+        )
         return UnknownServerError.code
 
     def _carry_out(self, result: Result[T], reply: Reply[T]) -> None:
@@ -325,16 +327,16 @@ class LedShard(Generic[S]):
                 self.topic_partition, self.leader_epoch, result.records
             )
         except ApiError as error:
-            logger.info("%s: an append was refused: %s", self.topic_partition, error)
+            logger.info(logged.COORDINATOR_APPEND_REFUSED, self.topic_partition, error)
             return finish(append_refusal(error))
         except Exception:
-            logger.exception("%s: an append failed", self.topic_partition)
+            logger.exception(logged.COORDINATOR_APPEND_FAILED, self.topic_partition)
             return finish(RequestTimedOutError.code)
         self.end_offset = max(end_offset, self.end_offset)
         try:
             self.replay(result.records)
         except Exception:
-            logger.critical("%s: replay failed", self.topic_partition, exc_info=True)
+            logger.critical(logged.COORDINATOR_REPLAY_FAILED, self.topic_partition, exc_info=True)
             finish(RequestTimedOutError.code)
             return self._on_broken(self)
         if self._waits_for_commit:
@@ -386,10 +388,7 @@ class LedShard(Generic[S]):
                 late.append(pending)
         if late:
             logger.warning(
-                "%s: %d answers have waited for offset %d for too long, it is not committed yet",
-                self.topic_partition,
-                len(late),
-                late[-1].offset,
+                logged.COORDINATOR_ANSWERS_LATE, self.topic_partition, len(late), late[-1].offset
             )
         for pending in late:
             self._commit_heard(pending, RequestTimedOutError.code)

@@ -16,13 +16,13 @@ Owns the rows, one a transaction that was aborted, in the order of their markers
 
 from __future__ import annotations
 
-import logging
 import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
     Summary,
@@ -40,7 +40,7 @@ from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_runtime.files import Files
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 LOADED_MAX = 4
 """Rows of so many segments, besides the newest, are kept in memory."""
@@ -211,7 +211,7 @@ class AbortedTransactions:
                     file.close()
                 rows.on_disk = rows.count
             except OSError as error:
-                logger.warning("%s not written: %s", path, error)
+                logger.warning(logged.ABORTED_INDEX_NOT_WRITTEN, path, error)
         self._unload()
 
     def encode(self) -> list[list[int]]:
@@ -260,7 +260,7 @@ class AbortedTransactions:
         if table is not None:
             rows.loaded = table
             return table
-        logger.info("%s does not hold: reading its segment", self._path(rows.base))
+        logger.info(logged.ABORTED_INDEX_REBUILT, self._path(rows.base))
         again = _made(rows.base, self._read_segment(rows))
         rows.count, rows.checksum, rows.loaded = again.count, again.checksum, again.loaded
         rows.on_disk = -1

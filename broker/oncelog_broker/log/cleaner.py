@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from oncelog_broker.log import swap
+from oncelog_broker.log import logged, swap
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -48,8 +47,9 @@ from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
+from oncelog_runtime.pause import Pause
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -63,9 +63,10 @@ _PASSING = frozenset(
 readers and the scrubber find that out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CleanerConfig:
-    """Settings of the cleaner. Names are Kafka's where Kafka has them."""
+    """Settings of the cleaner. Names are Kafka's where Kafka has them.
+    Those that may change while the broker runs change in place."""
 
     enable: bool = True
     backoff_ms: int = 15_000
@@ -113,6 +114,7 @@ class Cleaner:
         self._high_watermarks = high_watermarks
         self._on_damage = on_damage
         self._safeguards = safeguards
+        self._pause = Pause()
         self._left_alone: dict[PartitionLog, int] = {}
         """Logs that cannot be compacted, with the number of their cuts then."""
         self.passes = 0
@@ -123,13 +125,20 @@ class Cleaner:
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
+            if not self._config.enable:
+                await self._pause.sleep(None)
+                continue
             cleaned = False
             try:
                 cleaned = await self.clean_dirtiest()
             except Exception:
-                logger.exception("compaction failed; it goes on after a while")
+                logger.exception(logged.COMPACTION_FAILED)
             if not cleaned:
-                await asyncio.sleep(self._config.backoff_ms / 1000)
+                await self._pause.sleep(self._config.backoff_ms / 1000)
+
+    def settings_changed(self) -> None:
+        """Rest no longer by the old ones."""
+        self._pause.end()
 
     async def clean_dirtiest(self) -> bool:
         """One pass over the log that needs it most; whether there was one, and it came to its end.
@@ -176,7 +185,7 @@ class Cleaner:
         try:
             upto, records = await self._pass(work, cuts)
         except _StoppedError:
-            logger.info("%s: changed while it was compacted", log.topic_partition)
+            logger.info(logged.COMPACTION_OVERTAKEN, log.topic_partition)
             return False
         except (CorruptBatchError, CorruptMessageError) as error:
             if self._may_clean(log) and log.cuts == cuts:
@@ -184,7 +193,7 @@ class Cleaner:
                 self._left_alone[log] = cuts
             return False
         except UncleanableError as error:
-            logger.warning("%s cannot be compacted: %s", log.topic_partition, error)
+            logger.warning(logged.COMPACTION_REFUSED, log.topic_partition, error)
             self._left_alone[log] = cuts
             return False
         except OSError as error:
@@ -194,7 +203,7 @@ class Cleaner:
         freed = max(0, before - log.size_bytes)
         self.freed_bytes += freed
         logger.info(
-            "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went",
+            logged.LOG_COMPACTED,
             log.topic_partition,
             upto,
             asyncio.get_running_loop().time() - began,
@@ -309,7 +318,7 @@ class Cleaner:
 
     def _failed(self, log: PartitionLog, error: OSError) -> None:
         if error.errno in _PASSING:
-            logger.warning("%s: not compacted: %s", log.topic_partition, error)
+            logger.warning(logged.COMPACTION_NOT_WRITTEN, log.topic_partition, error)
         elif self._may_clean(log):  # otherwise it is being deleted, or its directory is gone
             log.log_dir.fail(f"compact {log.topic_partition}", error)
 
@@ -346,7 +355,7 @@ def _roll_if_overdue(log: PartitionLog, now_ms: int) -> None:
         try:
             log.roll()
         except StorageError as error:
-            logger.warning("%s", error)
+            logger.warning(logged.COMPACTION_ROLL_FAILED, log.topic_partition, error)
 
 
 def runs(segments: Sequence[Segment], upto: int, size_max_bytes: int) -> list[list[Segment]]:

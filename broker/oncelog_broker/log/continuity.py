@@ -15,9 +15,9 @@ registration gives. Rules:
 - before an offset counts that is not synced, the directory says so, durably;
 - a directory that was put back from a backup remembers an older epoch than the cluster does:
   ``until`` gives it away. Two copies of one epoch cannot be told apart;
-- a directory that a life could not use took nothing in it, and its file remembers the epoch of the
-  last life that could. The others note which epoch that was: when it comes back so, nothing of it
-  is missing.
+- a directory that a life could not use, or that failed before a later registration of it, took
+  nothing since, and its file remembers the epoch of the last registration under which it could. The
+  others note which epoch that was: when it comes back so, nothing of it is missing.
 
 What cannot be written stays at what claims less.
 """
@@ -25,12 +25,12 @@ What cannot be written stays at what claims less.
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import (
     CONTINUITY,
     CheckpointError,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oncelog_broker.log.log_dir import LogDir
     from oncelog_runtime.files import Files
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 _VERSION = 1
 
@@ -81,7 +81,7 @@ class ContinuityRecord:
     unsynced: bool
     """Whether an offset may have counted here in that life without being synced."""
     unused: Mapping[str, int | None] = field(default_factory=dict)
-    """Directories that this life could not use, by id: ``until`` as their file must still say."""
+    """Directories that could not be used (any more), by id: ``until`` as their file must say."""
 
     def encode(self) -> bytes:
         """As the file holds it."""
@@ -150,7 +150,7 @@ class Continuity:
                 self._unused[name] = newest.unused.get(name, newest.until)
         if self._kept.loss is not Loss.NONE and any(not d.is_new for d in self._dirs):
             logger.warning(
-                "data may be missing that the last life of this broker had: %s",
+                logged.DATA_MAY_BE_MISSING,
                 "its unsynced tail"
                 if self._kept.loss is Loss.TAIL
                 else "a log directory is new or another one",
@@ -173,6 +173,9 @@ class Continuity:
 
     def _write(self) -> None:
         for log_dir in self._dirs:
+            if not log_dir.online and log_dir.record is not None:
+                self._unused.setdefault(log_dir.directory_id, log_dir.record.until)
+        for log_dir in self._dirs:
             if not log_dir.online:
                 continue
             try:
@@ -191,7 +194,7 @@ class Continuity:
                 # A full disk is no reason to stop, unless the file would go on claiming too much.
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 if full and self._kept.since is not None:
-                    logger.warning("%s: %s not written: %s", log_dir.path, CONTINUITY, error)
+                    logger.warning(logged.CONTINUITY_NOT_WRITTEN, log_dir.path, CONTINUITY, error)
                     self._forget_other_run(log_dir)
                 else:
                     written = log_dir.record.until if log_dir.record is not None else None

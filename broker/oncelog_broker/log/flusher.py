@@ -16,15 +16,16 @@ Owns when files are synced. Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_runtime.files import File, Files
+from oncelog_runtime.observe import Histogram, Stopwatch
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 INLINE_BYTES_MAX = 64 * 1024
 """A round with at most so many dirty bytes may be synced on the loop."""
@@ -94,6 +95,11 @@ class Flusher:
         self._round_waiters: list[asyncio.Future[None]] = []
         self.rounds = 0
         """Rounds so far, for tests and metrics."""
+        self.stopwatch: Stopwatch | None = None
+        """What rounds are measured with; None: they are not."""
+        self.seconds = Histogram()
+        """How long rounds took."""
+        self._began = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to work on this loop; what is dirty already is synced at once."""
@@ -219,6 +225,8 @@ class Flusher:
         self._dirty.clear()
         self._running = True
         self.rounds += 1
+        if self.stopwatch is not None:
+            self._began = self.stopwatch()
         self._pool.sync_began()
         return jobs
 
@@ -228,6 +236,8 @@ class Flusher:
 
     def _end(self, jobs: list[SyncJob], error: BaseException | None) -> None:
         self._running = False
+        if self.stopwatch is not None:
+            self.seconds.observe(self.stopwatch() - self._began)
         self._pool.sync_ended()
         waiters, self._round_waiters = self._round_waiters, []
         for waiter in waiters:
@@ -247,7 +257,7 @@ class Flusher:
                 try:
                     job.log.finish_sync(job)
                 except Exception:
-                    logger.exception("a callback after a sync failed")
+                    logger.exception(logged.SYNC_CALLBACK_FAILED)
             self._pool.trim()
         if self._dirty and not self._scheduled and not self._stopped:
             self._schedule()

@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oncelog_broker.log import checkpoint
+from oncelog_broker.log import checkpoint, logged
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.continuity import ContinuityRecord
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
+from oncelog_broker.log.log_starts import LogStarts
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
 from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
@@ -41,7 +41,7 @@ from oncelog_runtime.files import FileLock, FileLockedError, Files
 if TYPE_CHECKING:
     from oncelog_broker.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 LOCK_FILE = ".lock"
 _META_VERSION = 1
@@ -104,6 +104,7 @@ class LogDir:
         self.credit_bytes = 0
         """Bytes that may be written before the free space is looked at again."""
         self.pool = OpenSegments(files, open_segments_max)
+        self.starts = LogStarts()
         self.flusher = Flusher(
             self.pool,
             interval_ms=flush_interval_ms,
@@ -236,7 +237,7 @@ class LogDir:
             self.previous_broker_epoch = int(document["broker_epoch"])
             self.was_clean = True
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
-            logger.warning("%s: %s; treating the last stop as unclean", path, error)
+            logger.warning(logged.CLEAN_SHUTDOWN_UNREADABLE, path, error)
 
     def _read_record(self) -> None:
         path = f"{self.path}/{checkpoint.CONTINUITY}"
@@ -244,7 +245,7 @@ class LogDir:
             try:
                 self.record = ContinuityRecord.decode(self.files.read_bytes(path))
             except CheckpointError as error:
-                logger.warning("%s: %s; some data may be missing", path, error)
+                logger.warning(logged.CONTINUITY_UNREADABLE, path, error)
 
     @property
     def same_run(self) -> bool:
@@ -295,7 +296,7 @@ class LogDir:
         try:
             return checkpoint.decode_offsets(name, self.files.read_bytes(path))
         except CheckpointError as error:
-            logger.warning("%s is bad and will be made anew: %s", path, error)
+            logger.warning(logged.CHECKPOINT_UNREADABLE, path, error)
             return None
 
     def read_clean(self) -> dict[TopicPartition, list[tuple[int, int]]]:
@@ -307,7 +308,7 @@ class LogDir:
             try:
                 self._clean_written = checkpoint.decode_clean(self.files.read_bytes(path))
             except CheckpointError as error:
-                logger.warning("%s is bad and will be made anew: %s", path, error)
+                logger.warning(logged.CHECKPOINT_UNREADABLE, path, error)
         return self._clean_written
 
     # ---- room
@@ -328,7 +329,7 @@ class LogDir:
             raise StorageError(f"{self.path} is full: {space.free_bytes} bytes are left")
         if self.full and not internal:
             self.full = False
-            logger.info("%s has room again", self.path)
+            logger.info(logged.LOG_DIR_HAS_ROOM, self.path)
         self.credit_bytes = 0 if internal else min(_CREDIT_BYTES_MAX, room // 4)
 
     def disk_is_full(self) -> None:
@@ -336,7 +337,7 @@ class LogDir:
         self.credit_bytes = 0
         if not self.full:
             self.full = True
-            logger.error("%s is full: writes are refused until there is room", self.path)
+            logger.error(logged.LOG_DIR_FULL, self.path)
 
     # ---- failing
 
@@ -346,7 +347,7 @@ class LogDir:
             return
         self.online = False
         self.failure = f"{what}: {error}"
-        logger.error("log directory %s stops: %s", self.path, self.failure)
+        logger.error(logged.LOG_DIR_OFFLINE, self.path, self.failure)
         self.flusher.stop()
         if self._on_offline is not None:
             if self._loop is not None:
@@ -372,7 +373,7 @@ class LogDir:
             try:
                 log.tell()
             except Exception:
-                logger.exception("a callback after an append failed")
+                logger.exception(logged.APPEND_CALLBACK_FAILED)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Unlink renamed files, in an executor. What is not done by then is done at next start."""
@@ -404,7 +405,7 @@ class LogDir:
         """Write checkpoints some time after each change; sleeps while nothing changes."""
         while self.online:
             await self._checkpoint_needed.wait()
-            await asyncio.sleep(self._checkpoint_interval_s)
+            await self.starts.pause(self._checkpoint_interval_s)
             if self._checkpoints_ended:
                 return
             await self.write_checkpoints()
@@ -424,7 +425,7 @@ class LogDir:
                 await self._write_checkpoints()
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    logger.warning("%s: checkpoints not written: %s", self.path, error)
+                    logger.warning(logged.CHECKPOINTS_NOT_WRITTEN, self.path, error)
                     self._checkpoint_needed.set()
                 else:
                     self.fail("checkpoint", error)
@@ -462,6 +463,7 @@ class LogDir:
             self._clean_written = clean
         self.checkpointed = set(points)
         await self._remove_marks(marks)
+        self.starts.written(logs, {f"{self.path}/{tp}": start for tp, start in starts.items()})
         for log in logs:
             if log.persist_indexes(_INDEX_ENTRIES_MIN) or log.producers.keep_up():
                 await asyncio.sleep(0)
@@ -517,10 +519,12 @@ class LogDir:
             {"version": 1, "offset": offset, "log_start_offset": log_start_offset}
         )
         self.files.write_atomic_now(f"{directory}/{TRUNCATION_MARK}", document)
+        self.starts.marked(directory, log_start_offset)
 
     def detach(self, log: PartitionLog) -> None:
         """The log is being deleted: no round and no checkpoint begins with it any more."""
         self.logs.pop(log.topic_partition, None)
+        self.starts.forget(log)
         self.flusher.forget(log)
         self._news.pop(log, None)
 
@@ -580,7 +584,7 @@ def _unlink(files: Files, paths: list[str]) -> None:
             files.remove(path)
         except OSError as error:
             # Not data any more; the next start tries again.
-            logger.debug("%s not removed: %s", path, error)
+            logger.debug(logged.FILE_NOT_REMOVED, path, error)
 
 
 def _sync_dirs(files: Files, paths: list[str]) -> None:

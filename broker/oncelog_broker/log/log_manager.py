@@ -13,16 +13,16 @@ checkpointer a directory, one for retention, one for compaction. Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oncelog_broker.log import checkpoint
+from oncelog_broker.log import checkpoint, logged
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity
 from oncelog_broker.log.flusher import INLINE_BYTES_MAX
+from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
@@ -34,9 +34,10 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
+from oncelog_runtime.pause import Pause
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 _PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
 _DELETE_SUFFIX = "-delete"
@@ -45,9 +46,10 @@ _LOGS_PER_CALL = 32
 """Logs that one trip to the executor loads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LogConfig:
-    """Settings of a broker's logs. Names are Kafka's where Kafka has them."""
+    """Settings of a broker's logs. Names are Kafka's where Kafka has them.
+    Those that may change while the broker runs change in place."""
 
     log_dirs: Sequence[str]
     flush: str = "commit"
@@ -100,30 +102,17 @@ class LogManager:
         self.on_damage: Callable[[PartitionLog, str], None] | None = None
         """Told what the scrubber finds, once a pass."""
         self._tasks = Tasks("log manager")
-        self.default_config = parse_topic_config(
-            {}, {"flush": config.flush, **config.topic_defaults}
-        )
+        self._scrubbers: list[Scrubber] = []
+        self._retention_pause = Pause()
+        self.default_config = self._default_config()
         """What holds for a topic without settings of its own."""
         self.was_clean = False
         """Whether the broker's last stop was clean, in every directory."""
         self.previous_broker_epoch = -1
         """Broker epoch at that clean stop; -1 after any other."""
-        per_dir = max(16, config.open_segments_max // max(1, len(config.log_dirs)))
-        self.dirs = [
-            LogDir(
-                path.rstrip("/") or path,
-                files=files,
-                clock=clock,
-                flush_interval_ms=config.flush_interval_ms,
-                flush_inline_bytes_max=config.flush_inline_bytes_max,
-                checkpoint_interval_ms=config.checkpoint_interval_ms,
-                open_segments_max=per_dir,
-                headroom_bytes=config.headroom_bytes,
-                on_offline=on_dir_offline,
-                safeguards=self._safeguards,
-            )
-            for path in config.log_dirs
-        ]
+        self.dirs = self._make_dirs()
+        self.progress = [LoadProgress(log_dir.path) for log_dir in self.dirs]
+        """How far the loading has come, of each directory."""
         self.cleaner = Cleaner(
             clock=clock,
             config=config.cleaner,
@@ -135,6 +124,25 @@ class LogManager:
         """Compacts what is to be compacted, from ``start`` on."""
         self.continuity = Continuity(files, self.dirs)
         """What may be claimed of the data; known from ``start`` on."""
+
+    def _make_dirs(self) -> list[LogDir]:
+        config = self._config
+        per_dir = max(16, config.open_segments_max // max(1, len(config.log_dirs)))
+        return [
+            LogDir(
+                path.rstrip("/") or path,
+                files=self._files,
+                clock=self._clock,
+                flush_interval_ms=config.flush_interval_ms,
+                flush_inline_bytes_max=config.flush_inline_bytes_max,
+                checkpoint_interval_ms=config.checkpoint_interval_ms,
+                open_segments_max=per_dir,
+                headroom_bytes=config.headroom_bytes,
+                on_offline=self._on_dir_offline,
+                safeguards=self._safeguards,
+            )
+            for path in config.log_dirs
+        ]
 
     @property
     def config(self) -> LogConfig:
@@ -161,7 +169,8 @@ class LogManager:
                 failures = "; ".join(f"{each.path}: {each.failure}" for each in self.dirs)
                 raise LogDirError(f"no log directory works: {failures}")
             online = [log_dir for log_dir in self.dirs if log_dir.online]
-            await asyncio.gather(*[self._load(log_dir) for log_dir in online])
+            told = dict(zip(self.dirs, self.progress, strict=True))
+            await asyncio.gather(*[self._load(log_dir, told[log_dir]) for log_dir in online])
         except BaseException:
             for log_dir in self.dirs:
                 log_dir.release()
@@ -174,11 +183,25 @@ class LogManager:
             log_dir.high_watermarks = self._current_high_watermarks
             log_dir.start()
             self._tasks.spawn(f"checkpoints of {log_dir.path}", log_dir.run_checkpoints())
-            if self._config.scrub_interval_ms:
-                self._tasks.spawn(f"scrub of {log_dir.path}", self._scrubber(log_dir).run())
+            scrubber = self._scrubber(log_dir)
+            self._scrubbers.append(scrubber)
+            self._tasks.spawn(f"scrub of {log_dir.path}", scrubber.run())
         self._tasks.spawn("retention", self._run_retention())
-        if self._config.cleaner.enable:
-            self._tasks.spawn("cleaner", self.cleaner.run())
+        self._tasks.spawn("cleaner", self.cleaner.run())
+
+    def settings_changed(self) -> None:
+        """What ``config`` says is another now: live by it."""
+        self.default_config = self._default_config()
+        for scrubber in self._scrubbers:
+            scrubber.set_pace(
+                interval_ms=self._config.scrub_interval_ms,
+                bytes_per_second=self._config.scrub_bytes_per_second,
+            )
+        self.cleaner.settings_changed()
+        self._retention_pause.end()
+
+    def _default_config(self) -> TopicConfig:
+        return parse_topic_config({}, self.topic_defaults)
 
     def _scrubber(self, log_dir: LogDir) -> Scrubber:
         return Scrubber(
@@ -193,7 +216,7 @@ class LogManager:
         if self.on_damage is not None:
             self.on_damage(log, damage)
         else:
-            logger.error("%s is damaged: %s", log.directory, damage)
+            logger.error(logged.LOG_DAMAGED, log.directory, damage)
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop the loops, then each directory. Unclean: close files and write nothing more."""
@@ -204,14 +227,15 @@ class LogManager:
             try:
                 await log_dir.stop(clean=clean, broker_epoch=broker_epoch)
             except Exception:
-                logger.exception("stopping %s failed", log_dir.path)
+                logger.exception(logged.LOG_DIR_STOP_FAILED, log_dir.path)
 
     # ---- loading
 
-    async def _load(self, log_dir: LogDir) -> None:
+    async def _load(self, log_dir: LogDir, progress: LoadProgress) -> None:
         loop = asyncio.get_running_loop()
         try:
             names, doomed = self._partition_names(log_dir)
+            progress.logs_total = len(names)
             for name in doomed:
                 await self._files.remove_tree(f"{log_dir.path}/{name}")
             points = log_dir.read_offsets(checkpoint.RECOVERY_POINT)
@@ -231,8 +255,9 @@ class LogManager:
             partitions = sorted(names)
             for first in range(0, len(partitions), _LOGS_PER_CALL):
                 group = partitions[first : first + _LOGS_PER_CALL]
+                found = [(tp, names[tp]) for tp in group]
                 loaded = await loop.run_in_executor(
-                    None, self._load_group, log_dir, plan, [(tp, names[tp]) for tp in group]
+                    None, self._load_group, log_dir, plan, found, progress
                 )
                 for tp, log in zip(group, loaded, strict=True):
                     if log is None:
@@ -240,6 +265,7 @@ class LogManager:
                     else:
                         clean_max = min(log.log_end_offset, log.recovery_point, log.cut_offset)
                         adopted = self._adopt(log_dir, tp, log)
+                        log_dir.starts.loaded(adopted, 0 if log.marked else starts.get(tp, 0))
                         if not log.damage:
                             adopted.clean = CleanState(rows.get(tp, ()), clean_max)
                         adopted.clean.in_step_ms = -1
@@ -262,11 +288,16 @@ class LogManager:
         return names, doomed
 
     def _load_group(
-        self, log_dir: LogDir, plan: _Plan, partitions: list[tuple[TopicPartition, str]]
+        self,
+        log_dir: LogDir,
+        plan: _Plan,
+        partitions: list[tuple[TopicPartition, str]],
+        progress: LoadProgress,
     ) -> list[LoadedLog | None]:
         """Runs in an executor."""
-        return [
-            load_log(
+        group = []
+        for tp, name in partitions:
+            loaded = load_log(
                 log_dir.pool,
                 f"{log_dir.path}/{name}",
                 interval_bytes=self.default_config.index_interval_bytes,
@@ -277,9 +308,11 @@ class LogManager:
                 same_run=plan.same_run,
                 rewrite=plan.rewrite,
                 safeguards=self._safeguards,
+                progress=progress,
             )
-            for tp, name in partitions
-        ]
+            progress.logs_done += 1
+            group.append(loaded)
+        return group
 
     def _adopt(self, log_dir: LogDir, tp: TopicPartition, loaded: LoadedLog) -> PartitionLog:
         other = self._logs.get(tp)
@@ -301,6 +334,11 @@ class LogManager:
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition, also while its directory is offline."""
         return self._logs.get(topic_partition)
+
+    @property
+    def task_count(self) -> int:
+        """Background tasks that run."""
+        return len(self._tasks)
 
     def all(self) -> list[PartitionLog]:
         """Every log, sorted by partition."""
@@ -436,16 +474,16 @@ class LogManager:
                 freed += log.apply_retention(now_ms, mark)
                 log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
             except StorageError as error:
-                logger.warning("retention: %s", error)
+                logger.warning(logged.RETENTION_REFUSED, error)
         return freed
 
     async def _run_retention(self) -> None:
         while True:
-            await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
+            await self._retention_pause.sleep(self._config.retention_check_interval_ms / 1000)
             try:
                 self.apply_retention()
             except Exception:
-                logger.exception("retention failed; it runs again at the next interval")
+                logger.exception(logged.RETENTION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)

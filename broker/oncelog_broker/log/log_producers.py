@@ -13,9 +13,9 @@ Owns when ``ProducerState`` is asked, told, cut, rebuilt and kept on disk. Rules
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.open_transactions import NONE_UNDECIDED, AbortedRow
@@ -44,7 +44,7 @@ __all__ = ["LogProducers", "TxnGuard"]
 if TYPE_CHECKING:
     from oncelog_broker.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 UNREAD_BYTES_MAX = 32 * 1024 * 1024
 """About so much of a log is read at a start after a crash, to know its producers."""
@@ -97,7 +97,7 @@ class LogProducers:
                 self._check_transaction(header, guard)
             return None
         logger.debug(
-            "%s: producer %d repeats sequence %d, the last but %d",
+            logged.PRODUCER_REPEATS,
             self._log.topic_partition,
             header.producer_id,
             batch.first_sequence,
@@ -161,7 +161,7 @@ class LogProducers:
             row = self.state.marked(decode_marker(batch, verify=False), now_ms)
         except CorruptBatchError as error:
             # Of a later release. What it ends stays undecided here: hidden, not exposed.
-            logger.error("%s: a marker is not understood: %s", log.topic_partition, error)
+            logger.error(logged.LOG_MARKER_UNREADABLE, log.topic_partition, error)
             return
         if not self._rows_in_time:
             row, self._late = self._late, row
@@ -274,7 +274,7 @@ class LogProducers:
         unknown = self.state.cut(end)
         log = self._log
         if unknown and end:
-            logger.info("%s: reading what %d producers wrote", log.topic_partition, len(unknown))
+            logger.info(logged.PRODUCERS_READ_AGAIN, log.topic_partition, len(unknown))
             known = self.state.empty()
             now_ms = log.log_dir.clock.now_ms()
             damage = self._snapshots.load(list(log.segments), known, now_ms)

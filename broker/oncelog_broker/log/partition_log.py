@@ -15,11 +15,10 @@ offsets are committed is replication's business. Rules:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelog_broker.log import retention, swap
+from oncelog_broker.log import logged, retention, swap
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
@@ -54,7 +53,7 @@ from oncelog_runtime.files import Buffer, File
 if TYPE_CHECKING:
     from oncelog_broker.log.log_dir import LogDir
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class PartitionLog:
@@ -390,9 +389,7 @@ class PartitionLog:
             self.log_dir.checkpoint_due()
         if offset >= self.log_end_offset:
             return False
-        logger.info(
-            "%s: truncating from %d to %d", self.topic_partition, self.log_end_offset, offset
-        )
+        logger.info(logged.LOG_TRUNCATED, self.topic_partition, self.log_end_offset, offset)
         try:
             swap.settle(self)
             offset = self._segments.batch_start(offset)
@@ -416,7 +413,7 @@ class PartitionLog:
         """
         if not self.log_dir.online:
             refuse(self)
-        logger.info("%s: starting anew at offset %d", self.topic_partition, offset)
+        logger.info(logged.LOG_BEGUN_ANEW, self.topic_partition, offset)
         try:
             if self.damage:
                 end = max(self.refetch_until, self.recovery_point, self.log_end_offset)

@@ -13,13 +13,13 @@ Rules:
 
 from __future__ import annotations
 
-import logging
 import re
 import zlib
 from collections.abc import Callable, Sequence
 
 import msgpack
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow
@@ -31,7 +31,7 @@ from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, Times
 from oncelog_protocol.records.control import decode_marker
 from oncelog_runtime.files import Files
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
@@ -88,7 +88,9 @@ class ProducerSnapshots:
                     self._files.remove(self._path(each))
         except OSError as error:
             self.newest = -1
-            logger.info("%s: not written: %s", path, error)  # who fails next says it louder
+            logger.info(
+                logged.PRODUCER_SNAPSHOT_NOT_WRITTEN, path, error
+            )  # who fails next says it louder
 
     def remove_above(self, offset: int) -> None:
         """The log was cut to ``offset``. Raises OSError."""
@@ -155,7 +157,7 @@ class ProducerSnapshots:
             if aborted is not None:
                 aborted.restore(index, bases)
         except (CheckpointError, CorruptBatchError, CorruptMessageError) as error:
-            logger.info("%s is not used: %s", path, error)
+            logger.info(logged.PRODUCER_SNAPSHOT_UNUSABLE, path, error)
             return False
         return True
 
@@ -203,7 +205,7 @@ def _preload(aborted: AbortedTransactions, active: Segment) -> None:
     try:
         aborted.preload([active.base_offset])
     except CorruptMessageError as error:
-        logger.info("%s", error)  # for others to find
+        logger.info(logged.ABORTED_INDEX_UNREADABLE, error)  # for others to find
 
 
 def finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
@@ -281,6 +283,6 @@ def _marked(
         marker = decode_marker(segment.read_batch(position, header), verify=False)
     except CorruptBatchError as error:
         # Its checksum held: it is of a later release.
-        logger.error("%s: a marker is not understood: %s", segment.path, error)
+        logger.error(logged.SEGMENT_MARKER_UNREADABLE, segment.path, error)
         return None
     return state.marked(marker, now_ms)

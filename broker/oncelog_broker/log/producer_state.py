@@ -26,13 +26,13 @@ producer with an open transaction, or with a marker that is not committed, does 
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgpack
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow, EndedTransaction, OpenTransactions
 from oncelog_protocol.errors import (
@@ -45,7 +45,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from oncelog_protocol.records.control import ControlType, Marker
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 BATCHES_MAX = 5
 """As many as a producer has in flight to one partition; a smaller window would refuse retries."""
@@ -273,7 +273,7 @@ class ProducerState:
         entry.marker_offset = marker.offset
         entry.seen_ms = now_ms
         if marker.coordinator_epoch < entry.coordinator_epoch:
-            logger.warning("producer %d: %s of an older coordinator", marker.producer_id, marker)
+            logger.warning(logged.MARKER_OF_OLDER_COORDINATOR, marker.producer_id, marker)
         else:
             entry.coordinator_epoch = marker.coordinator_epoch
         if first >= 0:

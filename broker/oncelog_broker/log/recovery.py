@@ -29,6 +29,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import (
     LEADER_EPOCH,
@@ -40,6 +41,7 @@ from oncelog_broker.log.checkpoint import (
 from oncelog_broker.log.compaction import is_hole
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.index_file import Summary
+from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.producer_snapshots import ProducerSnapshots
 from oncelog_broker.log.producer_state import ProducerState
@@ -58,7 +60,7 @@ from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
 from oncelog_runtime.files import File, Files
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 TRUNCATION_MARK = "truncation.json"
 """Overrides what the directory's checkpoints say of one log, until they have followed a cut."""
@@ -125,6 +127,7 @@ class _Loader:
     same_run: bool
     rewrite: bool
     producers: ProducerState
+    progress: LoadProgress | None = None
     segments: list[Segment] = field(default_factory=list)
     damage: str = ""
     cut_bytes: int = 0
@@ -143,6 +146,7 @@ def load_log(
     same_run: bool = False,
     rewrite: bool = True,
     safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
+    progress: LoadProgress | None = None,
 ) -> LoadedLog | None:
     """Load one partition's directory; None when it holds no log yet (a crash while it was made).
 
@@ -180,16 +184,13 @@ def load_log(
         same_run,
         rewrite,
         safeguards.producer_state(),
+        progress,
         cut_offset=cut_offset,
     )
     _load_segments(loader, bases, sizes)
     if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
         _release(loader.segments)
         return None
-    if not loader.segments:
-        if recovery_point > log_start_offset and not loader.damage:
-            loader.damage = f"no segment, and offsets up to {recovery_point} were synced"
-        loader.segments.append(Segment(pool, directory, log_start_offset, interval_bytes))
     return _finish(loader, topic_id, log_start_offset, written, bases, sizes)
 
 
@@ -202,6 +203,11 @@ def _finish(
     sizes: list[int],
 ) -> LoadedLog:
     segments, epochs = loader.segments, loader.epochs
+    if not segments:
+        if loader.recovery_point > log_start_offset and not loader.damage:
+            loader.damage = f"no segment, and offsets up to {loader.recovery_point} were synced"
+        empty = Segment(loader.pool, loader.directory, log_start_offset, loader.interval_bytes)
+        segments.append(empty)
     end = segments[-1].next_offset
     epochs.truncate_from_end(end)
     start = min(max(log_start_offset, segments[0].base_offset), end)
@@ -224,7 +230,7 @@ def _finish(
         )
     refetch_until = read_mark(loader.pool.files, loader.directory)
     if loader.damage:
-        logger.error("%s is damaged: %s", loader.directory, loader.damage)
+        logger.error(logged.LOG_DAMAGED, loader.directory, loader.damage)
         refetch_until = max(refetch_until, _reach(loader, bases, sizes))
     elif NOT_REFETCHING < refetch_until <= end:
         remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
@@ -257,8 +263,12 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     if not loader.clean:
         # Entries at the recovery point and above are found again in the batches, if these survived.
         loader.epochs.truncate_from_end(loader.recovery_point)
+    if loader.progress is not None:
+        loader.progress.begin(loader.directory, len(bases))
     number = -1
     while (number := number + 1) < len(bases):
+        if loader.progress is not None:
+            loader.progress.one_segment()
         base, size = bases[number], sizes[number]
         segment = Segment(loader.pool, loader.directory, base, loader.interval_bytes)
         summary = segment.read_summary(size)
@@ -315,7 +325,7 @@ def _drop_replaced(loader: _Loader, bases: list[int]) -> None:
     files = loader.pool.files
     files.sync_dir(loader.directory)
     for base in bases:
-        logger.info("%s: removing segment %d, which was compacted", loader.directory, base)
+        logger.info(logged.COMPACTED_SEGMENT_REMOVED, loader.directory, base)
         for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
@@ -460,11 +470,7 @@ def _note_epoch(epochs: EpochHistory, header: BatchHeader) -> None:
 def _cut(loader: _Loader, segment: Segment, size: int, reason: str) -> None:
     cut_bytes = size - segment.size_bytes
     logger.warning(
-        "%s: cutting %d unsynced bytes at offset %d: %s",
-        loader.directory,
-        cut_bytes,
-        segment.next_offset,
-        reason,
+        logged.UNSYNCED_TAIL_CUT, loader.directory, cut_bytes, segment.next_offset, reason
     )
     segment.remove_index_files()
     segment.cut_unnoted()
@@ -475,7 +481,7 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     """Remove segments behind the end that was found, newest first."""
     files = loader.pool.files
     for base, size in reversed(list(zip(bases, sizes, strict=True))):
-        logger.warning("%s: removing the unsynced segment %d", loader.directory, base)
+        logger.warning(logged.UNSYNCED_SEGMENT_REMOVED, loader.directory, base)
         for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
@@ -525,7 +531,7 @@ def _read_topic_id(
         except (CheckpointError, KeyError) as error:
             # A power cut may take what a partition's first sync had not covered yet.
             level = logging.ERROR if was_synced else logging.WARNING
-            logger.log(level, "%s: topic id unknown: %s", directory, error)
+            logger.log(level, logged.TOPIC_ID_UNKNOWN, directory, error)
     return ""
 
 
@@ -536,7 +542,7 @@ def read_truncation(files: Files, directory: str, log_start_offset: int) -> tupl
         mark = decode_document(TRUNCATION_MARK, data)
         return int(mark["offset"]), int(mark["log_start_offset"])
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
-        logger.warning("%s: %s", directory, error)
+        logger.warning(logged.TRUNCATION_MARK_UNREADABLE, directory, error)
         return 0, log_start_offset
 
 
@@ -547,5 +553,5 @@ def _read_epochs(pool: OpenSegments, directory: str, names: list[str]) -> EpochH
         data = pool.files.read_bytes(f"{directory}/{LEADER_EPOCH}")
         return EpochHistory(decode_epochs(data))
     except (CheckpointError, ValueError) as error:
-        logger.warning("%s: rebuilding leader epochs: %s", directory, error)
+        logger.warning(logged.LEADER_EPOCHS_REBUILT, directory, error)
         return None

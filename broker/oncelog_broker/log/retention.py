@@ -13,16 +13,17 @@ Rules, oldest segment first, stopping at the first that must stay:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
+
+from oncelog_broker.log import logged
 
 if TYPE_CHECKING:
     from oncelog_broker.log.partition_log import PartitionLog
     from oncelog_broker.log.segment import Segment
 
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class SegmentAge(Protocol):
@@ -56,7 +57,7 @@ def apply(log: PartitionLog, now_ms: int, stable_offset: int) -> int:
     freed = sum([segment.size_bytes for segment in doomed])
     trash = log.drop_oldest(len(doomed))
     start = log.log_start_offset
-    logger.info("%s: deleted %d bytes below offset %d", log.topic_partition, freed, start)
+    logger.info(logged.LOG_RETENTION_DELETED, log.topic_partition, freed, start)
     log.log_dir.remove_later(trash, log.config.file_delete_delay_ms)
     return freed
 

@@ -20,22 +20,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog_broker.log import logged
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
+from oncelog_runtime.pause import Pause
 
 if TYPE_CHECKING:
     from oncelog_broker.log.log_dir import LogDir
     from oncelog_broker.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 IDLE_S = 60.0
 """A directory with nothing to read is looked at again after so long, or after an interval."""
@@ -95,6 +96,7 @@ class Scrubber:
         self._log_dir = log_dir
         self._interval_s = interval_ms / 1000
         self._bytes_per_second = bytes_per_second
+        self._pause = Pause()
         self._entropy = entropy
         self._on_damage = on_damage
         self.passes = 0
@@ -102,15 +104,23 @@ class Scrubber:
         self.read_bytes = 0
         """Bytes that were read and held, in all passes."""
 
+    def set_pace(self, *, interval_ms: int, bytes_per_second: int) -> None:
+        """Read at this pace from now on; an interval of 0 is no reading at all."""
+        self._interval_s, self._bytes_per_second = interval_ms / 1000, bytes_per_second
+        self._pause.end()
+
     async def run(self) -> None:
         """Go on until cancelled, or until the directory stops."""
         begin_at = self._entropy.random()
         while self._log_dir.online:
+            if not self._interval_s:
+                await self._pause.sleep(None)
+                continue
             before = self.read_bytes
             await self.scrub(begin_at)
             begin_at = 0.0
             if self.read_bytes == before:
-                await asyncio.sleep(min(self._interval_s, IDLE_S))
+                await self._pause.sleep(min(self._interval_s, IDLE_S))
 
     async def scrub(self, begin_at: float = 0.0) -> None:
         """One pass; ``begin_at``, from 0 to 1, says with which of the logs."""
@@ -125,6 +135,8 @@ class Scrubber:
     def _rate(self) -> float:
         """Bytes per second that spread what there is over the interval."""
         total = sum([log.size_bytes for log in self._log_dir.logs.values()])
+        if not self._interval_s:
+            return self._bytes_per_second  # switched off under the way: the pass comes to its end
         return min(self._bytes_per_second, max(1.0, total / self._interval_s))
 
     async def _scrub_log(self, log: PartitionLog) -> None:
@@ -161,7 +173,7 @@ class Scrubber:
             next_offset, base_offset = checked.next_offset, checked.base_offset
             position = checked.position
             self.read_bytes += checked.read_bytes
-            await asyncio.sleep(checked.read_bytes / self._rate())
+            await self._pause.sleep(checked.read_bytes / self._rate())
 
     def _is_current(self, log: PartitionLog) -> bool:
         log_dir = self._log_dir
@@ -174,7 +186,7 @@ class Scrubber:
             # As for any reader: a disk that cannot read is not trusted with more.
             self._log_dir.fail(f"scrub {log.topic_partition}", error)
         else:
-            logger.info("%s could not be scrubbed: %s", log.directory, error)
+            logger.info(logged.SCRUB_FAILED, log.directory, error)
 
 
 def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:

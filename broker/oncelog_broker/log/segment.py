@@ -14,10 +14,9 @@ Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Sequence
 
-from oncelog_broker.log import offset_index, time_index
+from oncelog_broker.log import logged, offset_index, time_index
 from oncelog_broker.log.index_file import (
     HEADER_BYTES,
     OFFSET_INDEX_MAGIC,
@@ -37,7 +36,7 @@ from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 from oncelog_runtime.files import Buffer, File
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -424,7 +423,7 @@ class Segment:
             self._persisted += count
             self._persisted_summary = summary
         except OSError as error:
-            logger.warning("index of %s not written: %s", self.path, error)
+            logger.warning(logged.SEGMENT_INDEX_NOT_WRITTEN, self.path, error)
             self._persisted = -1
 
     def remove_index_files(self) -> None:
@@ -519,16 +518,16 @@ class Segment:
                 raise CorruptBatchError("the index points behind the end of the log")
             self._rebuild(file, summary.size_bytes, summary.stamp_ms)
         except CorruptBatchError:
-            logger.warning("index of %s does not hold: rebuilding it", self.path)
+            logger.warning(logged.SEGMENT_INDEX_REBUILT, self.path)
             self._persisted = -1
             self._rewind(0)
             try:
                 self._rebuild(file, summary.size_bytes, summary.stamp_ms)
             except CorruptBatchError as error:
                 # Rot in the log itself. What lies below it can still be read.
-                logger.error("%s does not hold at byte %d: %s", self.path, self.size_bytes, error)
+                logger.error(logged.SEGMENT_DAMAGED, self.path, self.size_bytes, error)
         if self.max_timestamp != summary.max_timestamp or self.size_bytes != summary.size_bytes:
-            logger.warning("%s is not what its index says", self.path)
+            logger.warning(logged.SEGMENT_CONTRADICTS_INDEX, self.path)
         self._tail.clear()
         self.restore(summary)
 
@@ -557,7 +556,7 @@ class Segment:
                 if files.exists(cleaned + suffix):
                     files.rename(cleaned + suffix, prefix + suffix)
         except OSError as error:
-            logger.warning("index of %s lost: %s", self.path, error)
+            logger.warning(logged.SEGMENT_INDEX_LOST, self.path, error)
 
     def remove(self) -> None:
         """Remove the files of one that takes nobody's place. Raises OSError."""

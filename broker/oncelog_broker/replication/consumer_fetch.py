@@ -16,9 +16,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.waiters import Deadline, Deadlines
@@ -36,7 +36,7 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
@@ -67,7 +67,8 @@ class ConsumerFetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._deadline_s = now + min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
         self._deadline: Deadline | None = None
-        self._watched: dict[Partition, None] = {}
+        self._watched: dict[Partition, int] = {}
+        """With the bytes that were read last."""
         self._wake_scheduled = False
         self._done = False
         self._in_older_segment = False
@@ -141,7 +142,7 @@ class ConsumerFetch:
     def _expired(self) -> None:
         self._deadline = None
         if not self._done:
-            logger.debug("a fetch has waited its time")
+            logger.debug(logged.FETCH_WAITED)
             self._try(last=True)
 
     # ---- reading
@@ -169,6 +170,8 @@ class ConsumerFetch:
                 answers.append(answer)
             topics.append(FetchTopicResponse(topic.topic, answers))
         if position >= self._min_bytes or failed or last or self._in_older_segment:
+            for partition, size in self._watched.items():
+                partition.traffic.bytes_out += size
             self.close()
             self._respond(FetchResponse(0, topics), payload)
             return
@@ -202,7 +205,7 @@ class ConsumerFetch:
             return FetchPartitionResponse(asked.partition, error.code), b""
         except (OSError, ProtocolError):
             return FetchPartitionResponse(asked.partition, StorageError.code), b""
-        self._watched[partition] = None
+        self._watched[partition] = len(records)
         return FetchPartitionResponse(
             asked.partition,
             0,

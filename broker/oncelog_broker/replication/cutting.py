@@ -11,16 +11,16 @@ Rules:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.divergence import common_end
 from oncelog_protocol.messages.fetch import EpochEnd
 
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 def truncate_to_divergence(partition: Partition, diverging: EpochEnd) -> None:
@@ -32,9 +32,9 @@ def truncate_to_divergence(partition: Partition, diverging: EpochEnd) -> None:
     if cut > 0:
         partition.committed_records_cut += cut
         partition.high_watermark = log.log_end_offset
-        logger.error("%s: %d committed records were cut", partition.topic_partition, cut)
+        logger.error(logged.COMMITTED_RECORDS_CUT, partition.topic_partition, cut)
     logger.info(
-        "%s: cut from %d to %d, the leader's epoch %d ends at %d",
+        logged.FOLLOWER_CUT,
         partition.topic_partition,
         before,
         log.log_end_offset,
@@ -49,7 +49,7 @@ def restart_log_at(partition: Partition, offset: int) -> None:
     if log.needs_refetch:
         partition.repair.begins()
     logger.warning(
-        "%s: dropped [%d, %d) to begin again at %d",
+        logged.FOLLOWER_BEGAN_ANEW,
         partition.topic_partition,
         log.log_start_offset,
         log.log_end_offset,

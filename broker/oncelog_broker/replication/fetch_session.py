@@ -392,6 +392,7 @@ class FollowerSession:
             return FetchPartitionResponse(number, StorageError.code), b""
         if records:
             entry.sent_from, entry.sent_bytes = entry.offset, len(records)
+            partition.traffic.replicated_out += len(records)
         else:
             entry.open = True
         return self._offsets(entry, partition), records

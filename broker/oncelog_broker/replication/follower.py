@@ -26,10 +26,10 @@ DELAYED    an error; wait a little                            its retry time
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from enum import Enum
 
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.divergence import may_lack_tombstones
 from oncelog_broker.replication.invariants import InvariantError
 from oncelog_broker.replication.partition import Partition
@@ -50,7 +50,7 @@ from oncelog_protocol.messages.fetch import (
 )
 from oncelog_protocol.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class FollowState(Enum):
@@ -324,9 +324,7 @@ class FollowerMachine:
             self._log_refused(followed, error, now)
         except (OncelogError, ValueError) as error:
             # Rot at the leader, or on the way: nothing was appended, ask again.
-            logger.error(
-                "%s: cannot use what the leader sent: %s", partition.topic_partition, error
-            )
+            logger.error(logged.FOLLOWER_DATA_REFUSED, partition.topic_partition, error)
             self._delay(followed, now)
 
     def _append(self, followed: Followed, answer: FetchPartitionResponse, data: memoryview) -> bool:
@@ -334,13 +332,12 @@ class FollowerMachine:
         partition = followed.partition
         log = partition.log
         if may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
-            logger.warning(
-                "%s: was away for longer than tombstones are kept", partition.topic_partition
-            )
+            logger.warning(logged.FOLLOWER_AWAY_TOO_LONG, partition.topic_partition)
             partition.restart_log_at(answer.log_start_offset)
             self._after_write(followed)
             return False
         log.append_as_follower(data)
+        partition.traffic.replicated_in += len(data)
         return True
 
     def _take_error(self, followed: Followed, answer: FetchPartitionResponse, now: float) -> None:
@@ -349,7 +346,7 @@ class FollowerMachine:
             self._after_write(followed)
             return
         logger.debug(
-            "%s: leader %d answers %s",
+            logged.FOLLOWER_REFUSED,
             followed.partition.topic_partition,
             followed.partition.leader_id,
             error_for(answer.error_code).name,
@@ -384,10 +381,10 @@ class FollowerMachine:
         """Our log cannot be written: for good if its directory is gone; else (the disk is
         full, or rot was found, which the next name begins anew) again after a while."""
         if followed.partition.log.log_dir.online:
-            logger.error("%s: cannot follow: %s", followed.partition.topic_partition, error)
+            logger.error(logged.FOLLOWER_CANNOT_WRITE, followed.partition.topic_partition, error)
             self._delay(followed, now)
             return
-        logger.error("%s: stopped following: %s", followed.partition.topic_partition, error)
+        logger.error(logged.FOLLOWER_STOPPED, followed.partition.topic_partition, error)
         self.remove(followed.partition.topic_partition)
         self._on_log_failure(followed.partition)
 

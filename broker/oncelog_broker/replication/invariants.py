@@ -16,17 +16,38 @@ They are looked at where the numbers move, and for every replica with each lag c
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from oncelog_broker.log.invariants import InvariantError
+
+if TYPE_CHECKING:
+    from oncelog_broker.replication.partition import Partition
 
 __all__ = [
     "InvariantError",
     "check_fetchers",
     "check_isr",
     "check_offsets",
+    "check_replica",
     "check_stable",
     "check_watermark",
 ]
+
+
+def check_replica(partition: Partition) -> None:
+    """Everything that must hold of one replica.
+
+    :raises InvariantError: it does not.
+    """
+    log, leader = partition.log, partition.leader
+    check_offsets(log.log_start_offset, partition.high_watermark, log.log_end_offset)
+    log.epochs.check()
+    if leader is not None:
+        check_watermark(leader.watermark, partition.high_watermark)
+        stable = partition.last_stable_offset
+        check_stable(leader.stable_offset, stable, partition.high_watermark)
+        leader.stable_offset = stable
+        leader.check_invariants()
 
 
 def check_offsets(log_start: int, high_watermark: int, log_end: int) -> None:

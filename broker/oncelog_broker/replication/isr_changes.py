@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.messages.replication import AlterPartitionResult
 
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 def propose(partition: Partition, leader: LeaderRole, now: float, lag_s_max: float) -> bool:
@@ -25,11 +26,7 @@ def propose(partition: Partition, leader: LeaderRole, now: float, lag_s_max: flo
     lagging = leader.lagging(end, now, lag_s_max)
     if lagging and leader.propose_leave(lagging):
         logger.warning(
-            "%s: brokers %s lag, high watermark %d, log end %d",
-            partition.topic_partition,
-            lagging,
-            partition.high_watermark,
-            end,
+            logged.FOLLOWERS_LAG, partition.topic_partition, lagging, partition.high_watermark, end
         )
         return True
     return leader.propose_any_join(partition.high_watermark, now)
@@ -43,7 +40,7 @@ def leave_at_once(partition: Partition, leader: LeaderRole, replica_id: int, off
     logger.log(
         # Otherwise it may just have been empty before.
         logging.ERROR if offset < partition.high_watermark else logging.INFO,
-        "%s: broker %d has lost committed records (at %d, high watermark %d)",
+        logged.FOLLOWER_LOST_RECORDS,
         partition.topic_partition,
         replica_id,
         offset,
@@ -63,7 +60,7 @@ def take_answer(
         leader.answered(result, now)
     if leader.isr != before:
         logger.info(
-            "%s: isr %s -> %s, version %d",
+            logged.ISR_CHANGED,
             partition.topic_partition,
             before,
             leader.isr,

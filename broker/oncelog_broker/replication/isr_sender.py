@@ -9,9 +9,9 @@ data path.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import NamedTuple
 
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, ReplicaConfig
 from oncelog_protocol.errors import OncelogError, error_for
@@ -22,7 +22,7 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 ITEMS_MAX = 1_000
 """Proposals of one request."""
@@ -42,6 +42,10 @@ class IsrSender:
         self._entropy = entropy
         self._queue: dict[Partition, None] = {}
         self._filled = asyncio.Event()
+        self.shrinks = 0
+        """ISRs of partitions led here that have become smaller, by whomever."""
+        self.expands = 0
+        """The same, larger."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -50,6 +54,14 @@ class IsrSender:
         """The partition has a proposal."""
         self._queue[partition] = None
         self._filled.set()
+
+    def count_change(self, before: tuple[int, ...], partition: Partition) -> None:
+        """``partition``, whose ISR was ``before``, may have another one now; who did not lead had
+        none."""
+        now = partition.isr
+        if before and now:
+            self.shrinks += len(now) < len(before)
+            self.expands += len(now) > len(before)
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -73,11 +85,11 @@ class IsrSender:
                 response = await self._port.alter_partition(items)
         except (OSError, TimeoutError, OncelogError) as error:
             # Whatever it says: the port may have tried more than once.
-            logger.info("isr changes for %d partitions: outcome unknown: %r", len(items), error)
+            logger.info(logged.ISR_CHANGE_UNCERTAIN, len(items), error)
         else:
             if response.error_code:
                 name = error_for(response.error_code).name
-                logger.info("isr changes for %d partitions refused: %s", len(items), name)
+                logger.info(logged.ISR_CHANGES_REFUSED, len(items), name)
             else:
                 results = {TopicPartition(r.topic, r.partition): r for r in response.partitions}
         return self._settle(asked, results)
@@ -91,8 +103,11 @@ class IsrSender:
             result = results.get(TopicPartition(item.topic, item.partition))
             if result is not None and result.error_code:
                 name = error_for(result.error_code).name
-                logger.info("%s: isr change answered %s", partition.topic_partition, name)
-            if partition.isr_answered(item, result, now):
+                logger.info(logged.ISR_CHANGE_ANSWERED, partition.topic_partition, name)
+            before = partition.isr
+            still_open = partition.isr_answered(item, result, now)
+            self.count_change(before, partition)
+            if still_open:
                 self.enqueue(partition)
                 settled = settled and result is not None and result.error_code == 0
         return settled

@@ -6,9 +6,10 @@ The object is made anew for each leader epoch, so that nothing learnt in an olde
 * The high watermark is the least synced offset of the leader and of every member of the *maximal*
   ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` or
   there is an ELR: the controller may count with another setting than this broker (K18).
-* A follower may join when it has fetched in this epoch and holds the high watermark and the start
-  of this epoch (KAFKA-7128). It leaves when it lags for too long, and at once when it turns up
-  without committed records: its disk has lost them, and it must not be elected (I4).
+* A follower may join when it has fetched in this epoch, holds the high watermark and the start of
+  this epoch (KAFKA-7128), and has given up what was deleted by request (``record_deletion``). It
+  leaves when it lags for too long, and at once when it turns up without committed records: its disk
+  has lost them, and it must not be elected (I4).
 * A leader that resumes an epoch after a restart trusts no follower's tail (``resumed_divergence``).
 * One ISR change at a time, asked of the controller (see ``isr``).
 """
@@ -86,6 +87,8 @@ class LeaderRole:
         self._at_end: list[FollowerProgress] = []
         self.watermark = 0
         """The high watermark that this leader has reached; see ``invariants``."""
+        self.start_needed = 0
+        """No replica may lead that begins below it: what was deleted would be back."""
         self.stable_offset = 0
         """The last stable offset when that was looked at last; see ``invariants``."""
         self._refused: dict[int, tuple[int, float]] = {}
@@ -135,6 +138,11 @@ class LeaderRole:
             if follower.durable_offset < lowest:
                 lowest = follower.durable_offset
         return max(current, lowest)
+
+    def lowest_start(self, leader_start: int) -> int:
+        """The least log start that the disks of the leader and of the maximal ISR hold; -1: one of
+        them has not said it yet. ``leader_start`` is the leader's own."""
+        return min([leader_start, *(follower.log_start_offset for follower in self._counted)])
 
     def appended(self, leader_end: int, now: float) -> None:
         """The leader's log has grown."""
@@ -220,6 +228,8 @@ class LeaderRole:
         if self._safeguards.join_at_epoch_start:
             needed = max(needed, self.epoch_start_offset)
         if follower.durable_offset < needed:
+            return False
+        if follower.log_start_offset < self.start_needed and self._safeguards.join_at_log_start:
             return False
         refused_epoch, not_before_s = self._refused.get(replica_id, (NO_BROKER_EPOCH, now))
         if follower.broker_epoch == refused_epoch and now < not_before_s:

@@ -18,24 +18,19 @@ Rules
 
 from __future__ import annotations
 
-import logging
-
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.txn_guard import TxnGuard
-from oncelog_broker.replication import cutting, isr_changes
+from oncelog_broker.replication import cutting, isr_changes, logged
 from oncelog_broker.replication.divergence import divergence
-from oncelog_broker.replication.invariants import (
-    InvariantError,
-    check_offsets,
-    check_stable,
-    check_watermark,
-)
+from oncelog_broker.replication.invariants import InvariantError, check_replica
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionOwner, Reader
 from oncelog_broker.replication.progress import Contact, FollowerProgress
+from oncelog_broker.replication.record_deletion import RecordDeletion
 from oncelog_broker.replication.repair import Repair
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
 from oncelog_protocol.errors import (
     CorruptMessageError,
@@ -57,7 +52,7 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class Partition:
@@ -85,7 +80,9 @@ class Partition:
         self.failed = False
         """Whether the replica is out of service: its directory failed, it broke down, or it was
         stopped."""
+        self.traffic = TopicTraffic()
         self.repair = Repair(log)
+        self.deletion = RecordDeletion(self, owner.refetch_wanted)
         self.committed_records_cut = 0
         """Records below the high watermark that a leader had this replica cut: lost, after an
         unclean election, or else a defect."""
@@ -188,10 +185,10 @@ class Partition:
             self.break_down(error)
             return StorageError.code
         except (StorageError, OSError) as error:
-            logger.error("%s: could not change its role: %s", self.topic_partition, error)
+            logger.error(logged.ROLE_NOT_CHANGED, self.topic_partition, error)
             return StorageError.code
         except (FencedLeaderEpochError, ValueError) as error:
-            logger.error("%s: ordered back into an older epoch: %s", self.topic_partition, error)
+            logger.error(logged.ROLE_OF_OLDER_EPOCH, self.topic_partition, error)
             return FencedLeaderEpochError.code
         self.log.producers.void_guards()
         for reader in list(self._readers):
@@ -223,13 +220,15 @@ class Partition:
             safeguards=self.safeguards,
         )
         self.leader.watermark = self.high_watermark
+        self.leader.start_needed = log.log_start_offset
         if not self.safeguards.count_current_epoch_fetches_only:
             self.leader.remember(self._known_followers)
             self._known_followers = self.leader.followers
-        self.leader_id = self.broker_id
-        self.leader_epoch = order.leader_epoch
+        self.leader_id, self.leader_epoch = self.broker_id, order.leader_epoch
         self.replicas = tuple(order.replicas)
-        logger.info("%r leads from offset %d, isr %s", self, epoch_start, order.isr)
+        logger.info(
+            logged.LEADER_BEGAN, self.topic_partition, self.leader_epoch, epoch_start, order.isr
+        )
         self._advance_high_watermark()
 
     def _follow(self, order: PartitionOrder) -> None:
@@ -238,10 +237,9 @@ class Partition:
             self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         was_leader = self.leader is not None
         self.leader = None
-        self.leader_id = order.leader
-        self.leader_epoch = order.leader_epoch
+        self.leader_id, self.leader_epoch = order.leader, order.leader_epoch
         self.replicas = tuple(order.replicas)
-        logger.info("%r follows", self)
+        logger.info(logged.FOLLOWER_BEGAN, self.topic_partition, order.leader, order.leader_epoch)
         if was_leader:
             self._fail_waiters(NotLeaderOrFollowerError.code)
 
@@ -260,7 +258,7 @@ class Partition:
         """The replica contradicts itself: nothing it says is to be trusted until its next life."""
         if self.failed:
             return
-        logger.critical("%r contradicts itself and goes out of service: %s", self, error)
+        logger.critical(logged.REPLICA_INVARIANT_BROKEN, self, error)
         self.fail()
         self._owner.replica_broke_down(self)
 
@@ -268,16 +266,8 @@ class Partition:
         """Look at everything that must hold; break down if it does not."""
         if self.failed:
             return
-        log = self.log
         try:
-            check_offsets(log.log_start_offset, self.high_watermark, log.log_end_offset)
-            log.epochs.check()
-            if self.leader is not None:
-                check_watermark(self.leader.watermark, self.high_watermark)
-                stable = self.last_stable_offset
-                check_stable(self.leader.stable_offset, stable, self.high_watermark)
-                self.leader.stable_offset = stable
-                self.leader.check_invariants()
+            check_replica(self)
         except InvariantError as error:
             self.break_down(error)
 
@@ -413,6 +403,7 @@ class Partition:
             self._advance_high_watermark()
         elif leader.propose_join(replica_id, self.high_watermark, now):
             self._owner.isr_change_wanted(self)
+        self.deletion.check()
         return diverging
 
     def divergence(self, position: FetchPosition) -> EpochEnd | None:
@@ -489,6 +480,7 @@ class Partition:
         self._advance_high_watermark()
         if smaller and not leader.has_min_isr(self.min_isr):
             self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
+        self.deletion.check()
         leader.propose_any_join(self.high_watermark, now)
         return leader.state.proposal is not None
 
@@ -519,8 +511,8 @@ class Partition:
             self._committed_waiters.reach(self.high_watermark)
 
     def _fail_waiters(self, error_code: int) -> None:
-        self._committed_waiters.fail(error_code)
-        self._synced_waiters.fail(error_code)
+        for waiters in (self._committed_waiters, self._synced_waiters, self.deletion.waiters):
+            waiters.fail(error_code)
 
     # ---- leader: consumers
 
@@ -548,6 +540,12 @@ class Partition:
         """Tell ``reader`` of news from now on."""
         self._readers[reader] = None
 
+    def log_start_moved(self) -> None:
+        """Records were deleted by request: nobody waits for other news to hear of that."""
+        for reader in self._readers:
+            reader.watermark_moved()
+            reader.data_ready()
+
     def remove_reader(self, reader: Reader) -> None:
         """No more news for ``reader``; harmless when there was none."""
         self._readers.pop(reader, None)
@@ -565,9 +563,9 @@ class Partition:
 
         A damaged log passes for an empty one; it is dropped when the leader sends data for it."""
         log = self.log
-        start = log.log_start_offset
+        start = self.deletion.position_start()
         if log.damage:
-            return FetchPosition(start, self.leader_epoch, NO_EPOCH, start)
+            return FetchPosition(log.log_start_offset, self.leader_epoch, NO_EPOCH, start)
         return FetchPosition(log.log_end_offset, self.leader_epoch, log.latest_epoch(), start)
 
     def leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
@@ -577,9 +575,10 @@ class Partition:
         committed = min(high_watermark, log.log_end_offset)
         self.high_watermark = max(self.high_watermark, committed, log.log_start_offset)
         log.producers.committed(self.high_watermark)
-        if log_start_offset > log.log_start_offset:
+        if log_start_offset > self.deletion.named_start:
             # Never past the high watermark: log start <= high watermark (KAFKA-5634).
             log.advance_log_start(min(log_start_offset, self.high_watermark))
+            self.deletion.follow()
         if not log.log_start_offset <= self.high_watermark <= log.log_end_offset:
             self.check_invariants()
         self.repair.heard(high_watermark, self.leader_epoch)

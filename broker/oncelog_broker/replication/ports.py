@@ -90,7 +90,7 @@ class PartitionOwner(Protocol):
         ...
 
     def refetch_wanted(self, partition: Partition) -> None:
-        """A follower's log is damaged: its leader is to be asked for all of it."""
+        """A follower's log is damaged, or begins elsewhere: its leader is to be told."""
         ...
 
     def replica_broke_down(self, partition: Partition) -> None:
@@ -110,9 +110,10 @@ class LeaderConnector(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplicaConfig:
-    """Settings, named as Kafka names them. Times in ms, sizes in bytes."""
+    """Settings, named as Kafka names them. Times in ms, sizes in bytes.
+    Those that may change while the broker runs change in place."""
 
     replica_lag_time_max_ms: int = 10_000
     """A follower that was not caught up for longer leaves the ISR. (Kafka: 30 s.)"""

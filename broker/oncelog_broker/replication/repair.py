@@ -23,16 +23,15 @@ Until it has, it refuses to lead and is no member of the ISR (D2). Rules
 
 from __future__ import annotations
 
-import logging
-
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.refetch import ALL_OFFSETS
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.types import NO_BROKER
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class Repair:
@@ -58,7 +57,7 @@ class Repair:
         """Something that was synced does not hold; whether that is news."""
         if self._log.damage or self.rot:
             return False
-        logger.error("%s is damaged: %s", self._log.directory, what)
+        logger.error(logged.REPLICA_DAMAGED, self._log.directory, what)
         self.rot = what
         return True
 
@@ -99,7 +98,7 @@ class Repair:
             return self._let_in()  # the last is for unclean elections: they choose from outside
         if order.leader == broker_id:
             return True
-        logger.warning("%s: no member before it is whole again", log.topic_partition)
+        logger.warning(logged.REPLICA_NOT_WHOLE, log.topic_partition)
         return False
 
     def _let_in(self) -> bool:
@@ -137,6 +136,6 @@ class Repair:
             self._is_whole()
 
     def _is_whole(self) -> None:
-        logger.info("%s: the damaged log has been fetched again", self._log.topic_partition)
+        logger.info(logged.REPLICA_WHOLE_AGAIN, self._log.topic_partition)
         self._log.refetched()
         self.refetching = False

@@ -18,12 +18,12 @@ orders.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication import logged
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.invariants import InvariantError, check_fetchers
@@ -31,6 +31,7 @@ from oncelog_broker.replication.isr_sender import IsrSender
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, LeaderConnector, ReplicaConfig
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.traffic import TrafficTable
 from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
@@ -52,9 +53,10 @@ from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
 from oncelog_protocol.types import NO_BROKER, TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.pause import Pause
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 TOPIC_DELETED = -2
 """Leader epoch of a StopReplica that comes of the topic's deletion: newer than any."""
@@ -99,6 +101,11 @@ class ReplicaManager:
         self.broker_epoch = -1
         """czxid of the registration; sent with every fetch."""
         self.deadlines = Deadlines()
+        self.traffic = TrafficTable()
+        self.leaderships_taken = 0
+        """Orders that have made a replica here the leader."""
+        self.assertions_failed = 0
+        """Replicas that broke down because they contradicted themselves."""
         self.is_known: Callable[[TopicPartition], bool] | None = None
         """Whether the cluster has such a partition somewhere; tells *not here* from *nowhere*."""
         self.on_leadership: list[Callable[[Partition], None]] = []
@@ -110,7 +117,7 @@ class ReplicaManager:
         self._config = config
         self._connector = connector
         self._safeguards = safeguards if safeguards is not None else Safeguards()
-        self._isr_sender = IsrSender(isr_port, config, entropy)
+        self.isr_sender = IsrSender(isr_port, config, entropy)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._loops: dict[int, FetchLoop] = {}
         self._followed_from: dict[TopicPartition, int] = {}
@@ -119,6 +126,7 @@ class ReplicaManager:
         self._clearings: dict[TopicPartition, _Clearing] = {}
         self._on_broken_replica = on_broken_replica
         self._tasks = Tasks("replication", on_failure)
+        self._lag_pause = Pause()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
@@ -136,7 +144,7 @@ class ReplicaManager:
         self._watermarks = dict(self._logs.high_watermark_checkpoint())
         self._logs.set_high_watermark_source(self.high_watermarks)
         self._logs.on_damage = self._damage_found
-        self._tasks.spawn("isr changes", self._isr_sender.run())
+        self._tasks.spawn("isr changes", self.isr_sender.run())
         self._tasks.spawn("lag checks", self._check_lag())
 
     async def stop(self) -> None:
@@ -168,6 +176,11 @@ class ReplicaManager:
         if self.is_known is not None and self.is_known(topic_partition):
             raise NotLeaderOrFollowerError(f"{topic_partition} has no replica here")
         raise UnknownTopicOrPartitionError(f"{topic_partition} is not known here")
+
+    @property
+    def task_count(self) -> int:
+        """Background tasks that run."""
+        return len(self._tasks)
 
     def partitions(self) -> list[Partition]:
         """All replicas, by topic and number."""
@@ -205,17 +218,21 @@ class ReplicaManager:
         try:
             partition = self._replica_for(topic_partition, order)
         except (StorageError, OSError) as error:
-            logger.error("%s: no log: %s", topic_partition, error)
+            logger.error(logged.REPLICA_WITHOUT_LOG, topic_partition, error)
             return StorageError.code
         except InconsistentTopicIdError as error:
             # The topic was deleted and made anew. Orders come in their order from one controller,
             # so the order's id is the present one and ours is of the past.
-            logger.warning("%s: moving the old log aside: %s", topic_partition, error)
+            logger.warning(logged.OLD_LOG_MOVED_ASIDE, topic_partition, error)
             self._remove(topic_partition)
             self._clear(topic_partition, order)
             return error.code
+        isr, epoch = partition.isr, partition.leader_epoch
         code = partition.apply_order(order, now)
         if code == 0:
+            if partition.is_leader and partition.leader_epoch != epoch:
+                self.leaderships_taken += not isr
+                self.isr_sender.count_change(isr, partition)
             self._follow_leader_of(partition)
             self._check_fetchers(partition)
         self._tell_leadership(partition)
@@ -227,7 +244,7 @@ class ReplicaManager:
             try:
                 callback(partition)
             except Exception:
-                logger.exception("%s: telling of its role failed", partition.topic_partition)
+                logger.exception(logged.ROLE_CALLBACK_FAILED, partition.topic_partition)
 
     def _clear(self, topic_partition: TopicPartition, order: PartitionOrder | None) -> _Clearing:
         """Begin to delete what holds a place; ``order`` is applied when it is free."""
@@ -243,7 +260,7 @@ class ReplicaManager:
         try:
             await self._logs.delete(topic_partition)
         except (StorageError, OSError) as error:
-            logger.error("%s: could not be deleted: %s", topic_partition, error)
+            logger.error(logged.REPLICA_NOT_DELETED, topic_partition, error)
             code = StorageError.code
         finally:
             del self._clearings[topic_partition]
@@ -270,6 +287,7 @@ class ReplicaManager:
             owner=self,
             safeguards=self._safeguards,
         )
+        partition.traffic = self.traffic.acquire(topic_partition.topic)
         if not log.log_dir.online:
             partition.fail()
         self._partitions[topic_partition] = partition
@@ -319,6 +337,7 @@ class ReplicaManager:
         self._stop_following(topic_partition)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
+            self.traffic.release(topic_partition.topic)
             partition.stop()
             self._tell_leadership(partition)
         self._watermarks.pop(topic_partition, None)
@@ -328,11 +347,11 @@ class ReplicaManager:
         a deleted topic that comes back has another id, and then the directory is moved aside."""
         for partition in self.partitions():
             if partition.topic_partition not in listed:
-                logger.warning("%s: not ours any more, stopped", partition.topic_partition)
+                logger.warning(logged.REPLICA_NOT_OURS, partition.topic_partition)
                 self._remove(partition.topic_partition)
         for log in self._logs.all():
             if log.topic_partition not in listed:
-                logger.warning("%s: stray, in %s", log.topic_partition, log.directory)
+                logger.warning(logged.REPLICA_STRAY, log.topic_partition, log.directory)
 
     async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
         """Stop serving replicas, and delete those that the controller says."""
@@ -360,7 +379,7 @@ class ReplicaManager:
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
             # What is here belongs to a topic of the same name; the one meant is gone already.
-            logger.info("%s: no replica of topic id %s here", topic_partition, stop.topic_id)
+            logger.info(logged.REPLICA_UNKNOWN, topic_partition, stop.topic_id)
             return 0
         if (
             partition is not None
@@ -383,6 +402,14 @@ class ReplicaManager:
             if log.topic_partition.topic == topic and log.config != config:
                 log.reconfigure(config)
 
+    def settings_changed(self) -> None:
+        """The broker's settings, and with them the defaults of topics, are others now."""
+        for log in self._logs.all():
+            config = self._topic_config(log.topic_partition.topic)
+            if log.config != config:
+                log.reconfigure(config)
+        self._lag_pause.end()
+
     def _topic_config(self, topic: str) -> TopicConfig:
         defaults = self._logs.topic_defaults
         overrides = self._overrides.get(topic, {})
@@ -390,7 +417,7 @@ class ReplicaManager:
             return parse_topic_config(overrides, defaults)
         except InvalidConfigError as error:
             # The controller checked it; a newer release may know settings that we do not.
-            logger.error("topic %s: %s", topic, error)
+            logger.error(logged.TOPIC_SETTINGS_IGNORED, topic, error)
             return parse_topic_config({}, defaults)
 
     # ---- failures
@@ -430,7 +457,7 @@ class ReplicaManager:
         if partition is not None and partition.log is log:
             partition.rot_found(damage)
         else:
-            logger.error("%s is damaged: %s", log.directory, damage)
+            logger.error(logged.REPLICA_DAMAGED, log.directory, damage)
 
     # ---- PartitionOwner
 
@@ -442,6 +469,7 @@ class ReplicaManager:
 
     def replica_broke_down(self, partition: Partition) -> None:
         """The controller hears of it when it asks, so it is made to ask."""
+        self.assertions_failed += partition.failed
         self._stop_following(partition.topic_partition)
         self._tell_leadership(partition)
         if self._on_broken_replica is not None:
@@ -449,7 +477,7 @@ class ReplicaManager:
 
     def isr_change_wanted(self, partition: Partition) -> None:
         """A partition has a proposal for the controller."""
-        self._isr_sender.enqueue(partition)
+        self.isr_sender.enqueue(partition)
 
     def follower_synced(self, partition: Partition) -> None:
         """A follower's log has become durable further on."""
@@ -459,13 +487,13 @@ class ReplicaManager:
 
     async def _check_lag(self) -> None:
         """Followers that do not keep up leave the ISR; looked at twice per lag time."""
-        lag_s_max = self._config.replica_lag_time_max_ms / 1000
         while True:
-            await asyncio.sleep(lag_s_max / 2)
+            await self._lag_pause.sleep(self._config.replica_lag_time_max_ms / 1000 / 2)
+            lag_s_max = self._config.replica_lag_time_max_ms / 1000
             for partition in self.partitions():
                 try:
                     partition.check_invariants()
                     self._check_fetchers(partition)
                     partition.check_isr(self.now(), lag_s_max)
                 except OncelogError:
-                    logger.exception("%s: lag check failed", partition.topic_partition)
+                    logger.exception(logged.LAG_CHECK_FAILED, partition.topic_partition)

@@ -57,6 +57,10 @@ class Safeguards:
     join_at_epoch_start: bool = True
     """A follower joins the ISR only at or past the start of the leader's epoch (KAFKA-7128)."""
 
+    join_at_log_start: bool = True
+    """A follower joins the ISR only when its disk has forgotten what was deleted by request. Off:
+    should it lead next, deleted records are back."""
+
     ignore_diverging_fetches: bool = True
     """A fetch that is answered *diverging* says nothing about what the follower holds (B6)."""
 
@@ -93,6 +97,7 @@ SWITCHES: dict[str, int] = {
     "log.rewrite_unsynced": 0,
     "log.swap_in_order": 0,
     "truncate_on_divergence": 0,
+    "join_at_log_start": 0,
     "ignore_diverging_fetches": 0,
 }
 """Every switch by its field, with its number in the list of ablations; 0: not in that list. The

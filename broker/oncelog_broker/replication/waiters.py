@@ -15,11 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 from collections import deque
 from collections.abc import Callable
-
-logger = logging.getLogger(__name__)
 
 TICK_S = 0.01
 """Deadlines are kept to this precision, rounded up: never early."""

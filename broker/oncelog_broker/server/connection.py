@@ -19,12 +19,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from oncelog_broker.server import logged
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -33,7 +33,7 @@ from oncelog_protocol.messages.base import ApiKey
 if TYPE_CHECKING:
     from oncelog_broker.server.listener import Listener
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 HOLDING_APIS = frozenset({ApiKey.STOP_REPLICA})
 HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
@@ -43,11 +43,17 @@ _NOTHING = memoryview(b"")
 class Slot:
     """The place of one request in the order of answers. Calling it answers the request."""
 
-    __slots__ = ("_channel", "_incoming", "buffers", "close_after", "done", "holding", "size")
+    __slots__ = (
+        *("_arrived", "_channel", "_incoming", "buffers", "close_after", "done", "holding"),
+        *("size", "stats"),
+    )
 
     def __init__(self, channel: ServerChannel, incoming: IncomingRequest, holding: bool) -> None:
         self._channel = channel
         self._incoming = incoming
+        self._arrived = channel.arrived
+        self.stats = channel.stats.of(incoming.api_key)
+        self.stats.started += 1
         self.buffers: Sequence[Buffer] = ()
         self.size = 0
         self.done = False
@@ -62,15 +68,24 @@ class Slot:
         channel = self._channel
         if channel.state.closed:
             return
+        stats = self.stats
+        stats.answered += 1
+        if channel.stats.stopwatch is not None:
+            stats.latency.observe(channel.stats.stopwatch() - self._arrived)
         if message is not None:
+            stats.count_errors(message)
             try:
                 self.buffers = channel.machine.encode_response(self._incoming, message, payload)
             except LocalProtocolError as exc:
-                logger.error("cannot answer %s: %s", channel.peer, exc)
+                logger.error(logged.ANSWER_FAILED, channel.peer, exc)
                 channel.abort("a response cannot be encoded")
                 return
             self.size = sum(map(len, self.buffers))
         channel.answered(self)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once instead; nothing behind this request is begun."""
+        self._channel.abort(reason)
 
 
 class ServerChannel(asyncio.BufferedProtocol):
@@ -79,6 +94,9 @@ class ServerChannel(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
         self.limits = listener.limits
+        self.stats = listener.router.stats
+        self.arrived = 0.0
+        """When the newest requests did, by the stopwatch of the statistics."""
         self.machine = ServerConnection(reuse=True)
         self.state = ConnectionState()
         self.peer = "?"
@@ -137,6 +155,8 @@ class ServerChannel(asyncio.BufferedProtocol):
         if self.state.closed or self._transport.is_closing():
             return
         self._received_at = now = self._loop.time()
+        if self.stats.stopwatch is not None:
+            self.arrived = self.stats.stopwatch()
         try:
             requests = self.machine.received(nbytes)
         except RemoteProtocolError as exc:
@@ -174,6 +194,8 @@ class ServerChannel(asyncio.BufferedProtocol):
         if self._counted:
             self.listener.forget(self)
         self.listener.pool.drop(self)
+        for slot in self._slots:
+            slot.stats.dropped += not slot.done
         self._slots.clear()
         self._backlog.clear()
         callbacks, self.state.on_close = self.state.on_close, []
@@ -181,8 +203,8 @@ class ServerChannel(asyncio.BufferedProtocol):
             try:
                 callback()
             except Exception:
-                logger.exception("a close callback of %s failed", self.peer)
-        logger.debug("%s: connection of %s closed: %s", self.listener.name, self.peer, exc or "eof")
+                logger.exception(logged.CLOSE_CALLBACK_FAILED, self.peer)
+        logger.debug(logged.CONNECTION_LOST, self.listener.name, self.peer, exc or "eof")
 
     # -- for the listener and the pool -------------------------------------------------------
 
@@ -228,7 +250,7 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Close at once, dropping what is unsent."""
-        logger.debug("%s: closing the connection of %s: %s", self.listener.name, self.peer, reason)
+        logger.debug(logged.CONNECTION_CLOSED, self.listener.name, self.peer, reason)
         self._transport.abort()
 
     def close(self) -> None:

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
+from oncelog_broker.server import logged
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.connection import ClientConnection
@@ -32,7 +32,7 @@ from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 RETRY_S = 0.1
 """Pause after a failed attempt, unless new metadata comes sooner."""
@@ -99,7 +99,7 @@ class ControllerChannel:
                     reason = "NOT_CONTROLLER"
                 except (OSError, TimeoutError, NotControllerError, ProtocolError) as exc:
                     reason = repr(exc)
-                logger.info("%s to the controller again: %s", type(request).__name__, reason)
+                logger.info(logged.CONTROLLER_ASKED_AGAIN, type(request).__name__, reason)
                 await self._metadata_after(version)
 
     def close(self) -> None:

@@ -10,15 +10,14 @@
 
 from __future__ import annotations
 
-import logging
-
+from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 class ControllerFence:
@@ -47,9 +46,6 @@ class ControllerFence:
             raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, ours {self.broker_epoch}")
         if controller_epoch > self.controller_epoch:
             logger.info(
-                "broker %d is controller at epoch %d (was epoch %d)",
-                controller_id,
-                controller_epoch,
-                self.controller_epoch,
+                logged.CONTROLLER_CHANGED, controller_id, controller_epoch, self.controller_epoch
             )
             self.controller_epoch = controller_epoch

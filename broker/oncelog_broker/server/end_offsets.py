@@ -1,4 +1,5 @@
-"""Where partitions begin and end, asked of their leaders: what the lag of a group is counted from.
+"""Where partitions begin and end, and ended at other times, asked of their leaders: what the lag of
+groups is counted from.
 
 Rules
 -----
@@ -13,10 +14,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
+from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server import logged
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import OncelogError
@@ -34,7 +37,7 @@ from oncelog_protocol.types import (
 )
 from oncelog_runtime.channel import RequestChannel
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 DEADLINE_S = 2.0
 """How long one ``fetch`` may take: a person waits for it, and a parked request holds memory."""
@@ -42,10 +45,58 @@ DEADLINE_S = 2.0
 FETCHES_MAX = 16
 """Calls of ``fetch`` that ask others at once; further ones wait within their deadline."""
 
-PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Two entries each: well below the number of items that one array may have on the wire."""
+ENTRIES_PER_REQUEST_MAX = 20_000
+"""One for each partition and time: well below what one array may have on the wire."""
 
 Ends = dict[TopicPartition, tuple[int, int] | None]
+Offsets = dict[TopicPartition, list[int] | None]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Question(Protocol[T_co]):
+    """What is asked of every partition."""
+
+    @property
+    def times_ms(self) -> Sequence[int]:
+        """What another leader is asked for, as ListOffsets names it; at least one."""
+        ...
+
+    def own(self, partition: Partition) -> T_co:
+        """The answer of a partition that is led here."""
+        ...
+
+    def answer(self, offsets: list[int]) -> T_co:
+        """The answer of another leader: one offset for each time."""
+        ...
+
+
+class _EndsQuestion:
+    """Where it begins and ends."""
+
+    times_ms = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+
+    def own(self, partition: Partition) -> tuple[int, int]:
+        return partition.log.log_start_offset, partition.last_stable_offset
+
+    def answer(self, offsets: list[int]) -> tuple[int, int]:
+        return offsets[0], offsets[1]
+
+
+class _TimesQuestion:
+    """Where it ended at some times."""
+
+    def __init__(self, times_ms: Sequence[int]) -> None:
+        self.times_ms = times_ms
+
+    def own(self, partition: Partition) -> list[int]:
+        end = partition.last_stable_offset
+        found = [partition.log.offset_for_timestamp(time_ms) for time_ms in self.times_ms]
+        return [-1 if each is None or each[1] >= end else each[1] for each in found]
+
+    def answer(self, offsets: list[int]) -> list[int]:
+        return offsets
 
 
 class EndOffsets:
@@ -70,13 +121,27 @@ class EndOffsets:
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Ends:
         """(log start, last stable offset) of each partition, None where that is not known now."""
         found: Ends = dict.fromkeys(partitions)
+        await self._gather(found, _EndsQuestion())
+        return found
+
+    async def at_times(
+        self, partitions: Iterable[TopicPartition], times_ms: Sequence[int]
+    ) -> Offsets:
+        """For each partition the offset of the first record of each time or later, by the records'
+        own timestamps; -1 where there is none yet, None where that is not known now."""
+        found: Offsets = dict.fromkeys(partitions)
+        await self._gather(found, _TimesQuestion(times_ms))
+        return found
+
+    async def _gather(self, found: dict[TopicPartition, T | None], question: _Question[T]) -> None:
+        """Put the question to the leader of each partition, and the answers where they belong."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in found:
             order = self._image.partition(tp)
             if order is None or order.leader not in self._image.brokers:
                 continue
             if order.leader == self._broker_id:
-                found[tp] = self._own(tp)
+                found[tp] = self._own(tp, question)
             else:
                 by_leader.setdefault(order.leader, []).append(tp)
         if by_leader and not self._closed:
@@ -85,14 +150,17 @@ class EndOffsets:
                 async with asyncio.timeout_at(deadline):
                     await self._slots.acquire()
             except TimeoutError:
-                logger.warning("end offsets: %d questions are out, this one gave up", FETCHES_MAX)
-                return found
+                logger.warning(logged.END_OFFSETS_BUSY, FETCHES_MAX)
+                return
             try:
-                asked = by_leader.items()
-                await asyncio.gather(*(self._ask(i, named, found, deadline) for i, named in asked))
+                await asyncio.gather(
+                    *(
+                        self._ask(leader, named, found, question, deadline)
+                        for leader, named in by_leader.items()
+                    )
+                )
             finally:
                 self._slots.release()
-        return found
 
     def close(self) -> None:
         """Drop the connections; what waits for them gets None."""
@@ -101,30 +169,36 @@ class EndOffsets:
             channel.close("the broker stops")
         self._channels.clear()
 
-    def _own(self, tp: TopicPartition) -> tuple[int, int] | None:
+    def _own(self, tp: TopicPartition, question: _Question[T]) -> T | None:
         try:
             partition = self._replicas.partition(tp)
             partition.leader_role()
-        except OncelogError:
+            return question.own(partition)
+        except (OncelogError, OSError):
             return None
-        return partition.log.log_start_offset, partition.last_stable_offset
 
     async def _ask(
-        self, leader: int, partitions: Sequence[TopicPartition], found: Ends, deadline: float
+        self,
+        leader: int,
+        partitions: Sequence[TopicPartition],
+        found: dict[TopicPartition, T | None],
+        question: _Question[T],
+        deadline: float,
     ) -> None:
         """Ask one leader; a failure leaves its partitions unknown and harms no others."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(deadline):
                 channel = await self._channel(leader)
-            for first in range(0, len(partitions), PARTITIONS_PER_REQUEST_MAX):
-                request = _request(partitions[first : first + PARTITIONS_PER_REQUEST_MAX])
+            step = max(ENTRIES_PER_REQUEST_MAX // len(question.times_ms), 1)
+            for first in range(0, len(partitions), step):
+                request = _request(partitions[first : first + step], question.times_ms)
                 # A call that times out closes the channel: a silent leader's does not stay.
                 left_s = max(deadline - loop.time(), 0.001)
                 reply = await channel.call(request, timeout_s=left_s)
-                _take(reply.message, found)
+                _take(reply.message, question, found)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info("end offsets of broker %d are not known: %r", leader, error)
+            logger.info(logged.END_OFFSETS_UNKNOWN, leader, error)
 
     async def _channel(self, leader: int) -> RequestChannel:
         async with self._opening.setdefault(leader, asyncio.Lock()):
@@ -138,23 +212,29 @@ class EndOffsets:
             return channel
 
 
-def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+def _request(partitions: Sequence[TopicPartition], times_ms: Sequence[int]) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for tp in partitions:
         entries = topics.setdefault(tp.topic, ListOffsetsTopic(tp.topic, [])).partitions
-        entries.append(ListOffsetsPartition(tp.partition, EARLIEST_TIMESTAMP))
-        entries.append(ListOffsetsPartition(tp.partition, LATEST_TIMESTAMP))
+        entries += [ListOffsetsPartition(tp.partition, time_ms) for time_ms in times_ms]
     return ListOffsetsRequest(IsolationLevel.READ_COMMITTED, list(topics.values()))
 
 
-def _take(response: ListOffsetsResponse, found: Ends) -> None:
-    """Answers come in the order of asking: the start of a partition, then its end."""
+def _take(
+    response: ListOffsetsResponse,
+    question: _Question[T],
+    found: dict[TopicPartition, T | None],
+) -> None:
+    """Answers come in the order of asking: all of a partition, then all of the next."""
     if response.error_code:
         return
+    count = len(question.times_ms)
     for topic in response.topics:
-        pairs = zip(topic.partitions[::2], topic.partitions[1::2], strict=False)
-        for start, end in pairs:
-            tp = TopicPartition(topic.topic, start.partition)
-            known = not start.error_code and not end.error_code and end.partition == start.partition
-            if known and tp in found:
-                found[tp] = (start.offset, end.offset)
+        answers = topic.partitions
+        for first in range(0, len(answers) - count + 1, count):
+            some = answers[first : first + count]
+            number = some[0].partition
+            tp = TopicPartition(topic.topic, number)
+            is_known = all(not each.error_code and each.partition == number for each in some)
+            if is_known and tp in found:
+                found[tp] = question.answer([each.offset for each in some])

@@ -48,13 +48,20 @@ class GroupCoordination:
     ) -> None:
         safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._image = image
+        self.assertions_failed = 0
+        """Groups that had to begin anew because what was known of them contradicted itself."""
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[GroupShard] = CoordinatorEngine(
             name="groups",
             topic=GROUP_TOPIC,
             writer=self.gateway,
             make_shard=partial(
-                GroupShard, config=config, clock=clock, entropy=entropy, safeguards=safeguards
+                GroupShard,
+                config=config,
+                clock=clock,
+                entropy=entropy,
+                safeguards=safeguards,
+                on_broken=self._assertion_failed,
             ),
             tasks=tasks,
             commit_timeout_ms=commit_timeout_ms,
@@ -67,6 +74,9 @@ class GroupCoordination:
         self._topic_ids: dict[str, str] = {}
         self._topics_version = image.topics_version
         image.on_change.append(self._look_for_deletions)
+
+    def _assertion_failed(self, _: Exception) -> None:
+        self.assertions_failed += 1
 
     def _look_for_deletions(self) -> None:
         if self._image.topics_version == self._topics_version:

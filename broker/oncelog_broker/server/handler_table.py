@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -23,9 +23,10 @@ from oncelog_broker.server.handlers.controller_requests import ControllerRequest
 from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
 from oncelog_broker.server.handlers.create_topics import CreateTopicsHandler
 from oncelog_broker.server.handlers.delete_groups import DeleteGroupsHandler
+from oncelog_broker.server.handlers.delete_records import DeleteRecordsHandler
 from oncelog_broker.server.handlers.delete_topics import DeleteTopicsHandler
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
-from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler
+from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler, Settings
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
@@ -61,6 +62,7 @@ from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.replication import BrokerOverrides
 from oncelog_runtime.files import Files
 
 
@@ -79,8 +81,8 @@ def install_handlers(
     coordination: GroupCoordination,
     transactions: TransactionCoordination,
     producer_ids: ProducerIds,
-    topic_defaults: Mapping[str, str],
-    broker_settings: Mapping[str, tuple[str | None, bool]],
+    settings: Settings,
+    take_settings: Callable[[list[BrokerOverrides]], None],
     authorizer: Authorizer,
 ) -> None:
     """Give ``router`` a handler for every API of the registry."""
@@ -92,15 +94,15 @@ def install_handlers(
             ApiKey.FETCH: FetchHandler(replicas, authorizer),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
+            ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
             ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
-            ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas),
+            ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas, take_settings),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
                 broker_id=broker_id,
                 image=image,
-                topic_defaults=topic_defaults,
-                broker_settings=broker_settings,
+                settings=settings,
                 authorizer=authorizer,
             ),
             ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(files, logs, replicas, authorizer),

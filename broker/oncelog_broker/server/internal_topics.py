@@ -11,12 +11,12 @@ Rules:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
+from oncelog_broker.server import logged
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol import limits
@@ -30,7 +30,7 @@ from oncelog_protocol.messages.admin import (
 )
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 CREATE_TIMEOUT_MS = 10_000
 
@@ -76,7 +76,7 @@ def _configs(segment_bytes: int) -> dict[str, str]:
 class InternalTopics:
     """Knows the internal topics and asks the controller for those that are not there.
 
-    :param min_insync_replicas: what the broker's settings say for topics that do not say.
+    :param min_insync_replicas: what the broker's settings say now for topics that do not say.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class InternalTopics:
         image: MetadataImage,
         channel: ControllerChannel,
         tasks: Tasks,
-        min_insync_replicas: int,
+        min_insync_replicas: Callable[[], int],
     ) -> None:
         self._wanted = {each.topic: each for each in topics}
         self._image = image
@@ -128,13 +128,12 @@ class InternalTopics:
         configs = dict(wanted.configs)
         if replicas < wanted.replication_factor:
             logger.warning(
-                "internal topic %s gets %d replicas, not %d: there are no more brokers. It stays so"
-                " when more brokers come",
+                logged.INTERNAL_TOPIC_FEWER_REPLICAS,
                 wanted.topic,
                 replicas,
                 wanted.replication_factor,
             )
-        if replicas < self._min_insync_replicas:
+        if replicas < self._min_insync_replicas():
             configs.setdefault("min_insync_replicas", str(replicas))
         entries = [ConfigEntry(key, configs[key]) for key in sorted(configs)]
         return NewTopic(wanted.topic, wanted.partition_count, replicas, None, entries)
@@ -148,10 +147,10 @@ class InternalTopics:
             codes = [response.error_code, *(t.error_code for t in response.topics)]
             failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
             if failed:
-                logger.warning("making %s failed: error %d", wanted.topic, failed[0])
+                logger.warning(logged.INTERNAL_TOPIC_REFUSED, wanted.topic, failed[0])
             else:
-                logger.info("internal topic %s is there", wanted.topic)
+                logger.info(logged.INTERNAL_TOPIC_READY, wanted.topic)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.warning("making %s failed: %r", wanted.topic, error)
+            logger.warning(logged.INTERNAL_TOPIC_FAILED, wanted.topic, error)
         finally:
             self._pending.discard(wanted.topic)

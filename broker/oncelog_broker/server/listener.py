@@ -12,10 +12,10 @@ what they accept, and connections that exist go on.
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ANONYMOUS
 from oncelog_broker.server.connection import ServerChannel
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
@@ -23,7 +23,7 @@ from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 if TYPE_CHECKING:
     from oncelog_broker.server.router import Router
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 BACKLOG = 512
 ACCEPT_ROUNDS = 4
@@ -98,7 +98,7 @@ class Listener:
         assert self._server is not None
         await self._server.start_serving()
         self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)
-        logger.info("listener %s accepts on %s:%d", self.name, *self.address)
+        logger.info(logged.LISTENER_ACCEPTS, self.name, *self.address)
 
     async def close(self) -> None:
         """Stop accepting and close every connection; what is written gets a moment to leave."""
@@ -170,7 +170,7 @@ class Listener:
             del self._logged[next(iter(self._logged))]
         self._logged[host] = (now, 0)
         logger.warning(
-            "listener %s: connection of %s %s: %s%s",
+            logged.CONNECTION_REFUSED,
             self.name,
             peer,
             verb,

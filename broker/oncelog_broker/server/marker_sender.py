@@ -17,12 +17,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
+from oncelog_broker.server import logged
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.marker_writer import MARKER_WAIT_S, MarkerWriter
 from oncelog_broker.server.metadata_image import MetadataImage
@@ -43,7 +43,7 @@ from oncelog_protocol.messages.transactions import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 ATTEMPT_S = MARKER_WAIT_S + 2.0
 """How long one request to another broker may take before its connection is given up."""
@@ -176,7 +176,7 @@ class MarkerSender:
             return
         state = self._image.partition(marker.where)
         if state is None and self._image.updated:
-            logger.info("%s is no more, and needs no marker", marker.where)
+            logger.info(logged.MARKER_NOT_NEEDED, marker.where)
             self._loop.call_soon(marker.order.one_done)
         elif state is None or state.leader not in self._image.brokers:
             self._homeless[marker] = None
@@ -229,10 +229,10 @@ class MarkerSender:
                 leader, request, timeout_s=ATTEMPT_S, lane=number
             )
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info("%d markers to broker %d again: %r", len(batch.wire), leader, error)
+            logger.info(logged.MARKERS_SENT_AGAIN, len(batch.wire), leader, error)
             return []
         if response.error_code:
-            logger.warning("markers to broker %d: error %d", leader, response.error_code)
+            logger.warning(logged.MARKERS_REFUSED, leader, response.error_code)
             return []
         return response.markers
 
@@ -245,13 +245,13 @@ class MarkerSender:
                 marker.order.one_done()
             elif error_code == TransactionCoordinatorFencedError.code:
                 logger.warning(
-                    "%s: another coordinator ends the transaction of %r, this one is at epoch %d",
+                    logged.MARKER_OF_OLDER_COORDINATOR_REFUSED,
                     marker.where,
                     marker.order.order.transactional_id,
                     marker.order.order.coordinator_epoch,
                 )
             else:
-                logger.debug("%s: no marker yet, error %d", marker.where, error_code)
+                logger.debug(logged.MARKER_DELAYED, marker.where, error_code)
                 again.append(marker)
         if again and not self._closed:
             pause_s = max(marker.pause_s for marker in again)

@@ -13,11 +13,11 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline
+from oncelog_broker.server import logged
 from oncelog_broker.server.transaction_port import GroupTransactionsPort
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import ApiError, ProtocolError, RequestTimedOutError, StorageError
@@ -29,7 +29,7 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_protocol.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 MARKER_WAIT_S = 1.0
 
@@ -125,10 +125,10 @@ class MarkerWriter:
                 self._replicas.now(),
             )
         except ApiError as error:
-            logger.debug("%s: a marker was refused: %s", topic_partition, error)
+            logger.debug(logged.MARKER_REFUSED, topic_partition, error)
             callback(error.code)
         except (OSError, ProtocolError) as error:
-            logger.error("%s: a marker could not be appended: %s", topic_partition, error)
+            logger.error(logged.MARKER_APPEND_FAILED, topic_partition, error)
             callback(StorageError.code)
         else:
             partition.when_committed(append.last_offset + 1, callback)

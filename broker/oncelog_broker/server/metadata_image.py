@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
-from oncelog_protocol.messages.replication import PartitionOrder, TopicConfig, UpdateMetadataRequest
+from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
+    PartitionOrder,
+    TopicConfig,
+    UpdateMetadataRequest,
+)
 from oncelog_protocol.types import NO_BROKER, TopicPartition
 
 DELETED_LEADER = -2
@@ -43,6 +48,8 @@ class MetadataImage:
         """Whether a whole image has arrived since start. What changes may be told before: a part of
         the partitions of a topic is then no answer to how many it has."""
         self.on_change: list[Callable[[], None]] = []
+        self.broker_configs: list[BrokerOverrides] = []
+        """What is set for brokers while they run, of all of them."""
         self._configs: dict[str, TopicConfig] = {}
 
     def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
@@ -55,6 +62,8 @@ class MetadataImage:
         changed = self._apply_configs(update.configs, update.full)
         for topic in [t for t in self._configs if t not in self.topics]:
             del self._configs[topic]
+        if update.broker_configs is not None:
+            self.broker_configs = update.broker_configs
         self.updated = self.updated or update.full
         self.note_controller(update.controller_id, update.controller_epoch, update.live_brokers)
         return changed

@@ -12,7 +12,6 @@ Fulfils ``PartitionWriter`` and tells the engines which partitions this broker l
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     LocalProtocolError,
     MessageTooLargeError,
@@ -33,7 +33,7 @@ from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.clock import WallClock
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 READ_BYTES = 32 * 1024
 """Read and decoded in one turn of the loop: some milliseconds, were it all batches of one record.
@@ -154,7 +154,7 @@ def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]
     """The records of one batch at or behind ``offset``; the log may start inside of it."""
     keys, values = columns.keys, columns.values
     if keys is None or None in keys:
-        logger.error("records without keys at offset %d are passed over", columns.base_offset)
+        logger.error(logged.RECORDS_WITHOUT_KEYS, columns.base_offset)
     elif columns.base_offset >= offset:
         return map(CoordinatorRecord, keys, values)  # type: ignore[arg-type]
     return [

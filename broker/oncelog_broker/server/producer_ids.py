@@ -7,9 +7,9 @@ One request at a time however many wait; a block that comes when it is no longer
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
 
+from oncelog_broker.server import logged
 from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.transactions import (
@@ -18,7 +18,7 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 LEFT_MIN = 100
 """With fewer left, the next block is asked for."""
@@ -82,10 +82,10 @@ class ProducerIds:
         try:
             response = await self._controller.call(request, timeout_s=BLOCK_TIMEOUT_S)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.warning("no block of producer ids: %r", error)
+            logger.warning(logged.PRODUCER_IDS_FAILED, error)
             return
         if response.error_code or response.count < 1:
-            logger.warning("no block of producer ids: error %d", response.error_code)
+            logger.warning(logged.PRODUCER_IDS_REFUSED, response.error_code)
             return
         self._following = (response.first_producer_id, response.count)
 

@@ -28,9 +28,10 @@ SMALL_BYTES = 64 * 1024
 """What a connection may hold without being counted: most requests never touch the pool."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConnectionLimits:
-    """Bounds of one listener and of each of its connections."""
+    """Bounds of one listener and of each of its connections.
+    Those that may change while the broker runs change in place."""
 
     connections_max: int = 2000
     connections_per_ip_max: int = 1000

@@ -9,13 +9,14 @@ clients write twice (RELIABILITY 1.3).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
+from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.connection import Slot
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
+from oncelog_broker.server.request_stats import RequestStats
 from oncelog_protocol.connection import IncomingRequest
 from oncelog_protocol.errors import (
     ApiError,
@@ -31,9 +32,9 @@ from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.registry import supported_ranges
-from oncelog_runtime.tasks import Tasks
+from oncelog_runtime.tasks import Tasks, TasksClosedError
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 
 def refusal(request: Request | type[Request], code: int, message: str | None = None) -> Any:
@@ -55,6 +56,8 @@ class Router:
         self.ready = False
         """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and
         the controller are served."""
+        self.stats = RequestStats()
+        """What all connections count."""
         self._tasks = tasks
         self._authorizer = authorizer
         self._handlers: dict[int, Handler] = {}
@@ -124,24 +127,33 @@ class Router:
 
     def _failed(self, request: Request, respond: Slot, exc: Exception) -> None:
         if respond.done:
-            logger.error("%s failed after it was answered", type(request).__name__, exc_info=exc)
+            logger.error(logged.REQUEST_FAILED_AFTER_ANSWER, type(request).__name__, exc_info=exc)
             return
         if isinstance(exc, ApiError):
             respond(refusal(request, exc.code, str(exc)))
             return
-        expected = isinstance(exc, (OncelogError, OSError, TimeoutError))
-        logger.error(
-            "%s failed: %r", type(request).__name__, exc, exc_info=None if expected else exc
-        )
+        if isinstance(exc, TasksClosedError):
+            # A request that was under way while the broker stopped. Nothing is wrong with it.
+            logger.info(logged.REQUEST_AT_STOP, type(request).__name__)
+        else:
+            expected = isinstance(exc, (OncelogError, OSError, TimeoutError))
+            logger.error(
+                logged.REQUEST_FAILED,
+                type(request).__name__,
+                exc,
+                exc_info=None if expected else exc,
+            )
         if request.api_key == ApiKey.PRODUCE:
             respond.close_after = True
             respond(None)
         else:
-            respond(refusal(request, UnknownServerError.code))
+            stopping = isinstance(exc, TasksClosedError)
+            code = BrokerNotAvailableError.code if stopping else UnknownServerError.code
+            respond(refusal(request, code))
 
     @staticmethod
     def _unsupported(incoming: IncomingRequest, respond: Slot) -> None:
         """Name what is spoken here, then close: what follows may not be understood."""
         respond.close_after = True
-        logger.debug("API %d v%d is not spoken here", incoming.api_key, incoming.api_version)
+        logger.debug(logged.REQUEST_NOT_SPOKEN, incoming.api_key, incoming.api_version)
         respond(ApiVersionsResponse(UnsupportedVersionError.code, supported_ranges()))

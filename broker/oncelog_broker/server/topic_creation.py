@@ -6,8 +6,7 @@ many at once: a client that asks for random names must not bury the controller."
 
 from __future__ import annotations
 
-import logging
-
+from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, CREATE, Authorizer
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.request import RequestContext
@@ -15,7 +14,7 @@ from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsEr
 from oncelog_protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 PENDING_MAX = 64
 CREATE_TIMEOUT_MS = 10_000
@@ -51,10 +50,10 @@ class TopicCreation:
             codes = [response.error_code, *(t.error_code for t in response.topics)]
             failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
             if failed:
-                logger.warning("auto-creation of topic %s failed: error %d", topic, failed[0])
+                logger.warning(logged.TOPIC_AUTO_CREATION_REFUSED, topic, failed[0])
             else:
-                logger.info("topic %s was created because a client asked about it", topic)
+                logger.info(logged.TOPIC_AUTO_CREATED, topic)
         except (OSError, TimeoutError, OncelogError) as exc:
-            logger.warning("auto-creation of topic %s failed: %r", topic, exc)
+            logger.warning(logged.TOPIC_AUTO_CREATION_FAILED, topic, exc)
         finally:
             self._pending.discard(topic)

@@ -16,12 +16,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
+from oncelog_broker.server import logged
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.transaction_port import TransactionsPort
@@ -45,7 +45,7 @@ from oncelog_protocol.messages.transactions import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 VERIFY_S = 5.0
 ATTEMPT_S = 2.0
@@ -229,9 +229,11 @@ class TransactionVerifier:
             if response.error_code == 0 and len(response.results) == len(merged):
                 codes = _codes(merged, response.results)
             else:
-                logger.info("broker %d: no answer, error %d", coordinator, response.error_code)
+                logger.info(
+                    logged.TRANSACTION_VERIFICATION_REFUSED, coordinator, response.error_code
+                )
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info("broker %d verifies no transactions: %r", coordinator, error)
+            logger.info(logged.TRANSACTION_VERIFICATION_FAILED, coordinator, error)
         for question in batch:
             self._answered(question, codes.get(question.key, CoordinatorNotAvailableError.code))
 

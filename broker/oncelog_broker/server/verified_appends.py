@@ -17,12 +17,12 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -35,7 +35,7 @@ from oncelog_protocol.types import TopicPartition
 if TYPE_CHECKING:
     from oncelog_broker.log.txn_guard import TxnGuard
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 PENDING_BYTES_MAX = 256 * 1024 * 1024
 """Of all batches of one broker that wait for a coordinator."""
@@ -196,7 +196,7 @@ class VerifiedAppends:
             return None, error
         except Exception:
             # A bug. Its producer gets no answer and asks again; those behind it must go on.
-            logger.exception("%s: a batch of a transaction failed", batch.partition)
+            logger.exception(logged.TRANSACTION_BATCH_FAILED, batch.partition)
         return None, None
 
     def _refuse_transaction(self, queue: _Queue, error: ApiError) -> None:
@@ -204,9 +204,7 @@ class VerifiedAppends:
         first = queue.batches[0]
         header = parse_header(first.batch)
         epoch = header.producer_epoch
-        logger.debug(
-            "%s: producer %d may not write: %r", first.partition, header.producer_id, error
-        )
+        logger.debug(logged.TRANSACTION_BATCH_REFUSED, first.partition, header.producer_id, error)
         while queue.batches and parse_header(queue.batches[0].batch).producer_epoch == epoch:
             self._pop(queue).refuse(error)
 

@@ -329,6 +329,7 @@ async def test_a_shard_that_cannot_replay_what_was_appended_is_read_anew() -> No
         await eventually(lambda: world.engine.refusal("a") == 0)
         assert first.story == ["loaded", f"failed a {TIMED_OUT}", f"unloaded {NOT_HERE}"]
         assert world.shards[-1].values == {"a": "1"}
+        assert world.engine.breakdowns == 1
 
 
 async def test_results_of_loading_are_carried_out() -> None:

@@ -13,8 +13,8 @@ from oncelog_broker.log.open_transactions import AbortedRow
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.messages.fetch import AbortedTransaction
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import make_log, reload_log, sync, topic_config
-from support.memory_files import MemoryFiles
 from support.transactional_logs import TxnProducer, committed_values
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)

@@ -19,6 +19,8 @@ from oncelog_protocol.records.batch import assemble, parse_header
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.crashes import KILL
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import (
     COMPACTED,
@@ -31,8 +33,6 @@ from support.compaction import (
 )
 from support.crash_points import InlineExecutor
 from support.logs import NOW_MS, TP, batch, make_log, make_log_dir, reload_log, sync, topic_config
-from support.memory_crashes import KILL
-from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
 T = TypeVar("T")

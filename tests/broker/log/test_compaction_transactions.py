@@ -11,10 +11,10 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.rewriting import AbortedRanges
 from oncelog_protocol.records.batch import iter_headers, parse_header
 from oncelog_protocol.records.decode import decode_batch
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import COMPACTED, append, clean, headers_in, make_cleaner
 from support.logs import NOW_MS, make_log, reload_log, sync, topic_config
-from support.memory_files import MemoryFiles
 from support.transactional_logs import TxnProducer, committed_values, txn_batch
 
 KEEP_NOTHING = topic_config(

@@ -8,14 +8,14 @@ import pytest
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.checkpoint import CheckpointError
-from oncelog_broker.log.continuity import ContinuityRecord, KeptData, Loss
+from oncelog_broker.log.continuity import Continuity, ContinuityRecord, KeptData, Loss
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.topic_config import parse_topic_config
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import Keep, MemoryFiles
 from support.clock import ManualClock
-from support.memory_files import Keep, MemoryFiles
 from support.replicas import batch_of
 
 TP = TopicPartition("t", 0)
@@ -287,6 +287,35 @@ async def test_a_directory_that_fails_while_the_registration_is_written() -> Non
     await machine.crash()
     assert await machine.start() == KeptData(10, 20, Loss.NONE)
     await machine.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failed", ["/a", "/b"])
+async def test_a_directory_that_failed_before_the_broker_registered_again(failed: str) -> None:
+    """Seed 80591: the session expired while a directory was away that held the last copy."""
+    machine = Machine("/a", "/b")
+    await machine.start()
+    older = machine.files.read_bytes(f"{failed}/{checkpoint.CONTINUITY}")
+    continuity, logs = _continuity(machine)
+    continuity.claim()
+    continuity.registered(20)
+    next(d for d in logs.dirs if d.path == failed).fail("append", OSError("broken"))
+    assert continuity.claim() == KeptData(10, 20, Loss.NONE)
+    continuity.registered(30)
+    machine.epoch = 30
+    await machine.crash()
+    kept = machine.files.image("all")
+    assert await machine.start() == KeptData(10, 30, Loss.NONE), "it took nothing in epoch 30"
+    await machine.stop()
+    machine.files = kept
+    machine.files.write_atomic_now(f"{failed}/{checkpoint.CONTINUITY}", older)
+    assert await machine.start() == KeptData(10, 10, Loss.NONE), "a backup is not what was left"
+    await machine.stop()
+
+
+def _continuity(machine: Machine) -> tuple[Continuity, LogManager]:
+    assert machine.logs is not None
+    return machine.logs.continuity, machine.logs
 
 
 @pytest.mark.asyncio

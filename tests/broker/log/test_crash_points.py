@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.crashes import KILL, SECTOR_BYTES, Crash
 from support.crash_judgement import judge
 from support.crash_points import STYLES, World, interrupted_starts, run_inline
 from support.logs import topic_config
-from support.memory_crashes import KILL, SECTOR_BYTES, Crash
 from support.transactional_logs import TxnProducer
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

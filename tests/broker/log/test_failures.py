@@ -9,8 +9,8 @@ import pytest
 from oncelog_broker.log.failures import append_failed, failed, refuse
 from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import make_log
-from support.memory_files import MemoryFiles
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EINTR])

@@ -17,7 +17,7 @@ from oncelog_broker.log.flusher import (
 )
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_runtime.files import File
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 from support.waiting import eventually
 
 

@@ -7,8 +7,8 @@ import pytest
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.invariants import InvariantError, check_history, check_neighbours
 from oncelog_protocol.errors import StorageError, error_for
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import batch, follower_batches, make_log, sync, values_in
-from support.memory_files import MemoryFiles
 
 
 def test_clients_are_told_a_storage_error() -> None:

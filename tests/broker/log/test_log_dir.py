@@ -14,6 +14,7 @@ from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import StorageError
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import DiskSpace, SystemFiles
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import (
     DATA,
@@ -25,7 +26,6 @@ from support.logs import (
     reload_log,
     topic_config,
 )
-from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
 

@@ -15,9 +15,9 @@ from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files, SystemFiles
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import NOW_MS, TP, batch, topic_config, values_in
-from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
 DIRS = ("/disk1", "/disk2")

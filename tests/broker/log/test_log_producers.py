@@ -14,6 +14,7 @@ from oncelog_protocol.errors import (
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
 )
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import COMPACTED, clean, headers_in
 from support.logs import (
@@ -28,7 +29,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-from support.memory_files import MemoryFiles
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 

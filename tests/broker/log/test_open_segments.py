@@ -8,7 +8,7 @@ import pytest
 
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_runtime.files import File
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 
 
 class Holder:

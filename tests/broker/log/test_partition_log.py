@@ -21,6 +21,7 @@ from oncelog_protocol.records.batch import (
     verify_crc,
 )
 from oncelog_runtime.files import SystemFiles
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import (
     NOW_MS,
@@ -34,7 +35,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-from support.memory_files import MemoryFiles
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 

@@ -14,6 +14,7 @@ from oncelog_protocol.records.batch import (
     iter_headers,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import (
     DATA,
     NOW_MS,
@@ -28,7 +29,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-from support.memory_files import MemoryFiles
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 

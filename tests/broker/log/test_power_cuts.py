@@ -17,6 +17,8 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import StorageError
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.crashes import KILL, Crash
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import (
     DATA,
@@ -30,8 +32,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-from support.memory_crashes import KILL, Crash
-from support.memory_files import MemoryFiles
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 

@@ -25,8 +25,8 @@ from oncelog_broker.log.producer_state import ProducerState
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.control import ControlType
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import DATA, NOW_MS, TP, batch, make_log, reload_log, sync, topic_config
-from support.memory_files import MemoryFiles
 from support.transactional_logs import TxnProducer
 
 DIRECTORY = f"{DATA}/{TP}"

@@ -11,6 +11,7 @@ from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK, LoadedLog, load_log
 from oncelog_protocol.records.batch import iter_headers
+from oncelog_testing.memory.files import CrashView, MemoryFiles
 from support.logs import (
     DATA,
     NOW_MS,
@@ -24,7 +25,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-from support.memory_files import CrashView, MemoryFiles
 
 DIRECTORY = f"{DATA}/{TP}"
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)

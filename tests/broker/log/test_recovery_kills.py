@@ -12,9 +12,9 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import CRC_OFFSET
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, topic_config
-from support.memory_files import MemoryFiles
 
 DIRECTORY = f"{DATA}/{TP}"
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)

@@ -13,8 +13,8 @@ from oncelog_broker.log.refetch import (
     remove_mark,
     write_mark,
 )
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import DATA, TP, batch, follower_batches, make_log, reload_log, sync
-from support.memory_files import MemoryFiles
 
 DIRECTORY = f"{DATA}/{TP}"
 

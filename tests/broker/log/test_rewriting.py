@@ -19,9 +19,9 @@ from oncelog_broker.log.rewriting import (
 )
 from oncelog_broker.log.segment import Segment
 from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET, CorruptBatchError
+from oncelog_testing.memory.files import MemoryFiles
 from support.compaction import append
 from support.logs import NOW_MS, make_log, sync, topic_config
-from support.memory_files import MemoryFiles
 
 BIG = topic_config(cleanup_policy="compact")
 

@@ -8,9 +8,9 @@ from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.safeguards import LogSafeguards, guarded
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import DATA, NOW_MS, TP, batch, values_in
-from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

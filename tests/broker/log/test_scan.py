@@ -7,8 +7,8 @@ import pytest
 from oncelog_broker.log.scan import Scan
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_runtime.files import File
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import follower_batches
-from support.memory_files import MemoryFiles
 
 SPECS = [(0, 1, 0), (1, 200, 0), (201, 3, 1), (204, 1, 1)]
 

@@ -18,10 +18,10 @@ from oncelog_broker.log.scrubber import Job, Scrubber, Stretch, check
 from oncelog_protocol.records.batch import CRC_OFFSET, EPOCH_OFFSET, iter_headers
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import append, make_cleaner
 from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, sync, topic_config
-from support.memory_files import MemoryFiles
 from support.waiting import eventually
 
 SMALL = topic_config(segment_bytes=1024)

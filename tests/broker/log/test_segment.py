@@ -10,8 +10,8 @@ from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import Segment, file_name
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, iter_headers
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, follower_batches, offsets_in
-from support.memory_files import MemoryFiles
 
 DIRECTORY = "/d"
 

@@ -7,8 +7,8 @@ import pytest
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, follower_batches
-from support.memory_files import MemoryFiles
 
 
 def make_list(stamps: list[int], files: MemoryFiles | None = None) -> SegmentList:

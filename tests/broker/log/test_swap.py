@@ -16,12 +16,12 @@ from oncelog_broker.log.invariants import InvariantError
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.log.segment import Segment
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.crashes import KILL, Crash
+from oncelog_testing.memory.files import MemoryFiles
 from support.compaction import COMPACTED, append, clean, headers_in, records_in
 from support.crash_judgement import judge
 from support.crash_points import World, interrupted_starts, run_inline
 from support.logs import make_log, reload_log, sync, topic_config
-from support.memory_crashes import KILL, Crash
-from support.memory_files import MemoryFiles
 
 A = TopicPartition("a", 0)
 WIDE = topic_config(

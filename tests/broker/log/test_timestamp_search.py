@@ -10,8 +10,8 @@ from oncelog_broker.log.timestamp_search import find_timestamp
 from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, batch, make_log, topic_config
-from support.memory_files import MemoryFiles
 
 CONFIG = topic_config(
     segment_bytes=1024, index_interval_bytes=150, message_timestamp_after_max_ms=10**9

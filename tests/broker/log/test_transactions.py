@@ -22,8 +22,8 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.records.batch import CONTROL_BIT, HEADER, identify, parse_header
 from oncelog_protocol.records.control import ControlType, decode_marker
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, batch, make_log, reload_log, sync, topic_config
-from support.memory_files import MemoryFiles
 from support.transactional_logs import (
     TxnProducer,
     append_txn,

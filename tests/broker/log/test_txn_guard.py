@@ -7,8 +7,8 @@ import pytest
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import InvalidTxnStateError
 from oncelog_protocol.records.batch import parse_header
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, batch, make_log
-from support.memory_files import MemoryFiles
 from support.transactional_logs import TxnProducer, txn_batch
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from oncelog_broker.log.flusher import SyncJob
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.unsynced import Unsynced
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, follower_batches, make_log
-from support.memory_files import MemoryFiles
 
 
 def make() -> tuple[Unsynced, Segment, MemoryFiles]:

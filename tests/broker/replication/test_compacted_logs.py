@@ -17,6 +17,7 @@ from oncelog_broker.replication.divergence import common_end, divergence
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_protocol.errors import OffsetOutOfRangeError
 from oncelog_protocol.records.batch import iter_headers
+from oncelog_testing.memory.files import MemoryFiles
 from support.compaction import (
     COMPACTED,
     Kept,
@@ -27,7 +28,6 @@ from support.compaction import (
     records_in,
 )
 from support.logs import make_log, make_log_dir, sync
-from support.memory_files import MemoryFiles
 
 
 @dataclass

@@ -13,8 +13,8 @@ from oncelog_broker.replication.divergence import common_end, divergence, may_la
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_protocol.errors import OffsetOutOfRangeError
 from oncelog_protocol.messages.fetch import EpochEnd
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import NOW_MS, follower_batches, make_log, topic_config
-from support.memory_files import MemoryFiles
 
 
 def log_of(epochs: list[int]) -> PartitionLog:

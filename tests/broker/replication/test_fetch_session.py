@@ -32,7 +32,7 @@ from oncelog_protocol.messages.fetch import (
 )
 from oncelog_protocol.messages.replication import AlterPartitionResult, PartitionOrder
 from oncelog_protocol.types import Acks, TopicPartition
-from support.memory_files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles
 from support.replicas import batch_of, make_logs, topic_config
 from support.waiting import eventually
 

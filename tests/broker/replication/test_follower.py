@@ -29,8 +29,8 @@ from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
+from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
-from support.memory_files import MemoryFiles
 from support.replicas import NOW_MS, make_logs, topic_config
 
 CONFIG = ReplicaConfig(replica_fetch_backoff_ms=20, replica_fetch_backoff_max_ms=50)

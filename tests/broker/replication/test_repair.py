@@ -10,8 +10,8 @@ from oncelog_broker.log.scrubber import Scrubber
 from oncelog_broker.replication.repair import Repair
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_testing.memory.files import MemoryFiles
 from support.logs import batch, follower_batches, make_log, sync
-from support.memory_files import MemoryFiles
 from support.replicas import TP, Replicas
 from support.replication_cluster import Cluster
 from support.waiting import eventually

@@ -41,6 +41,7 @@ async def test_the_default_is_safe() -> None:
         leader_counts_synced_only=True,
         follower_fetches_synced_only=True,
         join_at_epoch_start=True,
+        join_at_log_start=True,
         ignore_diverging_fetches=True,
         lso_respects_transactions=True,
         log=LogSafeguards(sync_directories=True, keep_damaged_logs=True),

@@ -98,6 +98,24 @@ async def test_a_request_without_response_does_not_hold_up_the_next() -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_is_aborted_ends_its_connection_and_nothing_behind_it_begins() -> None:
+    class Abort:
+        def handle(
+            self, context: RequestContext, request: Any, payload: memoryview, respond: Any
+        ) -> None:
+            respond.abort("the test says so")
+
+    parked = Parked()
+    handlers = {ApiKey.FETCH: Abort(), ApiKey.METADATA: parked}
+    async with ServerUnderTest(handlers) as server:
+        peer = await server.peer(hello=True)
+        peer.send(fetch_frame(1) + metadata_frame(2))
+        await eventually(lambda: not server.listener.connections)
+        assert not parked.requests
+        await peer.close()
+
+
+@pytest.mark.asyncio
 async def test_answering_twice_is_a_bug_that_raises() -> None:
     parked = Parked()
     async with ServerUnderTest({ApiKey.METADATA: parked}) as server:

@@ -20,6 +20,9 @@ from oncelog_protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from oncelog_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog_protocol.records.builder import encode_batch
+from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
 from support.cluster import Cluster, produce
 from support.server import Parked, ServerUnderTest
@@ -141,7 +144,7 @@ async def test_one_question_a_leader(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert await asker.fetch(partitions) == dict.fromkeys(partitions, (5, 9))
         (request,) = leader.requests
         assert request.isolation_level == IsolationLevel.READ_COMMITTED
-        monkeypatch.setattr(end_offsets, "PARTITIONS_PER_REQUEST_MAX", 2)
+        monkeypatch.setattr(end_offsets, "ENTRIES_PER_REQUEST_MAX", 4)
         assert await asker.fetch(partitions) == dict.fromkeys(partitions, (5, 9))
         assert len(leader.requests) == 3, "two at a time"
         leader.item_error_code = 6
@@ -170,3 +173,25 @@ async def test_closing_lets_go_of_everybody(tmp_path: Path) -> None:
         asker.close()
         assert await waiting == dict.fromkeys(partitions)
         assert await asker.fetch(partitions) == dict.fromkeys(partitions)
+
+
+async def test_where_partitions_ended_at_other_times(tmp_path: Path) -> None:
+    """By the timestamps of records: the same from every broker, whoever leads."""
+    async with Cluster(tmp_path, brokers=2) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        tps = [TopicPartition("t", number) for number in range(2)]
+        for tp in tps:
+            channel = await cluster.channel(cluster.leader(*tp))
+            for time_ms in (1_000, 2_000, 3_000):
+                batch = encode_batch([b"x", b"y"], timestamps=[time_ms, time_ms + 10])
+                topics = [ProduceTopic("t", [ProducePartition(tp.partition, Span(0, len(batch)))])]
+                request = ProduceRequest(None, -1, 5_000, topics)
+                reply = (await channel.call(request, [batch], timeout_s=5)).message
+                assert reply.topics[0].partitions[0].error_code == 0
+            channel.close()
+        missing = TopicPartition("none", 0)
+        for broker_id in (1, 2):
+            asker = of(cluster, broker_id)
+            found = await asker.at_times([*tps, missing], [500, 1_005, 2_000, 3_010, 3_011])
+            assert found == {**{tp: [0, 1, 2, 5, -1] for tp in tps}, missing: None}
+            asker.close()

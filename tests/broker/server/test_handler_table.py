@@ -32,8 +32,8 @@ async def test_no_api_is_left_out(tmp_path: Path) -> None:
         coordination=broker.coordination,
         transactions=broker.transactions,
         producer_ids=broker.producer_ids,
-        topic_defaults={},
-        broker_settings={},
+        settings=broker.live,
+        take_settings=broker.live.take,
         authorizer=broker.authorizer,
     )
     assert broker.router.served == frozenset(REQUESTS)

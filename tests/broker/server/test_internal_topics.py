@@ -48,7 +48,7 @@ class World:
             image=self.image,
             channel=channel,
             tasks=self.tasks,
-            min_insync_replicas=min_insync_replicas,
+            min_insync_replicas=lambda: min_insync_replicas,
         )
 
     async def idle(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog_broker.server.metadata_image import DELETED_LEADER, MetadataImage
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
     PartitionOrder,
     TopicConfig,
     UpdateMetadataRequest,
@@ -113,3 +114,12 @@ def test_addresses_and_change_callbacks() -> None:
     assert (address.host, address.port) == ("b", 2)
     assert image.address(2, "external") is None
     assert image.address(9, "internal") is None
+
+
+def test_what_is_set_for_brokers_stays_until_others_come() -> None:
+    image = MetadataImage("c")
+    one = [BrokerOverrides(-1, 0, ["log_level"], ["debug"])]
+    for given, known in ((None, []), (one, one), (None, one), ([], [])):
+        update = UpdateMetadataRequest(1, 4, 10, True, [], [], broker_configs=given)
+        image.apply(update)
+        assert image.broker_configs == known

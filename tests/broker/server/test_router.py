@@ -30,6 +30,7 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.registry import REQUESTS
 from oncelog_runtime.channel import ChannelClosedError
+from oncelog_runtime.tasks import TasksClosedError
 from support.server import Parked, ServerUnderTest
 
 FOLLOWER_FETCH = FetchRequest(2, 7, 0, 1, 1024, 0, 0, [])
@@ -159,3 +160,25 @@ def test_every_api_can_be_refused() -> None:
     for api in REQUESTS.values():
         assert refusal(api, 42).error_code == 42
     assert refusal(DescribeClusterRequest(), 31, "why").error_message == "why"
+
+
+@pytest.mark.asyncio
+async def test_what_comes_while_the_broker_stops_is_refused_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Rooms close one after the other; a request that is under way finds one of them closed."""
+    closed = TasksClosedError("replication is closed: clear t-0 was not started")
+    stopping = Raises(closed)
+    async with ServerUnderTest({ApiKey.METADATA: stopping}, {ApiKey.ELECT_LEADERS: stopping}) as s:
+        channel = await s.channel()
+        with caplog.at_level("INFO"):
+            for request in (MetadataRequest(None), ElectLeadersRequest(False, None)):
+                reply = await channel.call(request, timeout_s=5)
+                assert reply.message.error_code == BrokerNotAvailableError.code
+            await s.tasks.close()
+            reply = await channel.call(ElectLeadersRequest(False, None), timeout_s=5)
+            assert reply.message.error_code == BrokerNotAvailableError.code
+        channel.close()
+    told = [record for record in caplog.records if "the broker stops" in record.getMessage()]
+    assert [record.levelname for record in told] == ["INFO"] * 3
+    assert not any(record.exc_info for record in caplog.records)

@@ -13,9 +13,10 @@ PROTOCOL_COUNT_MAX = 32
 """Assignors that one member may offer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupConfig:
-    """Settings of all groups of one broker; the same on every broker of a cluster."""
+    """Settings of all groups of one broker; the same on every broker of a cluster.
+    Those that may change while the broker runs change in place."""
 
     group_min_session_timeout_ms: int = 1_000
     group_max_session_timeout_ms: int = 1_800_000

@@ -11,9 +11,9 @@ makes nobody rebalance; a member's own old protocols do not speak against its ne
 
 from __future__ import annotations
 
-import logging
 from typing import TypeVar
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.join_checks import (
@@ -63,7 +63,7 @@ from oncelog_protocol.messages.groups import (
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ class Membership:
         group.set_offer(member, offer_of(request))
         group.park_join(member, caller)
         self._rounds.watch(group, member)
-        logger.info("group %s: %s takes over from %s", group.group_id, new_id, before[0])
+        logger.info(logged.GROUP_MEMBER_REPLACED, group.group_id, new_id, before[0])
         if group.state is not _STABLE:
             return _parked(self._rounds.rebalance(group, f"{new_id} takes over an instance id"))
         saved = group.saved
@@ -286,7 +286,7 @@ class Membership:
         given = {each.member_id: each.assignment for each in request.assignments}
         without = sum(member_id not in given for member_id in group.members)
         if without:
-            logger.info("group %s: the leader gives nothing to %d", group.group_id, without)
+            logger.info(logged.GROUP_LEADER_GAVE_NOTHING, group.group_id, without)
         generation = group.assigning = group.generation
         saved = group.to_save(given)
 
@@ -382,7 +382,7 @@ class Membership:
             self._rounds.stop_watching(group, member_id)
             return []
         member = group.check_member(member_id, leaving.group_instance_id)
-        logger.info("group %s: %s leaves: %s", group.group_id, member_id, _reason(leaving.reason))
+        logger.info(logged.GROUP_MEMBER_LEFT, group.group_id, member_id, _reason(leaving.reason))
         self._rounds.remove(group, member)
         return [member_id]
 

@@ -12,9 +12,9 @@ neither gets its session extended by a round, nor is it thrown out for not askin
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_group
@@ -37,7 +37,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from oncelog_runtime.clock import WallClock
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 SAVE_AGAIN_MS = 1_000
 """Pause before the record of an empty group, which was refused, is written again."""
@@ -92,11 +92,7 @@ class Rounds:
     def begin(self, group: Group, reason: str) -> Result[None]:
         """All members must join again."""
         logger.info(
-            "group %s: rebalance of generation %d (%s): %s",
-            group.group_id,
-            group.generation,
-            group.state.value,
-            reason,
+            logged.GROUP_REBALANCE, group.group_id, group.generation, group.state.value, reason
         )
         if group.state is _COMPLETING:
             self.refuse_syncs(group, RebalanceInProgressError.code)
@@ -153,7 +149,7 @@ class Rounds:
         self._cancel(group, join_key(group.group_id))
         for member in [m for m in group.members.values() if m.joining is None]:
             if not member.is_static:
-                logger.info("group %s: %s did not join", group.group_id, member.member_id)
+                logger.info(logged.GROUP_MEMBER_DID_NOT_JOIN, group.group_id, member.member_id)
                 self.remove(group, member)
         if group.members and not group.elect_joined_leader():
             # Static members, all away: their sessions decide.
@@ -164,7 +160,7 @@ class Rounds:
         if group.state is _EMPTY:
             return self._save_empty(group)
         logger.info(
-            "group %s: generation %d has %d members, protocol %s, leader %s",
+            logged.GROUP_GENERATION_BEGAN,
             group.group_id,
             group.generation,
             len(group.members),
@@ -190,7 +186,7 @@ class Rounds:
         return Result()
 
     def _save_empty(self, group: Group) -> Result[None]:
-        logger.info("group %s: empty, generation %d", group.group_id, group.generation)
+        logger.info(logged.GROUP_EMPTY, group.group_id, group.generation)
         if not self.check(group):
             return Result()
         record = group_record(group.group_id, group.to_save({}))

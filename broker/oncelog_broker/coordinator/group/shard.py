@@ -7,10 +7,10 @@ Kafka's ``GroupCoordinatorShard`` is the model.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_generation
@@ -89,7 +89,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 RECORDS_BYTES_MAX = 256 * 1024
 """Of what one operation takes back on its own account; the rest follows. One batch must hold it."""
@@ -107,6 +107,7 @@ class GroupShard:
 
     :param timers: as the engine's: what is due runs as an operation of this shard.
     :param entropy: one stream for all shards of a broker, so that no member id comes twice.
+    :param on_broken: told of an invariant that did not hold.
     """
 
     def __init__(
@@ -118,8 +119,10 @@ class GroupShard:
         clock: WallClock,
         entropy: Entropy,
         safeguards: CoordinatorSafeguards | None = None,
+        on_broken: Callable[[GroupInvariantError], None] | None = None,
     ) -> None:
         self.partition = partition
+        self._on_broken = on_broken
         self.groups: dict[str, Group] = {}
         self.transactions = PendingOffsets(partition)
         self._timers = timers
@@ -153,7 +156,7 @@ class GroupShard:
         try:
             fact = decode_record(record)
         except RecordFormatError as error:
-            logger.error("partition %d: %s", self.partition, error)
+            logger.error(logged.GROUP_RECORD_UNREADABLE, self.partition, error)
             return
         if isinstance(fact, OffsetFact):
             self._replay_offset(fact)
@@ -162,7 +165,7 @@ class GroupShard:
         elif isinstance(fact, PendingFact):
             self._replay_pending(fact)
         else:
-            logger.warning("a record of a newer release is left alone: %r", record.key[:64])
+            logger.warning(logged.GROUP_RECORD_OF_NEWER_RELEASE, record.key[:64])
 
     def _replay_offset(self, fact: OffsetFact) -> None:
         group_id, tp, committed = fact
@@ -219,8 +222,10 @@ class GroupShard:
 
     def _begin_anew(self, group: Group, error: GroupInvariantError) -> None:
         """A defect: what memory says of a group cannot be. Go on from what is durable."""
-        logger.critical("partition %d: %s", self.partition, error)
+        logger.critical(logged.GROUP_INVARIANT_BROKEN, self.partition, error)
         self.broken = error
+        if self._on_broken is not None:
+            self._on_broken(error)
         self._rounds.end(group, CoordinatorNotAvailableError.code)
         anew = Group(group.group_id, self._clock.now_ms())
         anew.saved, anew.offsets = group.saved, group.offsets
@@ -568,5 +573,5 @@ class GroupShard:
             records += gone
         self._set_expiry(0 if self._to_expire else self._config.offsets_retention_check_interval_ms)
         if records:
-            logger.info("partition %d: %d old facts go", self.partition, len(records))
+            logger.info(logged.GROUP_OFFSETS_EXPIRED, self.partition, len(records))
         return Result(records)

@@ -9,10 +9,10 @@ is a producer id for it. Rules:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import ProducerIdSource
 from oncelog_broker.coordinator.result import Result
 from oncelog_protocol.errors import ApiError, OncelogError, error_for
@@ -21,7 +21,7 @@ from oncelog_runtime.tasks import Tasks
 if TYPE_CHECKING:
     from oncelog_broker.coordinator.transaction.shard import TransactionShard
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 R = TypeVar("R")
 
@@ -99,7 +99,7 @@ class ProducerIdRequests:
         try:
             producer_id = await self._source.take()
         except OncelogError as error:
-            logger.info("no producer id: %s", error)
+            logger.info(logged.TRANSACTION_PRODUCER_ID_MISSING, error)
             callback(None)
         else:
             callback(producer_id)

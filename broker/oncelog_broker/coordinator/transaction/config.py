@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from oncelog_protocol import limits
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionConfig:
-    """Settings of all transactions of one broker; the same on every broker of a cluster."""
+    """Settings of all transactions of one broker; the same on every broker of a cluster.
+    Those that may change while the broker runs change in place."""
 
     transaction_max_timeout_ms: int = 900_000
     """What a producer may ask for at most."""

@@ -13,11 +13,11 @@ appended a moment ago as of those of years. An operation that raises has changed
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
+from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import MarkerSender, Timers
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
@@ -84,7 +84,7 @@ from oncelog_protocol.messages.transactions import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import WallClock
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 R = TypeVar("R")
 
@@ -136,7 +136,7 @@ class TransactionShard:
         try:
             fact = decode_record(record)
         except RecordFormatError as error:
-            logger.error("partition %d: %s", self.partition, error)
+            logger.error(logged.TRANSACTION_RECORD_UNREADABLE, self.partition, error)
             return
         if isinstance(fact, IdFact):
             self._replay_id(fact)
@@ -146,7 +146,7 @@ class TransactionShard:
         elif isinstance(fact, OrdinalsFact):
             self.last_ordinal = max(self.last_ordinal, fact.last_ordinal)
         else:
-            logger.warning("a record of a newer release is left alone: %r", record.key[:64])
+            logger.warning(logged.TRANSACTION_RECORD_OF_NEWER_RELEASE, record.key[:64])
 
     def _known_or_new(self, transactional_id: str) -> Transaction:
         txn = self.transactions.get(transactional_id)
@@ -235,7 +235,7 @@ class TransactionShard:
         except ApiError as error:
             return self._refused(ask, error)
         except Exception as error:
-            logger.exception("partition %d: an operation failed", self.partition)
+            logger.exception(logged.TRANSACTION_OPERATION_FAILED, self.partition)
             ask.refuse(UnknownServerError(repr(error)))
             return Result()
         txn = self.transactions.get(ask.key)
@@ -520,7 +520,7 @@ class TransactionShard:
             # While an id was fetched, or an append was refused, something else may have ended it.
             if saved is None or not _is_open(saved, name):
                 return Result((), True)
-            logger.info("the time of transaction %r is over", transactional_id)
+            logger.info(logged.TRANSACTION_TIMED_OUT, transactional_id)
             now = shard._now(fresh_id)
             ended: Saved
             if isinstance(saved, SavedTransaction):
@@ -553,7 +553,7 @@ class TransactionShard:
         more = len(old) > len(now)
         self._set_expiry(0 if more else self._config.transactional_id_expiration_check_interval_ms)
         if now:
-            logger.info("partition %d: %d idle transactional ids go", self.partition, len(now))
+            logger.info(logged.TRANSACTIONAL_IDS_EXPIRED, self.partition, len(now))
         return Result(
             [id_record(transactional_id, None) for transactional_id in now],
             on_failure=lambda _: self._set_expiry(

@@ -7,9 +7,8 @@ transaction are dropped. Errors: those in ``messages.transaction_admin``.
 
 from __future__ import annotations
 
-import logging
-
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ALTER, CLUSTER, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.marker_writer import MarkerWriter
 from oncelog_broker.server.request import RequestContext, Respond
@@ -28,7 +27,7 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_protocol.messages.transactions import MarkerResult, TxnMarker, TxnTopic
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 PRODUCER_EPOCH_MAX = 32767
 
@@ -60,7 +59,7 @@ class AbortTransactionHandler:
         if request.topic != GROUP_TOPIC:
             coordinator_epoch = self._known_epoch(request)
         logger.warning(
-            "%s-%d: the transaction of producer %d in epoch %d is aborted by hand, for %s",
+            logged.TRANSACTION_ABORTED_BY_HAND,
             request.topic,
             request.partition,
             request.producer_id,

@@ -1,7 +1,8 @@
-"""AlterConfigs, v0: topic configs, by the controller; any other broker answers NOT_CONTROLLER.
+"""AlterConfigs, v0: settings of topics and of brokers, by the controller; any other broker answers
+NOT_CONTROLLER.
 
-Refused here, per resource: INVALID_REQUEST (not a topic, or an internal one on a listener for
-clients), TOPIC_AUTHORIZATION_FAILED.
+Refused here, per resource: INVALID_REQUEST (neither of the two, or an internal topic on a listener
+for clients), TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from oncelog_broker.server.handlers.controller_requests import ControllerRequest
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import ApiError, InvalidRequestError, InvalidTopicError
 from oncelog_protocol.messages.admin import (
+    RESOURCE_BROKER,
     RESOURCE_TOPIC,
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -50,7 +52,9 @@ class AlterConfigsHandler:
         return AlterConfigsResponse(code, [results[i] for i in sorted(results)])
 
     def _refusal(self, context: RequestContext, item: ConfigAlteration) -> ApiError | None:
+        if item.resource_type == RESOURCE_BROKER:
+            return self._requests.cluster_error(context, ALTER_CONFIGS)
         if item.resource_type != RESOURCE_TOPIC:
-            return InvalidRequestError("only settings of topics can be altered")
+            return InvalidRequestError("only settings of topics and brokers can be altered")
         error = self._requests.topic_error(context, ALTER_CONFIGS, item.resource_name)
         return InvalidRequestError(str(error)) if isinstance(error, InvalidTopicError) else error

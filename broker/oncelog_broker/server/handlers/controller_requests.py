@@ -38,6 +38,14 @@ class ControllerRequests:
         if not self.authorizer.authorize(context, operation, CLUSTER, CLUSTER_NAME):
             raise ClusterAuthorizationFailedError
 
+    def cluster_error(self, context: RequestContext, operation: str) -> ApiError | None:
+        """Why the cluster's own settings may not be touched, or None."""
+        try:
+            self.require_cluster(context, operation)
+        except ApiError as error:
+            return error
+        return None
+
     def topic_error(self, context: RequestContext, operation: str, topic: str) -> ApiError | None:
         """Why ``topic`` may not be touched, or None."""
         if not is_legal_topic(topic):

@@ -1,14 +1,16 @@
-"""DescribeConfigs, v0: settings of topics, and this broker's own.
+"""DescribeConfigs, v0: settings of topics, this broker's own, and those set for all brokers.
 
-Any broker answers for topics: an override comes with source "topic", a default set for this broker
-with "broker", else "default". A broker's own settings are read-only here, and only that broker
-knows them (INVALID_REQUEST for another id). UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
+Any broker answers for topics: an override comes with source "topic", a default as the broker has it
+with "dynamic_default", "dynamic_broker" or "broker", else "default". A broker's own settings only
+that broker knows (INVALID_REQUEST for another id); what may not change while it runs is read-only,
+and a secret has no value. UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
 INVALID_CONFIG (a key that does not exist) and TOPIC_AUTHORIZATION_FAILED stand with the resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Protocol
 
 from oncelog_broker.server.authorizer import (
     CLUSTER,
@@ -39,23 +41,36 @@ from oncelog_protocol.messages.admin import (
 from oncelog_protocol.topic_config import TOPIC_SETTINGS, normalise_key
 
 
+class Settings(Protocol):
+    """The settings of this broker, as they are in force."""
+
+    def described(self) -> Sequence[tuple[str, str | None, str, bool]]:
+        """(key, value, source, whether it is read-only) of each."""
+        ...
+
+    def described_default(self) -> Sequence[tuple[str, str | None, str, bool]]:
+        """The same of those that are set for all brokers while they run."""
+        ...
+
+    def topic_default(self, key: str) -> tuple[str, str]:
+        """(value, source) of a setting of topics, for those that do not say."""
+        ...
+
+
 class DescribeConfigsHandler:
-    """``topic_defaults`` are the broker's own defaults of topic settings, ``broker_settings`` its
-    settings as (value, whether it is the built-in default)."""
+    """Reads the image and the settings; changes nothing."""
 
     def __init__(
         self,
         *,
         broker_id: int,
         image: MetadataImage,
-        topic_defaults: Mapping[str, str],
-        broker_settings: Mapping[str, tuple[str | None, bool]],
+        settings: Settings,
         authorizer: Authorizer,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
-        self._topic_defaults = {normalise_key(k): v for k, v in topic_defaults.items()}
-        self._broker_settings = broker_settings
+        self._settings = settings
         self._authorizer = authorizer
 
     def handle(
@@ -78,16 +93,17 @@ class DescribeConfigsHandler:
 
     def _values(self, context: RequestContext, resource: ConfigResource) -> list[ConfigValue]:
         keys = resource.keys
-        wanted: set[str] = set()
         if resource.resource_type == RESOURCE_TOPIC:
             values = self._topic(context, resource.resource_name)
             wanted = {normalise_key(key) for key in keys or ()}
         elif resource.resource_type == RESOURCE_BROKER:
             values = self._broker(context, resource.resource_name)
-            wanted = {key.replace(".", "_") for key in keys or ()}
+            wanted = {_plain(key) for key in keys or ()}
         else:
             raise InvalidRequestError(f"resource type {resource.resource_type} has no settings")
-        return values if keys is None else [value for value in values if value.key in wanted]
+        if keys is None:
+            return values
+        return [value for value in values if wanted & {_plain(value.key), _whole(value.key)}]
 
     def _topic(self, context: RequestContext, topic: str) -> list[ConfigValue]:
         if not self._authorizer.authorize(context, DESCRIBE_CONFIGS, TOPIC, topic):
@@ -99,19 +115,28 @@ class DescribeConfigsHandler:
         for key, setting in TOPIC_SETTINGS.items():
             if key in overrides:
                 value, source = overrides[key], "topic"
-            elif self._topic_defaults.get(key, setting.default) != setting.default:
-                value, source = self._topic_defaults[key], "broker"
             else:
-                value, source = setting.default, "default"
+                value, source = self._settings.topic_default(key)
             values.append(ConfigValue(key, value, source, False, setting.documentation))
         return values
 
     def _broker(self, context: RequestContext, name: str) -> list[ConfigValue]:
         if not self._authorizer.authorize(context, DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME):
             raise ClusterAuthorizationFailedError
-        if name != str(self._broker_id):
+        if name == "":
+            rows = self._settings.described_default()
+        elif name == str(self._broker_id):
+            rows = self._settings.described()
+        else:
             raise InvalidRequestError(f"ask broker {name[:32]} itself; this is {self._broker_id}")
-        return [
-            ConfigValue(key, value, "default" if is_default else "broker", True, "")
-            for key, (value, is_default) in sorted(self._broker_settings.items())
-        ]
+        return [ConfigValue(*row, "") for row in rows]
+
+
+def _plain(key: str) -> str:
+    """Whichever way its words are joined."""
+    return key.replace(".", "_")
+
+
+def _whole(key: str) -> str:
+    """Of a listener's part or a map's entry, the setting that it belongs to."""
+    return key.partition(".")[0]

@@ -18,12 +18,12 @@ gone when ``handle`` returns. Only what must wait for a transaction coordinator 
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline, Waiter
+from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
@@ -52,7 +52,7 @@ from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
 if TYPE_CHECKING:
     from oncelog_broker.log.txn_guard import TxnGuard
 
-logger = logging.getLogger(__name__)
+logger = logged.get_logger(__name__)
 
 _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
@@ -84,7 +84,7 @@ class _Parked:
     def expired(self) -> None:
         """Time is up for the partitions that still wait; their records may yet be committed."""
         self.deadline = None
-        logger.debug("a produce has waited its time, %d partitions are not held", self.pending)
+        logger.debug(logged.PRODUCE_WAITED, self.pending)
         for answer, waiter in self.waiters:
             if not answer.done:
                 waiter.cancel()
@@ -237,9 +237,12 @@ class ProduceHandler:
             _refuse(answer, CorruptMessageError(str(error)))
             return
         except OSError as error:
-            logger.error("%s: append failed: %s", topic_partition, error)
+            logger.error(logged.PRODUCE_APPEND_FAILED, topic_partition, error)
             answer.error_code = StorageError.code
             return
+        if not append.repeated:
+            partition.traffic.bytes_in += append.size_bytes
+            partition.traffic.messages_in += append.record_count
         answer.base_offset = append.base_offset
         answer.log_append_time_ms = append.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset

@@ -1,27 +1,40 @@
-"""UpdateMetadata, v0, from the controller: what this broker tells clients, and topic configs.
+"""UpdateMetadata, v0 to v1, from the controller: what this broker tells clients, topic configs, and
+since v1 the settings that change while brokers run.
 
 Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import NO_ERROR
-from oncelog_protocol.messages.replication import UpdateMetadataRequest, UpdateMetadataResponse
+from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 
 
 class UpdateMetadataHandler:
-    """Fence, apply to the image, hand changed configs to the replicas."""
+    """Fence, apply to the image, hand changed configs to the replicas, and what is set for brokers
+    to ``take_settings``."""
 
     def __init__(
-        self, fence: ControllerFence, image: MetadataImage, replicas: ReplicaManager
+        self,
+        fence: ControllerFence,
+        image: MetadataImage,
+        replicas: ReplicaManager,
+        take_settings: Callable[[list[BrokerOverrides]], None],
     ) -> None:
         self._fence = fence
         self._image = image
         self._replicas = replicas
+        self._take_settings = take_settings
 
     def handle(
         self,
@@ -32,7 +45,9 @@ class UpdateMetadataHandler:
     ) -> None:
         """The image is changed before the answer leaves."""
         self._fence.check(request.controller_id, request.controller_epoch, request.broker_epoch)
-        for config in self._image.apply(request):
+        changed = self._image.apply(request)
+        self._take_settings(self._image.broker_configs)
+        for config in changed:
             overrides = dict(zip(config.keys, config.values, strict=True))
             self._replicas.reconfigure_topic(config.topic, overrides)
         respond(UpdateMetadataResponse(NO_ERROR))

@@ -1,4 +1,4 @@
-"""AlterConfigs: topics only, forwarded to the controller."""
+"""AlterConfigs: topics and brokers, forwarded to the controller."""
 
 from __future__ import annotations
 
@@ -25,10 +25,17 @@ def alteration(kind: int, name: str) -> ConfigAlteration:
 @pytest.mark.asyncio
 async def test_refusals_and_answers_in_order() -> None:
     controller = ControllerStub(
-        AlterConfigsResponse(0, [ConfigResourceResult(RESOURCE_TOPIC, "t", 40)])
+        AlterConfigsResponse(
+            0,
+            [
+                ConfigResourceResult(RESOURCE_BROKER, "1", 0),
+                ConfigResourceResult(RESOURCE_TOPIC, "t", 40),
+            ],
+        )
     )
     handler = AlterConfigsHandler(ControllerRequests(controller, AllowAllAuthorizer()))
     items = [
+        alteration(99, "1"),
         alteration(RESOURCE_BROKER, "1"),
         alteration(RESOURCE_TOPIC, "t"),
         alteration(RESOURCE_TOPIC, "__consumer_offsets"),
@@ -36,16 +43,15 @@ async def test_refusals_and_answers_in_order() -> None:
     response = await handler.handle_async(
         make_context(internal=False), AlterConfigsRequest(items, True)
     )
-    assert [r.error_code for r in response.resources] == [42, 40, 42]
-    assert controller.requests == [AlterConfigsRequest(items[1:2], True)]
+    assert [r.error_code for r in response.resources] == [42, 0, 40, 42]
+    assert controller.requests == [AlterConfigsRequest(items[1:3], True)]
 
 
 @pytest.mark.asyncio
 async def test_who_may_not_alters_nothing() -> None:
     controller = ControllerStub()
     handler = AlterConfigsHandler(ControllerRequests(controller, DenyAll()))
-    response = await handler.handle_async(
-        make_context(), AlterConfigsRequest([alteration(RESOURCE_TOPIC, "t")])
-    )
-    assert [r.error_code for r in response.resources] == [29]
+    wishes = [alteration(RESOURCE_TOPIC, "t"), alteration(RESOURCE_BROKER, "")]
+    response = await handler.handle_async(make_context(), AlterConfigsRequest(wishes))
+    assert [r.error_code for r in response.resources] == [29, 31]
     assert controller.requests == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog_broker.config import BrokerConfig
+from oncelog_broker.live_config import LiveConfig
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler
 from oncelog_broker.server.metadata_image import MetadataImage
@@ -15,12 +17,22 @@ from oncelog_protocol.messages.admin import (
     DescribeConfigsRequest,
 )
 from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
     PartitionOrder,
     TopicConfig,
     UpdateMetadataRequest,
 )
 from oncelog_protocol.topic_config import TOPIC_SETTINGS
 from support.server import DenyAll, answer
+
+
+def settings() -> LiveConfig:
+    """Of a broker with settings from everywhere."""
+    defaults: dict[str, str | int | bool] = {"segment.bytes": 2048, "min_insync_replicas": 1}
+    live = LiveConfig(BrokerConfig(broker_id=1, log_dirs=["/d"], topic_defaults=defaults))
+    default = BrokerOverrides(-1, 3, ["log_level", "topic_defaults.segment_ms"], ["debug", "60000"])
+    live.take([default, BrokerOverrides(1, 0, ["max_connections"], ["7"])])
+    return live
 
 
 def ask(
@@ -33,8 +45,7 @@ def ask(
     handler = DescribeConfigsHandler(
         broker_id=1,
         image=image,
-        topic_defaults={"segment.bytes": "2048", "min_insync_replicas": "1"},
-        broker_settings={"rack": (None, True), "broker_id": ("1", False)},
+        settings=settings(),
         authorizer=authorizer or AllowAllAuthorizer(),
     )
     request = DescribeConfigsRequest([ConfigResource(kind, name, keys)])
@@ -57,13 +68,39 @@ def test_either_spelling_selects() -> None:
     assert [v.key for v in result.values] == ["retention_ms", "segment_bytes"]
 
 
+def test_defaults_of_topics_that_are_set_while_brokers_run() -> None:
+    (value,) = ask(RESOURCE_TOPIC, "t", ["segment_ms"]).values
+    assert (value.value, value.source) == ("60000", "dynamic_default")
+
+
 def test_a_brokers_own_settings() -> None:
-    values = ask(RESOURCE_BROKER, "1", None).values
-    assert [(v.key, v.value, v.source, v.read_only) for v in values] == [
-        ("broker_id", "1", "broker", True),
-        ("rack", None, "default", True),
+    values = {v.key: v for v in ask(RESOURCE_BROKER, "1", None).values}
+    shown = [
+        (key, values[key].value, values[key].source, values[key].read_only)
+        for key in ("broker_id", "log_level", "max_connections", "rack", "replica_lag_time_max_ms")
     ]
+    assert shown == [
+        ("broker_id", "1", "broker", True),
+        ("log_level", "debug", "dynamic_default", False),
+        ("max_connections", "7", "dynamic_broker", False),
+        ("rack", None, "default", True),
+        ("replica_lag_time_max_ms", "10000", "default", False),
+    ]
+    assert values["topic_defaults.segment_ms"].source == "dynamic_default"
+    assert values["topic_defaults.segment_bytes"].source == "broker"
     assert [v.key for v in ask(RESOURCE_BROKER, "1", ["broker.id"]).values] == ["broker_id"]
+    (entry,) = ask(RESOURCE_BROKER, "1", ["topic.defaults.segment.ms"]).values
+    assert entry.key == "topic_defaults.segment_ms"
+    entries = ask(RESOURCE_BROKER, "1", ["topic_defaults"]).values
+    assert [v.key.partition(".")[0] for v in entries] == ["topic_defaults"] * 3
+
+
+def test_what_is_set_for_all_brokers() -> None:
+    values = ask(RESOURCE_BROKER, "", None).values
+    assert [(v.key, v.value, v.source, v.read_only) for v in values] == [
+        ("log_level", "debug", "dynamic_default", False),
+        ("topic_defaults.segment_ms", "60000", "dynamic_default", False),
+    ]
 
 
 @pytest.mark.parametrize(

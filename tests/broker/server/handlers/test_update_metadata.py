@@ -10,8 +10,9 @@ from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_protocol.errors import StaleBrokerEpochError
+from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.messages.replication import (
+    BrokerOverrides,
     PartitionOrder,
     TopicConfig,
     UpdateMetadataRequest,
@@ -30,7 +31,8 @@ class Replicas:
 def test_configs_reach_the_replicas_once() -> None:
     image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
     fence.broker_epoch = 5
-    handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas))
+    settings: list[list[BrokerOverrides]] = []
+    handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), settings.append)
     order = PartitionOrder("t", "id", 0, 1, 0, [1], 0, [1], False)
     update = UpdateMetadataRequest(
         1, 1, 5, True, [order], [], [TopicConfig("t", 1, ["retention_ms"], ["9"])]
@@ -39,6 +41,22 @@ def test_configs_reach_the_replicas_once() -> None:
     assert answer(handler, update).error_code == 0
     assert replicas.configs == [("t", {"retention_ms": "9"})]
     assert image.updated
+    assert settings == [[], []]
     fence.broker_epoch = 6
     with pytest.raises(StaleBrokerEpochError):
         answer(handler, update)
+
+
+def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
+    image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
+    fence.broker_epoch = 5
+    taken: list[list[BrokerOverrides]] = []
+    handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), taken.append)
+    one = [BrokerOverrides(-1, 0, ["log_level"], ["debug"])]
+    for configs in (one, None, []):
+        update = UpdateMetadataRequest(1, 1, 5, False, [], [], broker_configs=configs)
+        assert answer(handler, update).error_code == 0
+    assert taken == [one, one, []]
+    with pytest.raises(StaleControllerEpochError):
+        answer(handler, UpdateMetadataRequest(1, 0, 5, False, [], [], broker_configs=one))
+    assert image.broker_configs == []

@@ -1,0 +1,106 @@
+"""What must hold for a broker's settings as a whole: every problem at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from oncelog_broker.config.errors import Problem
+from oncelog_protocol.errors import InvalidConfigError
+from oncelog_protocol.topic_config import parse_topic_config
+
+if TYPE_CHECKING:
+    from oncelog_broker.config.model import BrokerConfig
+
+VARIABLE = "${"
+NUMBER_MAX = 2**63 - 1
+"""As for settings of topics; far above it times could not be counted in seconds any more."""
+
+
+def problems(config: BrokerConfig) -> list[Problem]:
+    """All that does not hold, in the order of the settings."""
+    values = config.model_dump()
+    return [
+        *_of_numbers(values),
+        *_of_texts(values),
+        *_of_listeners(config),
+        *_of_times(config),
+        *_of_topic_defaults(config),
+    ]
+
+
+def text_fault(text: str) -> tuple[str, str] | None:
+    """(problem, remedy) of a text that no setting may hold; None of any other."""
+    if VARIABLE in text:
+        return "variables such as ${NAME} are not replaced", "Write the value itself"
+    if not text.isprintable():
+        return "the value holds a line break or another control character", "Remove it"
+    return None
+
+
+def _of_numbers(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for key, value in values.items():
+        if type(value) is int and value > NUMBER_MAX:
+            yield Problem(key, "the number is too large", "Use one up to 2^63-1")
+
+
+def _of_texts(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for key, value in values.items():
+        for path, text in _texts(key, value):
+            fault = text_fault(text)
+            if fault is not None:
+                yield Problem(path, *fault)
+
+
+def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(f"{path}.{key}", item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(f"{path}.{index}", item)
+
+
+def _of_listeners(config: BrokerConfig) -> Iterator[Problem]:
+    names = [listener.name for listener in config.listeners]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield Problem("listeners", f"two are named {name!r}", "Give each its own name")
+    taken: dict[tuple[str, int], str] = {}
+    for listener in config.listeners:
+        address = (listener.host, listener.port)
+        if listener.port and address in taken:
+            yield Problem(
+                "listeners",
+                f"{taken[address]!r} and {listener.name!r} both take "
+                f"{listener.host}:{listener.port}",
+                "Give each its own port",
+            )
+        taken[address] = listener.name
+    if config.inter_broker_listener not in names:
+        yield Problem(
+            "inter_broker_listener",
+            f"{config.inter_broker_listener!r} is none of the listeners {names}",
+            "Name one of them",
+            ["listeners"],
+        )
+
+
+def _of_times(config: BrokerConfig) -> Iterator[Problem]:
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        yield Problem(
+            "group_min_session_timeout_ms",
+            f"{config.group_min_session_timeout_ms} is above group_max_session_timeout_ms, "
+            f"{config.group_max_session_timeout_ms}",
+            "Lower it",
+            ["group_max_session_timeout_ms"],
+        )
+
+
+def _of_topic_defaults(config: BrokerConfig) -> Iterator[Problem]:
+    try:
+        parse_topic_config(config.topic_default_texts())
+    except InvalidConfigError as exc:
+        yield Problem("topic_defaults", str(exc), "Correct the value")

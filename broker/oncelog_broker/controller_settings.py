@@ -1,0 +1,54 @@
+"""What the controller in a broker is told of settings: its own, and what may be set for brokers.
+
+Beside ``app`` the one module of the broker that knows the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oncelog_broker import logged
+from oncelog_broker.config import BrokerConfig, dynamic
+from oncelog_controller.config import ControllerConfig
+from oncelog_protocol.messages.admin import ConfigEntry
+from oncelog_protocol.messages.replication import BROKER_DEFAULT
+
+logger = logged.get_logger(__name__)
+
+Texts = Mapping[str, str]
+
+
+class ControllerSettings:
+    """The ``BrokerSettings`` of a controller whose broker was started with ``config``."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def altered(
+        self, broker_id: int, configs: Mapping[int, Texts], entries: Sequence[ConfigEntry]
+    ) -> dict[str, str]:
+        """See the port. Of other brokers' files and environments nothing is known here: what
+        does not go together with those, they leave out themselves."""
+        return dynamic.altered(self._config, broker_id, configs, entries)
+
+    def controller_config(self, configs: Mapping[int, Texts]) -> ControllerConfig:
+        """See the port."""
+        default = configs.get(BROKER_DEFAULT, {})
+        own = configs.get(self._config.broker_id, {})
+        current, _, _, faults = dynamic.tolerant(self._config, default, own)
+        for fault in faults:
+            logger.error(logged.SETTING_LEFT_OUT, fault)
+        return controller_config(current)
+
+
+def controller_config(config: BrokerConfig) -> ControllerConfig:
+    """The settings of the controller."""
+    return ControllerConfig(
+        inter_broker_listener=config.inter_broker_listener,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_ms=config.leader_imbalance_check_interval_ms,
+        topic_defaults=config.topic_default_texts(),
+    )

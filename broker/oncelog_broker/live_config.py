@@ -1,0 +1,156 @@
+"""The settings in force: what the broker was started with, and what is set while it runs.
+
+Each room has one object with its settings. It is changed in place, and rooms look at it whenever
+they need it; what a room has derived from it is renewed by ``on_change``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from oncelog_broker import logged, room_configs
+from oncelog_broker.config import BrokerConfig, dynamic, report
+from oncelog_broker.config.layers import is_map
+from oncelog_protocol.messages.replication import BROKER_DEFAULT, BrokerOverrides
+from oncelog_protocol.topic_config import TOPIC_SETTINGS, normalise_key
+
+logger = logged.get_logger(__name__)
+
+DYNAMIC_BROKER = "dynamic_broker"
+DYNAMIC_DEFAULT = "dynamic_default"
+BROKER = "broker"
+DEFAULT = "default"
+
+
+class Described(NamedTuple):
+    """One setting as it is told to who asks; a secret has no value."""
+
+    key: str
+    value: str | None
+    source: str
+    read_only: bool
+
+
+class LiveConfig:
+    """Of one broker. ``take`` is called with what the controller says, whole."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.given = config
+        """What the broker was started with."""
+        self.current = config
+        self.log = room_configs.log_config(config)
+        self.replicas = room_configs.replica_config(config)
+        self.groups = room_configs.group_config(config)
+        self.transactions = room_configs.transaction_config(config)
+        self.connections = room_configs.connection_limits(config)
+        self.on_change: list[Callable[[], None]] = []
+        """Called after ``current`` and the rooms' objects have changed."""
+        self._default: dict[str, str] = {}
+        self._own: dict[str, str] = {}
+        self._taken: list[BrokerOverrides] = []
+
+    def take(self, configs: Iterable[BrokerOverrides]) -> None:
+        """Live by what is set for all brokers and for this one; nothing is set any more that is not
+        named. What cannot hold is logged and left out."""
+        taken = [c for c in configs if c.broker_id in (BROKER_DEFAULT, self.given.broker_id)]
+        if taken == self._taken:
+            return
+        self._taken = taken
+        texts = {c.broker_id: dict(zip(c.keys, c.values, strict=True)) for c in taken}
+        before = self.current
+        self.current, self._default, self._own, faults = dynamic.tolerant(
+            self.given, texts.get(BROKER_DEFAULT, {}), texts.get(self.given.broker_id, {})
+        )
+        for fault in faults:
+            logger.error(logged.SETTING_LEFT_OUT, fault)
+        self._log_changes(before)
+        self._refresh()
+        for callback in list(self.on_change):
+            callback()
+
+    def _log_changes(self, before: BrokerConfig) -> None:
+        for key, field in BrokerConfig.model_fields.items():
+            old, new = getattr(before, key), getattr(self.current, key)
+            if old != new:
+                texts = report.masked(field, old), report.masked(field, new)
+                logger.info(logged.SETTING_CHANGED, key, *texts)
+
+    def _refresh(self) -> None:
+        config = self.current
+        _change(self.log, room_configs.log_config(config))
+        _change(self.replicas, room_configs.replica_config(config))
+        _change(self.groups, room_configs.group_config(config))
+        _change(self.transactions, room_configs.transaction_config(config))
+        _change(self.connections, room_configs.connection_limits(config))
+
+    # ---- what is told to who asks
+
+    def described(self) -> list[Described]:
+        """Every setting in force, by key; maps entry by entry."""
+        rows: list[Described] = []
+        for key, field in BrokerConfig.model_fields.items():
+            if key == "listeners":
+                rows += self._described_listeners()
+                continue
+            value = getattr(self.current, key)
+            read_only = not dynamic.may_change(key)
+            given = field.is_required() or getattr(self.given, key) != field.default
+            parts: dict[str, Any] = {key: value}
+            if is_map(key) and value:
+                parts = {f"{key}.{name}": value[name] for name in sorted(value)}
+            for name, part in parts.items():
+                source = self._source(name) or (BROKER if given else DEFAULT)
+                text = report.as_text(part)
+                secret = report.masked(field, part) != text
+                rows.append(Described(name, None if secret else text, source, read_only))
+        return sorted(rows)
+
+    def _described_listeners(self) -> list[Described]:
+        return [
+            Described(
+                f"listeners.{listener.name}.{part}",
+                report.as_text(value),
+                BROKER if part in listener.model_fields_set else DEFAULT,
+                True,
+            )
+            for listener in self.given.listeners
+            for part, value in listener.model_dump(exclude={"name"}).items()
+        ]
+
+    def described_default(self) -> list[Described]:
+        """What is set for all brokers while they run."""
+        rows = []
+        for key, text in sorted(self._default.items()):
+            field = BrokerConfig.model_fields[key.partition(".")[0]]
+            secret = report.masked(field, text) != text
+            rows.append(Described(key, None if secret else text, DYNAMIC_DEFAULT, False))
+        return rows
+
+    def topic_default(self, key: str) -> tuple[str, str]:
+        """(value, source) of a topic setting here, for topics that do not say."""
+        default = TOPIC_SETTINGS[key].default
+        texts = {normalise_key(k): v for k, v in self.current.topic_default_texts().items()}
+        text = texts.get(key, default)
+        source = self._source(f"topic_defaults.{key}") or self._source(key)
+        if source is not None:
+            return text, source
+        return text, DEFAULT if text == default else BROKER
+
+    def _source(self, key: str) -> str | None:
+        if key in self._own:
+            return DYNAMIC_BROKER
+        return DYNAMIC_DEFAULT if key in self._default else None
+
+
+def _change(target: Any, fresh: Any) -> None:
+    """Make ``target`` say what ``fresh`` says, one and the same object still; parts likewise."""
+    for field in fields(fresh):
+        old, new = getattr(target, field.name), getattr(fresh, field.name)
+        if old == new:
+            continue
+        if hasattr(new, "__dataclass_fields__"):
+            _change(old, new)
+        else:
+            setattr(target, field.name, new)

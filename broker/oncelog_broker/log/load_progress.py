@@ -1,0 +1,50 @@
+"""How far the loading of one log directory has come; told by whoever loads, read at any time. Pure.
+
+Written by the thread that loads and read by the loop: plain numbers, of which each is right, if not
+always all of the same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LoadProgress:
+    """Of one directory."""
+
+    path: str
+    logs_total: int = 0
+    """Partitions that were found; known from the beginning of the loading."""
+    logs_done: int = 0
+    log: str = ""
+    """Directory of the partition that is being loaded."""
+    segments_total: int = 0
+    """Of that one."""
+    segments_done: int = 0
+    segments_seen: int = 0
+    """Segments that are loaded, of all partitions so far."""
+
+    def begin(self, directory: str, segments: int) -> None:
+        """A partition with so many segments is next."""
+        self.log = directory.rpartition("/")[2]
+        self.segments_done, self.segments_total = 0, segments
+
+    def one_segment(self) -> None:
+        """One segment of it is next, or the last one is done."""
+        self.segments_done += 1
+        self.segments_seen += 1
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to load."""
+        return self.logs_done >= self.logs_total
+
+    def describe(self) -> str:
+        """For a person."""
+        if self.done:
+            return f"{self.path}: {self.logs_total} logs loaded"
+        return (
+            f"{self.path}: log {self.logs_done + 1} of {self.logs_total}"
+            f" ({self.log}, segment {self.segments_done} of {self.segments_total})"
+        )

@@ -1,0 +1,82 @@
+"""Where the logs of one directory begin, as its disk says it.
+
+A log begins where retention, its leader, or a request to delete records has put it; memory knows
+that at once, the disk with the next checkpoint, or with the mark of a cut. Rules:
+
+- ``durable`` never claims more than a start after a power cut would find: who was told that records
+  are gone must not see them again;
+- who waits for it makes the next checkpoint come at once, and those who come together share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog_broker.log.partition_log import PartitionLog
+
+HURRY_S = 0.05
+"""How long a checkpoint that somebody waits for is put off, so that others can join."""
+
+
+class LogStarts:
+    """What the checkpoint of log starts, and marks of cuts, hold on one disk."""
+
+    def __init__(self) -> None:
+        self._on_disk: dict[str, int] = {}
+        """By directory of the log; absent: 0."""
+        self._waiting: dict[PartitionLog, dict[Callable[[], None], None]] = {}
+        self._hurry = asyncio.Event()
+
+    def loaded(self, log: PartitionLog, on_disk: int) -> None:
+        """A log was loaded, and its disk says that it begins at ``on_disk``. If it does not begin
+        there, as the first segments had gone already, the disk is told soon."""
+        self._on_disk[log.directory] = on_disk
+        if log.log_start_offset > on_disk:
+            log.log_dir.checkpoint_due()
+
+    def marked(self, directory: str, offset: int) -> None:
+        """The mark of a cut says where the log begins, whatever the checkpoint says."""
+        self._on_disk[directory] = offset
+
+    def forget(self, log: PartitionLog) -> None:
+        """The log is gone, and nobody waits for it."""
+        self._on_disk.pop(log.directory, None)
+        self._waiting.pop(log, None)
+
+    def durable(self, log: PartitionLog) -> int:
+        """The start that the log would have after a power cut, or one below that."""
+        return min(log.log_start_offset, self._on_disk.get(log.directory, 0))
+
+    def when_durable(self, log: PartitionLog, callback: Callable[[], None]) -> None:
+        """Write down soon where the log begins, and call back when something was written: once, and
+        not at all when the directory fails. The same callback waits once only."""
+        self._waiting.setdefault(log, {})[callback] = None
+        log.log_dir.checkpoint_due()
+        self._hurry.set()
+
+    # ---- for the directory's checkpoints
+
+    async def pause(self, longest_s: float) -> None:
+        """Wait between a change and its checkpoint: so long, or shorter when somebody waits."""
+        try:
+            async with asyncio.timeout(longest_s):
+                await self._hurry.wait()
+                await asyncio.sleep(HURRY_S)
+        except TimeoutError:
+            pass
+        self._hurry.clear()
+
+    def written(self, logs: Iterable[PartitionLog], starts: dict[str, int]) -> None:
+        """A checkpoint with ``starts``, by directory of the log, is durable, and marks that it
+        makes needless are gone."""
+        for log in logs:
+            if log.truncation_mark == 0:
+                self._on_disk[log.directory] = starts.get(log.directory, 0)
+        waiting, self._waiting = self._waiting, {}
+        loop = asyncio.get_running_loop()
+        for callbacks in waiting.values():
+            for callback in callbacks:
+                loop.call_soon(callback)

@@ -1,0 +1,77 @@
+"""Metrics of the broker as a process and as a member of the cluster"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import PackageNotFoundError, version
+
+from oncelog_broker.app import Broker
+from oncelog_broker.observability import catalogue as c
+from oncelog_broker.observability import probes
+from oncelog_broker.observability.page import Page
+from oncelog_controller.store import SessionState
+from oncelog_runtime.observe import Histogram, Stopwatch
+from oncelog_runtime.process import process_facts
+
+LOOP_LAG_INTERVAL_S = 0.1
+"""How often the lag of the event loop is looked at."""
+
+
+def release() -> str:
+    """Of the installed package."""
+    try:
+        return version("oncelog")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class BrokerMetrics:
+    """Of one broker and its process."""
+
+    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+        self._broker = broker
+        self._stopwatch = stopwatch
+        self._release = release()
+        self.loop_lag = Histogram()
+
+    async def measure_loop_lag(self) -> None:
+        """How late a timer runs, for ever."""
+        while True:
+            due = self._stopwatch() + LOOP_LAG_INTERVAL_S
+            await asyncio.sleep(LOOP_LAG_INTERVAL_S)
+            self.loop_lag.observe(self._stopwatch() - due)
+
+    async def collect(self, page: Page) -> None:
+        """Add to ``page``."""
+        broker = self._broker
+        rack = broker.config.rack or ""
+        page.add(c.BROKER_INFO, 1, self._release, broker.image.cluster_id, rack)
+        page.add(c.BROKER_PHASE, 1, broker.phase.label)
+        page.add(c.BROKER_READY, probes.ready(broker).ok)
+        membership = broker.membership
+        page.add(c.BROKER_REGISTRATIONS, membership.registrations if membership is not None else 0)
+        page.add(c.STORE_CONNECTED, broker.metadata_store.state is SessionState.CONNECTED)
+        page.add_histogram(c.LOOP_LAG, self.loop_lag)
+        page.add(c.TASKS, len(broker.tasks), "broker")
+        page.add(c.TASKS, broker.replicas.task_count, "replication")
+        page.add(c.TASKS, broker.logs.task_count, "logs")
+        page.add(c.ASSERTIONS_FAILED, broker.replicas.assertions_failed, "replication")
+        page.add(c.ASSERTIONS_FAILED, broker.runner.stats.assertions_failed, "controller")
+        groups, transactions = broker.coordination, broker.transactions
+        failed = groups.assertions_failed + groups.engine.breakdowns
+        page.add(c.ASSERTIONS_FAILED, failed, "groups")
+        page.add(c.ASSERTIONS_FAILED, transactions.engine.breakdowns, "transactions")
+        self._collect_process(page)
+
+    def _collect_process(self, page: Page) -> None:
+        facts = process_facts()
+        page.add(c.CPU_SECONDS, facts.cpu_s)
+        page.add(c.MAX_FDS, facts.max_fds)
+        for metric, value in (
+            (c.RESIDENT_BYTES, facts.resident_bytes),
+            (c.VIRTUAL_BYTES, facts.virtual_bytes),
+            (c.OPEN_FDS, facts.open_fds),
+            (c.START_SECONDS, facts.start_s),
+        ):
+            if value is not None:
+                page.add(metric, value)

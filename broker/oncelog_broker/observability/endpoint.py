@@ -1,0 +1,126 @@
+"""The HTTP port of a broker: ``/metrics``, ``/livez``, ``/readyz``, ``/startupz``.
+
+Made and started before the broker is, so that its start can be watched, and closed after it has
+stopped. It only reads the broker; what measures (the stopwatch, the event loop's lag, the lag of
+groups) is switched on here, and costs nothing where there is no port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from oncelog_broker.app import Broker
+from oncelog_broker.config import ConfigError
+from oncelog_broker.observability import logged, probes
+from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
+from oncelog_broker.observability.http_port import HttpPort
+from oncelog_runtime.observe import Stopwatch
+from oncelog_runtime.tasks import TasksClosedError
+
+logger = logged.get_logger(__name__)
+
+PATHS = ("/metrics", "/livez", "/readyz", "/startupz")
+
+Answerer = Callable[[], Awaitable[Response]]
+
+
+class Endpoint:
+    """Of one broker. ``start`` once, ``close`` once.
+
+    :param stopwatch: what latencies are measured with; it must be finer than a millisecond.
+    """
+
+    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+        self._broker = broker
+        answerers: dict[str, Answerer] = {
+            "/": self._paths,
+            "/metrics": self._metrics,
+            "/livez": self._live,
+            "/readyz": self._ready,
+            "/startupz": self._started,
+        }
+        # A route with GET has HEAD too, and no other method.
+        routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
+        app = Starlette(routes=routes)
+        app.router.redirect_slashes = False
+        self._http = HttpPort(app)
+        self._closing = False
+        self.exposition = Exposition(broker, stopwatch)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens; known from ``start`` on."""
+        return self._http.address
+
+    async def start(self) -> None:
+        """Listen where the settings say, and begin to measure.
+
+        :raises ConfigError: the port cannot be had.
+        """
+        config = self._broker.config
+        try:
+            await self._http.start(config.metrics_host, config.metrics_port or 0)
+        except OSError as exc:
+            raise ConfigError(
+                "metrics_port",
+                f"cannot listen on {config.metrics_host}:{config.metrics_port} "
+                f"({exc.strerror or exc})",
+                "Free the port or choose another; 0 takes a free one",
+            ) from exc
+        self.exposition.start()
+        logger.info(logged.HTTP_LISTENS, *self.address)
+
+    async def close(self) -> None:
+        """Stop measuring and listening; whoever waits for a page is told so."""
+        self._closing = True
+        await self.exposition.close()
+        await self._http.close()
+
+    async def _paths(self) -> Response:
+        return PlainTextResponse("\n".join((*PATHS, "")))
+
+    async def _metrics(self) -> Response:
+        try:
+            pieces = await self.exposition.scrape()
+        except (asyncio.CancelledError, TasksClosedError):
+            if not self._closing:
+                raise
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            return PlainTextResponse("the broker has stopped\n", status)
+        return Response(b"".join(pieces), media_type=CONTENT_TYPE)
+
+    async def _live(self) -> Response:
+        return self._probe(probes.live())
+
+    async def _ready(self) -> Response:
+        return self._probe(probes.ready(self._broker))
+
+    async def _started(self) -> Response:
+        return self._probe(probes.started(self._broker))
+
+    def _probe(self, verdict: probes.Verdict) -> Response:
+        status = HTTPStatus.OK if verdict.ok else HTTPStatus.SERVICE_UNAVAILABLE
+        body = json.dumps(probes.document(self._broker, verdict)) + "\n"
+        return Response(body, status, media_type="application/json")
+
+
+def _guarded(answer: Answerer) -> Callable[[Request], Awaitable[Response]]:
+    """A failure is logged once, and answered in words that give nothing away."""
+
+    async def respond(request: Request) -> Response:
+        try:
+            return await answer()
+        except Exception:
+            logger.exception(logged.HTTP_REQUEST_FAILED, request.url.path)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return PlainTextResponse("this failed; see the log\n", status)
+
+    return respond

@@ -1,0 +1,94 @@
+"""The page of metrics: which collectors fill it, when it is made, and what is measured for it.
+
+A page is made when somebody asks. Whoever asks while one is being made gets the same: a crowd of
+scrapers costs no more than one. A collector that fails loses its part of the page, is logged, and
+shows up in ``oncelog_scrape_errors_total``; the rest is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from oncelog_broker.app import Broker
+from oncelog_broker.observability import logged
+from oncelog_broker.observability.broker_metrics import BrokerMetrics
+from oncelog_broker.observability.catalogue import SCRAPE_ERRORS, SCRAPE_SECONDS
+from oncelog_broker.observability.controller_metrics import ControllerMetrics
+from oncelog_broker.observability.disk_metrics import DiskMetrics
+from oncelog_broker.observability.group_metrics import GroupMetrics
+from oncelog_broker.observability.page import CONTENT_TYPE, Page
+from oncelog_broker.observability.partition_metrics import PartitionMetrics
+from oncelog_broker.observability.request_metrics import RequestMetrics
+from oncelog_runtime.observe import Stopwatch
+from oncelog_runtime.tasks import Tasks
+
+logger = logged.get_logger(__name__)
+
+Collector = Callable[[Page], Awaitable[None]]
+"""Adds its part to a page; must not fail on a broker that is half started."""
+
+
+class Exposition:
+    """The metrics of one broker. ``start`` and ``close`` belong to what is measured beside it."""
+
+    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+        self._broker = broker
+        self._stopwatch = stopwatch
+        self._tasks = Tasks(f"metrics-{broker.broker_id}")
+        self._under_way: asyncio.Task[list[bytes]] | None = None
+        self._last_s = 0.0
+        self._errors: dict[str, int] = {}
+        self.longest_slice_s = 0.0
+        """Of the last page: how long it kept the event loop waiting at most."""
+        self.brokers = BrokerMetrics(broker, stopwatch)
+        self.groups = GroupMetrics(broker, asyncio.get_running_loop().time)
+        self.collectors: dict[str, Collector] = {
+            "broker": self.brokers.collect,
+            "requests": RequestMetrics(broker).collect,
+            "disks": DiskMetrics(broker).collect,
+            "partitions": PartitionMetrics(broker).collect,
+            "controller": ControllerMetrics(broker).collect,
+            "coordinators": self.groups.collect,
+        }
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._broker.router.stats.stopwatch = self._stopwatch
+        for log_dir in self._broker.logs.dirs:
+            log_dir.flusher.stopwatch = self._stopwatch
+        self._broker.replicas.traffic.topics_max = self._broker.config.metrics_topics_max
+        self._tasks.spawn("event loop lag", self.brokers.measure_loop_lag())
+        self._tasks.spawn("ends of partitions", self.groups.watch_ends())
+
+    async def close(self) -> None:
+        """Measure no more."""
+        await self._tasks.close()
+
+    async def scrape(self) -> list[bytes]:
+        """The page, in pieces."""
+        if self._under_way is None or self._under_way.done():
+            self._under_way = self._tasks.spawn("scrape", self._make_page())
+        return await asyncio.shield(self._under_way)
+
+    async def _make_page(self) -> list[bytes]:
+        began = self._stopwatch()
+        page = Page(self._broker.broker_id, self._stopwatch)
+        for name, collect in self.collectors.items():
+            self._errors.setdefault(name, 0)
+            try:
+                await collect(page)
+            except Exception:
+                self._errors[name] += 1
+                logger.exception(logged.COLLECTOR_FAILED, name)
+            await page.turn()
+        for name, count in self._errors.items():
+            page.add(SCRAPE_ERRORS, count, name)
+        page.add(SCRAPE_SECONDS, self._last_s)
+        pieces = await page.finish()
+        self._last_s = self._stopwatch() - began
+        self.longest_slice_s = page.longest_slice_s
+        return pieces
+
+
+__all__ = ["CONTENT_TYPE", "Collector", "Exposition"]

@@ -1,0 +1,86 @@
+"""The three questions of a probe, answered from a broker in whatever state it is. No I/O.
+
+* *live*: the event loop turns. That an answer comes is the answer; a broker that recovers, that has
+  lost ZooKeeper, or that fails is alive, and restarting it would only make it recover again.
+* *started*: it has served once. Before that the answer says how far recovery has come.
+* *ready*: clients may be sent here: registered in a session that stands, logs loaded, listeners
+  open, not stopping. Lost contact to ZooKeeper alone is no reason: the broker goes on until its
+  session has expired, when it counts as fenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog_broker.app import Broker
+from oncelog_broker.phases import BrokerPhase
+from oncelog_controller.store import SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one probe."""
+
+    ok: bool
+    status: str
+    """In one word."""
+    reasons: list[str] = field(default_factory=list)
+    """Why not, in words for a person; empty when ok."""
+    warnings: list[str] = field(default_factory=list)
+    """What is wrong without being a reason."""
+
+
+def live() -> Verdict:
+    """Whoever asks this on the loop has the answer."""
+    return Verdict(True, "live")
+
+
+def started(broker: Broker) -> Verdict:
+    """Whether the broker has begun to serve; it stays so until it is stopped."""
+    if broker.phase in (BrokerPhase.SERVING, BrokerPhase.STOPPING):
+        return Verdict(True, "started")
+    return Verdict(False, broker.phase.label, [start_progress(broker)])
+
+
+def start_progress(broker: Broker) -> str:
+    """What the start is doing, with the progress of recovery."""
+    phase = broker.phase
+    if phase is not BrokerPhase.LOADING:
+        return str(phase.value)
+    return "; ".join([phase.value, *(each.describe() for each in broker.logs.progress)])
+
+
+def ready(broker: Broker) -> Verdict:
+    """Whether clients and other brokers may count on this one now."""
+    warnings = [
+        f"log directory {each.path} is offline: {each.failure}"
+        for each in broker.logs.dirs
+        if not each.online
+    ]
+    if broker.failed.done() and not broker.failed.cancelled():
+        return Verdict(False, "failed", [f"it fails: {broker.failed.exception()}"], warnings)
+    if broker.phase is not BrokerPhase.SERVING:
+        return Verdict(False, broker.phase.label, [start_progress(broker)], warnings)
+    store = broker.metadata_store
+    if store.state is SessionState.DISCONNECTED:
+        warnings.append("no contact with ZooKeeper; serving until the session expires")
+    if broker.membership is None or not broker.membership.is_registered:
+        expired = store.state is SessionState.EXPIRED
+        why = "the ZooKeeper session has expired" if expired else "it is registering again"
+        return Verdict(False, "fenced", [why], warnings)
+    return Verdict(True, "ready", [], warnings)
+
+
+def document(broker: Broker, verdict: Verdict) -> dict[str, Any]:
+    """The verdict, to be told as JSON."""
+    told: dict[str, Any] = {
+        "status": verdict.status,
+        "ok": verdict.ok,
+        "broker_id": broker.broker_id,
+    }
+    if verdict.reasons:
+        told["reasons"] = verdict.reasons
+    if verdict.warnings:
+        told["warnings"] = verdict.warnings
+    return told

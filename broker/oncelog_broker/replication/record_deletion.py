@@ -1,0 +1,131 @@
+"""Records that are deleted by request: the log start moves up, at every in-sync replica, for good.
+
+Rules
+-----
+* Only committed records go, and only where the topic's policy lets records go at all. Deleting is a
+  write: it needs ``min.insync.replicas``, as one with acks=all does.
+* The leader moves its log start at once, and nobody reads below it any more. It is *promised* when
+  the start is on the disk of the leader and of every member of the maximal ISR: whoever leads next,
+  after whatever crash, begins there too. (Kafka answers when it is in their memory, and writes it
+  down within a minute: after a crash deleted records may be back.)
+* A follower names the start that its disk holds, and names itself again when its disk holds the
+  leader's. Who does not hold the start that a leader has promised, or began with, does not join
+  the ISR.
+* Segments that lie wholly below the start go with the next round of retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oncelog_broker.log.failures import refuse
+from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
+from oncelog_protocol.errors import (
+    NotEnoughReplicasError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+)
+
+if TYPE_CHECKING:
+    from oncelog_broker.replication.partition import Partition
+
+ALL_COMMITTED = -1
+"""In place of an offset: the high watermark."""
+
+
+class RecordDeletion:
+    """Log starts of one replica: as a leader, who waits for them; as a follower, what it says."""
+
+    def __init__(self, partition: Partition, renew: Callable[[Partition], None]) -> None:
+        """``renew``: has a follower tell its leader where it stands."""
+        self._partition = partition
+        self._renew = renew
+        self.waiters = OffsetWaiters()
+        """Who waits for a low watermark."""
+        self.named_start = 0
+        """The start that this follower has told its leader last."""
+
+    # ---- leader
+
+    def delete_below(self, offset: int) -> int:
+        """Give up the records below ``offset``; return what is to be waited for.
+
+        :raises OffsetOutOfRangeError: negative, or not committed.
+        :raises PolicyViolationError: the topic is compacted, and its records stay.
+        :raises NotEnoughReplicasError: nothing was deleted.
+        :raises NotLeaderOrFollowerError, StorageError: see ``Partition.leader_role``.
+        """
+        partition = self._partition
+        leader, log = partition.leader_role(), partition.log
+        if log.damage or not log.log_dir.online:
+            refuse(log)
+        if not log.config.deletes_old:
+            raise PolicyViolationError("cleanup_policy without delete: records stay")
+        if not leader.has_min_isr(partition.min_isr):
+            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {partition.min_isr} needed")
+        wanted = partition.high_watermark if offset == ALL_COMMITTED else offset
+        if not 0 <= wanted <= partition.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"offset {offset}, records are committed up to {partition.high_watermark}"
+            )
+        if log.advance_log_start(wanted):
+            partition.log_start_moved()
+        leader.start_needed = max(leader.start_needed, wanted)
+        return wanted
+
+    def when_deleted(self, offset: int, callback: OffsetCallback) -> Waiter | None:
+        """Call back once no replica that may lead has anything below ``offset``: with 0, or with
+        NOT_LEADER_OR_FOLLOWER or STORAGE_ERROR. Returns None when it was called at once."""
+        if self.low_watermark() >= offset:
+            callback(0)
+            return None
+        waiter = self.waiters.park(offset, callback)
+        self._write_down()
+        return waiter
+
+    def low_watermark(self) -> int:
+        """Below it no replica that may lead will ever show anything again; -1: not known."""
+        partition = self._partition
+        leader, log = partition.leader, partition.log
+        if leader is None or not leader.has_min_isr(partition.min_isr):
+            return -1
+        return leader.lowest_start(log.log_dir.starts.durable(log))
+
+    def check(self) -> None:
+        """Something that counts has changed: a disk, a follower, or the ISR."""
+        if self.waiters:
+            self.waiters.reach(self.low_watermark())
+
+    def _write_down(self) -> None:
+        log = self._partition.log
+        starts = log.log_dir.starts
+        if starts.durable(log) < log.log_start_offset:
+            starts.when_durable(log, self._written)
+
+    def _written(self) -> None:
+        """A checkpoint was written; never called from inside of an answer of the leader."""
+        partition = self._partition
+        if partition.failed:
+            return
+        if partition.is_leader:
+            self.check()
+            if not self.waiters:
+                return
+        elif partition.log.log_dir.starts.durable(partition.log) > self.named_start:
+            self._renew(partition)
+        self._write_down()
+
+    # ---- follower
+
+    def position_start(self) -> int:
+        """What the next fetch says of the log start."""
+        log = self._partition.log
+        self.named_start = log.log_dir.starts.durable(log)
+        return self.named_start
+
+    def follow(self) -> None:
+        """The leader's log begins above what was named to it: name that when our disk holds it."""
+        log = self._partition.log
+        if log.log_start_offset > self.named_start:
+            log.log_dir.starts.when_durable(log, self._written)

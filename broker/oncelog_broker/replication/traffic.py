@@ -1,0 +1,84 @@
+"""How much goes through the partitions of each topic, in plain numbers. Pure.
+
+Only so many topics are counted by themselves; all that come later share one count, so that neither
+memory nor the series of a monitoring system grow with the number of topics. A topic stays where it
+was counted first for as long as it has a replica here: no count ever falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+OTHERS = "(other)"
+"""Instead of the name of a topic; no topic can be called so."""
+
+TOPICS_MAX = 1000
+
+
+class TopicTraffic:
+    """Of one topic, or of all that have none of their own. Grows only."""
+
+    __slots__ = ("bytes_in", "bytes_out", "messages_in", "replicated_in", "replicated_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        """Of batches that clients appended."""
+        self.messages_in = 0
+        """Records in them."""
+        self.bytes_out = 0
+        """Of batches that consumers were sent."""
+        self.replicated_in = 0
+        """Of batches that were fetched from leaders."""
+        self.replicated_out = 0
+        """Of batches that followers were sent."""
+
+    def add(self, other: TopicTraffic) -> None:
+        """Take over what another one has counted."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class TrafficTable:
+    """The traffic of all topics with replicas here."""
+
+    def __init__(self, topics_max: int = TOPICS_MAX) -> None:
+        self.topics_max = topics_max
+        """Topics that are counted by themselves. Holds for those that come from now on."""
+        self.others = TopicTraffic()
+        """Of all other topics."""
+        self._own: dict[str, TopicTraffic] = {}
+        self._replicas: dict[str, int] = {}
+        self._gone = TopicTraffic()
+
+    def acquire(self, topic: str) -> TopicTraffic:
+        """Where a replica of ``topic`` that has just been made counts what it does."""
+        count = self._replicas.get(topic, 0)
+        self._replicas[topic] = count + 1
+        if not count and len(self._own) < self.topics_max:
+            self._own[topic] = TopicTraffic()
+        return self._own.get(topic, self.others)
+
+    def release(self, topic: str) -> None:
+        """A replica of ``topic`` is gone; with the last one its counts go."""
+        count = self._replicas.get(topic, 0) - 1
+        if count > 0:
+            self._replicas[topic] = count
+            return
+        self._replicas.pop(topic, None)
+        traffic = self._own.pop(topic, None)
+        if traffic is not None:
+            self._gone.add(traffic)
+
+    def by_topic(self) -> Iterator[tuple[str, TopicTraffic]]:
+        """Topics by name, then all others together."""
+        for topic in sorted(self._own):
+            yield topic, self._own[topic]
+        yield OTHERS, self.others
+
+    def total(self) -> TopicTraffic:
+        """Of all topics that there ever were."""
+        total = TopicTraffic()
+        for _, traffic in self.by_topic():
+            total.add(traffic)
+        total.add(self._gone)
+        return total

@@ -1,0 +1,137 @@
+"""DeleteRecords, v0: partitions begin at a later offset, at every in-sync replica, for good.
+
+Needs DELETE on each topic. Answered when that is on the disks of all, see
+``replication.record_deletion``, or when the time is up: REQUEST_TIMED_OUT, and it may still happen.
+Whole-request error: INVALID_REQUEST (a partition twice). Other errors: those in ``messages.admin``,
+per partition.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog_broker.server.authorizer import DELETE, TOPIC, Authorizer
+from oncelog_protocol import limits
+from oncelog_protocol.errors import (
+    ApiError,
+    InvalidRequestError,
+    InvalidTopicError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+)
+from oncelog_protocol.messages.admin import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    RecordDeletionResult,
+    RecordDeletionTopicResult,
+)
+from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog_broker.replication.partition import Partition
+    from oncelog_broker.replication.replica_manager import ReplicaManager
+    from oncelog_broker.replication.waiters import Deadline, Waiter
+    from oncelog_broker.server.request import RequestContext, Respond
+
+
+class _Parked:
+    """A request of which not all partitions have answered."""
+
+    __slots__ = ("deadline", "pending", "respond", "response", "waiting")
+
+    def __init__(self, respond: Respond) -> None:
+        self.respond = respond
+        self.response = DeleteRecordsResponse()
+        # One more than there are partitions, so that the answer cannot leave before all are tried.
+        self.pending = 1
+        self.waiting: dict[TopicPartition, tuple[RecordDeletionResult, Waiter]] = {}
+        self.deadline: Deadline | None = None
+
+    def one_done(self) -> None:
+        """A partition's answer is known."""
+        self.pending -= 1
+        if self.pending == 0:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self.respond(self.response)
+
+    def expired(self) -> None:
+        """Time is up for those that still wait."""
+        self.deadline = None
+        waiting, self.waiting = self.waiting, {}
+        for answer, waiter in waiting.values():
+            waiter.cancel()
+            answer.error_code = RequestTimedOutError.code
+            self.one_done()
+
+
+class DeleteRecordsHandler:
+    """Serves DeleteRecords."""
+
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
+        self._replicas = replicas
+        self._authorizer = authorizer
+
+    def handle(
+        self,
+        context: RequestContext,
+        request: DeleteRecordsRequest,
+        payload: memoryview,
+        respond: Respond,
+    ) -> None:
+        """Move log starts up, then answer or park.
+
+        :raises InvalidRequestError: a partition occurs twice; nothing was done.
+        """
+        names = [(topic.topic, p.partition) for topic in request.topics for p in topic.partitions]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("a partition occurs twice")
+        parked = _Parked(respond)
+        for topic in request.topics:
+            refusal = self._topic_refusal(context, topic.topic)
+            answers = [RecordDeletionResult(asked.partition) for asked in topic.partitions]
+            parked.response.topics.append(RecordDeletionTopicResult(topic.topic, answers))
+            for asked, answer in zip(topic.partitions, answers, strict=True):
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    self._delete(topic.topic, asked.before_offset, answer, parked)
+                except ApiError as error:
+                    answer.error_code, answer.error_message = error.code, str(error)
+        if parked.waiting:
+            wait_s = min(max(request.timeout_ms, 0), limits.ACK_TIMEOUT_MS_MAX) / 1000
+            parked.deadline = self._replicas.deadlines.add(
+                self._replicas.now() + wait_s, parked.expired
+            )
+        parked.one_done()
+
+    def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
+        if not self._authorizer.authorize(context, DELETE, TOPIC, topic):
+            return TopicAuthorizationFailedError(f"may not delete records of {topic}")
+        if topic in INTERNAL_TOPICS:
+            return InvalidTopicError(f"{topic} is internal: it lives on what stands in it")
+        return None
+
+    def _delete(
+        self, topic: str, before_offset: int, answer: RecordDeletionResult, parked: _Parked
+    ) -> None:
+        named = TopicPartition(topic, answer.partition)
+        partition = self._replicas.partition(named)
+        offset = partition.deletion.delete_below(before_offset)
+        parked.pending += 1
+        waiter = partition.deletion.when_deleted(
+            offset, partial(_settle, partition, answer, parked)
+        )
+        if waiter is not None:
+            parked.waiting[named] = answer, waiter
+
+
+def _settle(
+    partition: Partition, answer: RecordDeletionResult, parked: _Parked, error_code: int
+) -> None:
+    parked.waiting.pop(partition.topic_partition, None)
+    answer.error_code = error_code
+    if not error_code:
+        answer.low_watermark = partition.deletion.low_watermark()
+    parked.one_done()

@@ -1,0 +1,84 @@
+"""What a broker counts of requests, per API: begun, answered, given up, errors, latency.
+
+Handlers know nothing of it: a connection counts when it starts a request, and when it is given the
+answer. Latencies are measured only once a stopwatch was attached, by whoever shows them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_runtime.observe import Histogram, Stopwatch
+
+UNKNOWN_API = -1
+"""Instead of an API key that this release does not know: peers must not make up series."""
+
+_WITH_PARTITIONS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
+"""Whose answers may carry errors of single partitions that nobody would see otherwise."""
+
+
+class ApiStats:
+    """Of one API. Grows only."""
+
+    __slots__ = ("_with_partitions", "answered", "dropped", "errors", "key", "latency", "started")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.started = 0
+        self.answered = 0
+        self.dropped = 0
+        """Requests whose connection was lost before their answer."""
+        self.errors: dict[int, int] = {}
+        """By error code."""
+        self.latency = Histogram()
+        self._with_partitions = key in _WITH_PARTITIONS
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered yet."""
+        return self.started - self.answered - self.dropped
+
+    @property
+    def name(self) -> str:
+        """As the API is called in the protocol's documents."""
+        if self.key == UNKNOWN_API:
+            return "Unknown"
+        return "".join(word.capitalize() for word in ApiKey(self.key).name.split("_"))
+
+    def count_errors(self, message: Any) -> None:
+        """Count what the answer says of failures."""
+        code = message.error_code
+        if code:
+            self.errors[code] = self.errors.get(code, 0) + 1
+        elif self._with_partitions:
+            for topic in message.topics:
+                for partition in topic.partitions:
+                    code = partition.error_code
+                    if code:
+                        self.errors[code] = self.errors.get(code, 0) + 1
+
+
+class RequestStats:
+    """Of all APIs of one broker."""
+
+    __slots__ = ("_apis", "stopwatch")
+
+    def __init__(self) -> None:
+        self.stopwatch: Stopwatch | None = None
+        """What latencies are measured with; None: they are not."""
+        self._apis: dict[int, ApiStats] = {}
+
+    def of(self, api_key: int) -> ApiStats:
+        """The statistics of one API, known or not."""
+        stats = self._apis.get(api_key)
+        if stats is None:
+            key = api_key if api_key in ApiKey.__members__.values() else UNKNOWN_API
+            stats = self._apis.get(key)
+            if stats is None:
+                stats = self._apis[key] = ApiStats(key)
+        return stats
+
+    def all(self) -> list[ApiStats]:
+        """Those that were ever asked for, by key."""
+        return [self._apis[key] for key in sorted(self._apis)]

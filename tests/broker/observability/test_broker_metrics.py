@@ -1,0 +1,60 @@
+"""Metrics of the broker as a process: the loop's lag is seen when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.observability.broker_metrics import release
+from support.observed import observed
+from support.waiting import eventually
+
+
+@pytest.mark.asyncio
+async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
+    async with observed(tmp_path, rack="r1") as seen:
+        lag = seen.endpoints[1].exposition.brokers.loop_lag
+        await eventually(lambda: lag.count >= 2)
+        await asyncio.sleep(0.01)
+        time.sleep(0.5)  # noqa: ASYNC251  (that is what is to be seen)
+        seen_before = lag.count
+        await eventually(lambda: lag.count > seen_before)
+        assert lag.sum_s > 0.3
+        samples = await seen.metrics()
+        cluster_id = seen.cluster.brokers[1].image.cluster_id
+        assert samples["oncelog_broker_info"] == {(cluster_id, "r1", release()): 1}
+        assert samples["oncelog_broker_ready"][()] == 1
+        assert samples["oncelog_tasks"]["replication",] >= 2
+        assert samples["process_open_fds"][()] > 10
+        assert set(samples["oncelog_assertions_failed_total"].values()) == {0}
+
+
+@pytest.mark.asyncio
+async def test_a_replica_that_contradicts_itself_is_counted(tmp_path: Path) -> None:
+    async with observed(tmp_path) as seen:
+        await seen.cluster.create_topic("t")
+        (partition,) = seen.cluster.brokers[1].replicas.partitions()
+        partition.high_watermark = partition.log.log_end_offset + 1
+        partition.check_invariants()
+        samples = await seen.metrics()
+        assert samples["oncelog_assertions_failed_total"]["replication",] == 1
+        assert samples["oncelog_failed_replicas"][()] == 1
+
+
+@pytest.mark.asyncio
+async def test_coordinators_that_contradict_themselves_are_counted(tmp_path: Path) -> None:
+    async with observed(tmp_path) as seen:
+        broker = seen.cluster.brokers[1]
+        broker.coordination._assertion_failed(ValueError("a group"))
+        broker.coordination.engine.breakdowns += 1
+        broker.transactions.engine.breakdowns += 3
+        failed = (await seen.metrics())["oncelog_assertions_failed_total"]
+        assert failed == {
+            ("replication",): 0,
+            ("controller",): 0,
+            ("groups",): 2,
+            ("transactions",): 3,
+        }

@@ -1,0 +1,47 @@
+"""Metrics of the cluster: one broker tells them, and after a failover another one"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.observed import observed
+from support.waiting import eventually
+
+CLUSTER = ("cluster_brokers", "cluster_topics", "cluster_partitions", "offline_partitions")
+
+
+@pytest.mark.asyncio
+async def test_the_controller_and_nobody_else(tmp_path: Path) -> None:
+    async with observed(tmp_path, 2) as seen:
+        cluster = seen.cluster
+        await cluster.create_topic("t", partitions=4)
+        first = cluster.controller.broker_id
+        other = 3 - first
+        at_controller, elsewhere = await seen.metrics(first), await seen.metrics(other)
+        values = [at_controller[f"oncelog_{name}"][()] for name in CLUSTER]
+        assert values == [2, 1, 4, 0]
+        assert [elsewhere[f"oncelog_{name}"][()] for name in CLUSTER] == [0, 0, 0, 0]
+        pages = (at_controller, elsewhere)
+        assert [page["oncelog_active_controller"][()] for page in pages] == [1, 0]
+        await cluster.crash_broker(first)
+        await eventually(lambda: cluster.brokers[other].runner.is_active, timeout_s=15)
+
+        def all_known() -> bool:
+            term = cluster.brokers[other].runner.term
+            return term is not None and len(term.machine.cluster.brokers) == 1
+
+        await eventually(all_known, timeout_s=15)
+        page = await seen.metrics(other)
+        assert page["oncelog_active_controller"][()] == 1
+        assert page["oncelog_controller_terms_total"][()] == 1
+        assert page["oncelog_missing_brokers"][()] == 1
+        assert page["oncelog_offline_partitions"][()] == 2
+        session = cluster.stores[other].session_id
+        assert session is not None
+        cluster.zookeeper.disconnect(session)
+        page = await seen.metrics(other)
+        assert page["oncelog_active_controller"][()] == 0, "it does not act now"
+        assert page["oncelog_zookeeper_connected"][()] == 0
+        cluster.zookeeper.reconnect(session)

@@ -1,0 +1,239 @@
+"""The HTTP port: uvicorn as a guest of our loop: its bounds, its end, and none of its habits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from oncelog_broker.observability import http_port
+from oncelog_broker.observability.http_port import CLOSE_S, HEAD_BYTES_MAX, HttpPort
+from support.http_get import get, parse, send
+from support.waiting import eventually
+
+
+async def echo(request: Request) -> Response:
+    return PlainTextResponse(f"you asked for {request.url.path}")
+
+
+def app_of(respond: object) -> ASGIApp:
+    return Starlette(routes=[Route("/{path:path}", respond)])  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def serving(
+    respond: object = echo, *, idle_s: float = 60.0, connections_max: int = 64
+) -> AsyncIterator[HttpPort]:
+    port = HttpPort(app_of(respond), idle_s=idle_s, connections_max=connections_max)
+    await port.start("127.0.0.1", 0)
+    try:
+        yield port
+    finally:
+        await port.close()
+        await eventually(lambda: port.connection_count == 0)
+
+
+@pytest.mark.asyncio
+async def test_get_and_head() -> None:
+    async with serving() as port:
+        got = await get(port.address, "/a%20b?c=d")
+        assert (got.status, got.text) == (200, "you asked for /a b")
+        assert got.headers["content-length"] == str(len(got.body))
+        assert got.headers["cache-control"] == "no-store"
+        assert "server" not in got.headers
+        head = await get(port.address, "/a%20b", "HEAD")
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["content-length"] == str(len(got.body))
+
+
+@pytest.mark.asyncio
+async def test_a_connection_is_kept_and_requests_are_answered_in_order() -> None:
+    async with serving() as port:
+        requests = b"".join(
+            b"GET /%d HTTP/1.1\r\nHost: h\r\n%b\r\n" % (n, b"Connection: close\r\n" * (n == 9))
+            for n in range(10)
+        )
+        raw = await send(port.address, requests)
+        answers = [part for part in raw.split(b"HTTP/1.1 200 OK") if part]
+        assert [part.rpartition(b"/")[2] for part in answers] == [b"%d" % n for n in range(10)]
+
+
+BAD = {
+    "our own protocol": b"\x00\x00\x00\x10abcdefgh\r\n\r\n",
+    "a header without a name": b"GET / HTTP/1.1\r\nHost: h\r\n: x\r\n\r\n",
+    "an endless head": b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * HEAD_BYTES_MAX,
+    "an endless line": b"G" * (HEAD_BYTES_MAX + 1),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", BAD)
+async def test_what_is_refused(name: str) -> None:
+    async def never(_: Request) -> Response:
+        raise AssertionError("a refused request reached the application")
+
+    async with serving(never) as port:
+        raw = await send(port.address, BAD[name])
+        if raw:  # unread bytes may turn the end of the connection into a reset
+            got = parse(raw)
+            assert (got.status, got.headers["connection"]) == (400, "close")
+        await eventually(lambda: port.connection_count == 0)
+
+
+@pytest.mark.asyncio
+async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
+    async with serving(connections_max=5) as port:
+        open_ones = [await asyncio.open_connection(*port.address) for _ in range(5)]
+        await eventually(lambda: port.connection_count == 5)
+        assert await send(port.address, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
+        open_ones[0][1].write(b"GET /first HTTP/1.0\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert parse(await open_ones[0][0].read()).text == "you asked for /first"
+        await eventually(lambda: port.connection_count == 4)
+        assert (await get(port.address, "/again")).status == 200
+        for _, writer in open_ones:
+            writer.close()
+
+
+@pytest.mark.asyncio
+async def test_who_sends_nothing_or_only_a_part_is_let_go() -> None:
+    async with serving(idle_s=0.2) as port:
+        assert await send(port.address, b"") == b""
+        reader, writer = await asyncio.open_connection(*port.address)
+
+        async def drip() -> None:
+            while not writer.is_closing():
+                writer.write(b"G")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.ensure_future(drip())
+        async with asyncio.timeout(5):  # what it sends buys no time
+            assert await reader.read() == b""
+        writer.close()
+        await dripping
+        raw = await send(port.address, b"GET /kept HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert parse(raw).text == "you asked for /kept", "then it was let go as well"
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(_: Request) -> Response:
+        await asyncio.sleep(0.5)
+        return PlainTextResponse("late")
+
+    monkeypatch.setattr(http_port, "ANSWER_S", 0.1)
+    async with serving(slow) as port:
+        assert await send(port.address, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
+
+
+@pytest.mark.asyncio
+async def test_a_sender_without_end_does_not_fill_the_memory() -> None:
+    """While one request is being answered no more is read than the socket holds."""
+    release = asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        await release.wait()
+        return PlainTextResponse("done")
+
+    async with serving(slow) as port:
+        _, writer = await asyncio.open_connection(*port.address)
+        writer.write(b"GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" * 1_000_000)
+        await eventually(lambda: port.connection_count)
+        (connection,) = port._server.server_state.connections
+        await eventually(lambda: not connection.transport.is_reading())
+        release.set()
+        writer.transport.abort()
+
+
+@pytest.mark.asyncio
+async def test_it_closes_in_time_whatever_peers_do() -> None:
+    """One is silent, one is half way, one does not take its answer, one waits for ever."""
+
+    async def answer(request: Request) -> Response:
+        if request.url.path == "/never":
+            await asyncio.Event().wait()
+        return PlainTextResponse("x" * 10_000_000)
+
+    async with serving(answer) as port:
+        writers = []
+        for data in (
+            b"",
+            b"GET / HT",
+            b"GET /much HTTP/1.0\r\n\r\n",
+            b"GET /never HTTP/1.0\r\n\r\n",
+        ):
+            # The least buffer, and nobody reads: the answer stays with the server.
+            sock = socket.create_connection(port.address)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(data)
+            writers.append(sock)
+        await eventually(lambda: port.connection_count == 4)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(CLOSE_S + 10):
+            await port.close()
+        assert loop.time() - began >= CLOSE_S / 2, "those two had some time"
+        await eventually(lambda: port.connection_count == 0)
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection(*port.address)
+        for sock in writers:
+            sock.close()
+
+
+@pytest.mark.asyncio
+async def test_signals_stay_with_who_has_them() -> None:
+    loop = asyncio.get_running_loop()
+    heard: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGTERM, heard.append, "SIGTERM")
+    try:
+        ours = signal.getsignal(signal.SIGTERM)
+        async with serving() as port:
+            assert (await get(port.address, "/")).status == 200
+            assert signal.getsignal(signal.SIGTERM) == ours
+            assert signal.getsignal(signal.SIGINT) == before
+            os.kill(os.getpid(), signal.SIGTERM)
+            await eventually(lambda: heard == ["SIGTERM"])
+            closing = asyncio.ensure_future(port.close())
+            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await closing
+            await eventually(lambda: heard == ["SIGTERM"] * 2)
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+@pytest.mark.asyncio
+async def test_logging_is_left_as_it_is() -> None:
+    loggers = [logging.getLogger(name) for name in (None, "uvicorn", "uvicorn.error", "asyncio")]
+
+    def state() -> list[object]:
+        return [(each.level, list(each.handlers), each.propagate) for each in loggers]
+
+    before = state()
+    async with serving() as port:
+        assert (await get(port.address, "/")).status == 200
+        assert state() == before
+
+
+@pytest.mark.asyncio
+async def test_a_taken_port_is_an_error() -> None:
+    async with serving() as port:
+        with pytest.raises(OSError, match="in use"):
+            await HttpPort(app_of(echo)).start(*port.address)
+
+
+@pytest.mark.asyncio
+async def test_one_that_never_started_can_be_closed() -> None:
+    await HttpPort(app_of(echo)).close()

@@ -1,0 +1,41 @@
+"""Settings of replication that change while the broker runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_protocol.types import TopicPartition
+from support.replication_cluster import Cluster
+
+pytestmark = pytest.mark.asyncio
+
+TP, OWN = TopicPartition("t", 0), TopicPartition("own", 0)
+
+
+async def test_defaults_of_topics_reach_those_that_do_not_say() -> None:
+    async with Cluster() as cluster:
+        for tp in (TP, OWN):
+            cluster.lead(tp, 1)
+        node = cluster[1]
+        node.replicas.reconfigure_topic("own", {"min_insync_replicas": "1"})
+        node.logs.config.topic_defaults = {"min_insync_replicas": "2"}
+        node.replicas.settings_changed()
+        assert node.partition(TP).log.config.min_insync_replicas == 2
+        assert node.partition(OWN).log.config.min_insync_replicas == 1
+        node.logs.config.topic_defaults = {}
+        node.replicas.settings_changed()
+        assert node.partition(TP).log.config.min_insync_replicas == 1
+
+
+async def test_a_shorter_lag_time_counts_although_the_check_rests_by_the_longer_one() -> None:
+    async with Cluster(config=ReplicaConfig(replica_lag_time_max_ms=3_600_000)) as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        cluster[3].cut()
+        answer = cluster.produce(TP, b"b")
+        assert sorted(cluster.orders[TP].isr) == [1, 2, 3]
+        cluster.config.replica_lag_time_max_ms = 50
+        cluster[1].replicas.settings_changed()
+        await cluster.isr_is(TP, 1, 2)
+        assert (await answer.wait()).topics[0].partitions[0].error_code == 0

@@ -1,0 +1,58 @@
+"""What is counted of requests: each once, errors by code, nothing for made-up APIs."""
+
+from __future__ import annotations
+
+from oncelog_broker.server.request_stats import UNKNOWN_API, RequestStats
+from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.fetch import (
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from oncelog_protocol.messages.metadata import MetadataResponse
+from oncelog_protocol.messages.produce import (
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+
+
+def test_apis_that_nobody_knows_share_one_count() -> None:
+    stats = RequestStats()
+    for key in (9999, -7, 2**15, 9999):
+        stats.of(key).started += 1
+    assert [(each.key, each.started, each.name) for each in stats.all()] == [
+        (UNKNOWN_API, 4, "Unknown")
+    ]
+
+
+def test_names_are_those_of_the_protocol() -> None:
+    stats = RequestStats()
+    assert stats.of(ApiKey.PRODUCE).name == "Produce"
+    assert stats.of(int(ApiKey.LEADER_AND_ISR)).name == "LeaderAndIsr"
+    assert stats.of(ApiKey.PRODUCE) is stats.of(0)
+
+
+def test_errors_of_whole_requests_and_of_partitions() -> None:
+    stats = RequestStats()
+    produce, fetch, metadata = (
+        stats.of(key) for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)
+    )
+    bad = [
+        ProducePartitionResponse(0, 6),
+        ProducePartitionResponse(1),
+        ProducePartitionResponse(2, 6),
+    ]
+    produce.count_errors(ProduceResponse(0, [ProduceTopicResponse("t", bad)]))
+    produce.count_errors(ProduceResponse(35))
+    fetch.count_errors(FetchResponse(0, [FetchTopicResponse("t", [FetchPartitionResponse(0, 1)])]))
+    metadata.count_errors(MetadataResponse("", -1))
+    assert produce.errors == {6: 2, 35: 1}
+    assert fetch.errors == {1: 1}
+    assert metadata.errors == {}
+
+
+def test_what_waits() -> None:
+    stats = RequestStats().of(ApiKey.FETCH)
+    stats.started, stats.answered, stats.dropped = 7, 4, 1
+    assert stats.waiting == 2

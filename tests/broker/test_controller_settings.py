@@ -1,0 +1,40 @@
+"""What the controller is told of settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.config import BrokerConfig
+from oncelog_broker.controller_settings import ControllerSettings, controller_config
+from oncelog_protocol.errors import InvalidConfigError
+from oncelog_protocol.messages.admin import ConfigEntry
+
+CONFIG = BrokerConfig(broker_id=1, log_dirs=["/d"], num_partitions=3, min_insync_replicas=2)
+
+
+def test_settings_reach_the_controller() -> None:
+    config = controller_config(CONFIG)
+    assert config.num_partitions == 3
+    assert config.defaults()["min_insync_replicas"] == "2"
+
+
+def test_what_is_set_while_brokers_run_goes_before() -> None:
+    settings = ControllerSettings(CONFIG)
+    default = {"min_insync_replicas": "1", "auto_leader_rebalance_enable": "false"}
+    config = settings.controller_config({-1: default, 2: {"max_connections": "3"}})
+    assert config.defaults()["min_insync_replicas"] == "1"
+    assert not config.auto_leader_rebalance_enable
+    assert settings.controller_config({}) == controller_config(CONFIG)
+
+
+def test_what_cannot_hold_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    config = ControllerSettings(CONFIG).controller_config({-1: {"num_partitions": "9"}})
+    assert config.num_partitions == 3
+    assert "num_partitions needs a restart" in caplog.text
+
+
+def test_alterations_are_checked_by_the_model() -> None:
+    settings = ControllerSettings(CONFIG)
+    assert settings.altered(-1, {}, [ConfigEntry("log.level", "debug")]) == {"log_level": "debug"}
+    with pytest.raises(InvalidConfigError):
+        settings.altered(-1, {}, [ConfigEntry("log.level", "loud")])
