@@ -1,5 +1,5 @@
-"""The admin client: topics, partitions, configs, brokers, log directories, elections; see also
-``group_admin`` and ``transaction_admin``.
+"""The admin client: topics, partitions, configs, brokers, log directories, elections, deletion of
+records; see also ``group_admin`` and ``transaction_admin``.
 
 Rules
 -----
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from oncelog.admin_results import (
+    BrokerApiVersions,
     BrokerDescription,
     ClusterDescription,
     ConfigOutcome,
@@ -24,6 +25,7 @@ from oncelog.admin_results import (
     LogDirDescription,
     NewTopic,
     PartitionDescription,
+    RecordDeletionOutcome,
     ReplicaDescription,
     Results,
     TopicDescription,
@@ -42,12 +44,15 @@ from oncelog.errors import (
     is_retriable,
 )
 from oncelog.group_admin import GroupAdmin
+from oncelog.observability.metrics import MeasuredClient
+from oncelog.record_deletion import delete_records
 from oncelog.router import Failure, Router
 from oncelog.transaction_admin import TransactionAdmin
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages import admin as wire
-from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
+from oncelog_protocol.messages.handshake import ApiVersionsRequest
 from oncelog_protocol.messages.metadata import (
     DescribeClusterRequest,
     MetadataRequest,
@@ -61,7 +66,7 @@ TIMEOUT_MS = 30_000
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
-class Admin(GroupAdmin, TransactionAdmin):
+class Admin(GroupAdmin, TransactionAdmin, MeasuredClient):
     """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
 
     def __init__(
@@ -190,11 +195,14 @@ class Admin(GroupAdmin, TransactionAdmin):
         self,
         *,
         topics: Iterable[str] = (),
-        brokers: Iterable[int] = (),
+        brokers: Iterable[int | None] = (),
         keys: Iterable[str] | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[ConfigOutcome]:
-        """The settings in force, with their sources. ``keys`` None asks for all."""
+        """The settings in force, with their sources. ``keys`` None asks for all.
+
+        A broker None: what is set for all brokers while they run, and nothing else.
+        """
         wanted = None if keys is None else list(keys)
         deadline = self._deadline(timeout_ms)
         outcomes: list[ConfigOutcome] = []
@@ -203,9 +211,12 @@ class Admin(GroupAdmin, TransactionAdmin):
             response = await self._router.call_any(wire.DescribeConfigsRequest(named), deadline)
             outcomes += _config_outcomes(response)
         for broker_id in brokers:
-            resource = wire.ConfigResource(wire.RESOURCE_BROKER, str(broker_id), wanted)
+            resource = wire.ConfigResource(wire.RESOURCE_BROKER, _broker_name(broker_id), wanted)
             request = wire.DescribeConfigsRequest([resource])
-            response = await self._on_broker(broker_id, request, deadline)
+            if broker_id is None:
+                response = await self._router.call_any(request, deadline)
+            else:
+                response = await self._on_broker(broker_id, request, deadline)
             outcomes += _config_outcomes(response)
         return Results(outcomes)
 
@@ -221,12 +232,28 @@ class Admin(GroupAdmin, TransactionAdmin):
         Errors of items: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION.
         """
         alterations = [
-            wire.ConfigAlteration(
-                wire.RESOURCE_TOPIC,
-                topic,
-                [wire.ConfigEntry(key, value) for key, value in entries.items()],
-            )
-            for topic, entries in configs.items()
+            _alteration(wire.RESOURCE_TOPIC, topic, entries) for topic, entries in configs.items()
+        ]
+        request = wire.AlterConfigsRequest(alterations, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return Results(_config_outcomes(response))
+
+    async def alter_broker_configs(
+        self,
+        configs: Mapping[int | None, Mapping[str, str | None]],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[ConfigOutcome]:
+        """Set dynamic settings of a broker, or with None of all brokers; they hold at once, and go
+        before what stands in files and environments (KIP-226). A value None takes the setting back;
+        keys that are not named stay.
+
+        Errors of items: INVALID_CONFIG, also for a setting that needs a restart; INVALID_REQUEST.
+        """
+        alterations = [
+            _alteration(wire.RESOURCE_BROKER, _broker_name(broker_id), entries)
+            for broker_id, entries in configs.items()
         ]
         request = wire.AlterConfigsRequest(alterations, validate_only)
         response = await self._on_controller(request, timeout_ms)
@@ -251,6 +278,39 @@ class Admin(GroupAdmin, TransactionAdmin):
             response.cluster_id, response.controller_id, response.controller_epoch, brokers
         )
 
+    async def describe_api_versions(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> list[BrokerApiVersions]:
+        """Which APIs brokers (default: all) speak, in which versions.
+
+        A broker that does not answer is one entry with its error.
+        """
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
+
+        async def one(broker_id: int) -> BrokerApiVersions:
+            request = ApiVersionsRequest()
+            try:
+                response = await self._router.call_broker(broker_id, request, deadline)
+                _raise_for(response.error_code)
+            except Failure as error:
+                return BrokerApiVersions(broker_id, _as_client_error(broker_id, error))
+            known = {key.value: key.name for key in ApiKey}
+            return BrokerApiVersions(
+                broker_id,
+                None,
+                {
+                    known.get(each.api_key, f"API_{each.api_key}"): (
+                        each.version_min,
+                        each.version_max,
+                    )
+                    for each in response.apis
+                },
+            )
+
+        return list(await asyncio.gather(*(one(broker_id) for broker_id in ids)))
+
     async def describe_log_dirs(
         self,
         brokers: Iterable[int] | None = None,
@@ -272,10 +332,7 @@ class Admin(GroupAdmin, TransactionAdmin):
                 response = await self._router.call_broker(broker_id, request, deadline)
                 _raise_for(response.error_code)
             except Failure as error:
-                reason = error if isinstance(error, (ApiError, ClientError)) else None
-                text = str(error) or "did not answer in time"
-                failure = reason or BrokerUnreachableError(broker_id, "?", text)
-                return [LogDirDescription(broker_id, "", failure)]
+                return [LogDirDescription(broker_id, "", _as_client_error(broker_id, error))]
             return [_describe_log_dir(broker_id, log_dir) for log_dir in response.log_dirs]
 
         answers = await asyncio.gather(*(one(broker_id) for broker_id in ids))
@@ -309,6 +366,18 @@ class Admin(GroupAdmin, TransactionAdmin):
             ]
         )
 
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[RecordDeletionOutcome]:
+        """Delete the records below an offset of each partition; -1 means all that are committed.
+
+        Returns when all in-sync replicas have that on disk. Errors of items: OFFSET_OUT_OF_RANGE
+        (above what is committed), POLICY_VIOLATION (a topic that is only compacted), INVALID_TOPIC
+        (internal), UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT: what is not
+        definite may yet happen.
+        """
+        return Results(await delete_records(self._router, offsets, self._deadline(timeout_ms)))
+
     # ------------------------------------------------------------------------------ calls
 
     async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
@@ -340,6 +409,13 @@ def _refused(response: Any) -> ApiError | None:
     if any(item.error_code == NotControllerError.code for item in items):
         return NotControllerError()
     return None
+
+
+def _as_client_error(broker_id: int, error: BaseException) -> ApiError | ClientError:
+    """Why one broker did not answer."""
+    if isinstance(error, (ApiError, ClientError)):
+        return error
+    return BrokerUnreachableError(broker_id, "?", str(error) or "did not answer in time")
 
 
 def _raise_for(error_code: int, message: str | None = None) -> None:
@@ -404,6 +480,19 @@ def _describe_topic(topic: Any) -> TopicDescription:
         for partition in sorted(topic.partitions, key=lambda item: int(item.partition))
     )
     return TopicDescription(topic.topic, None, topic.topic_id, topic.internal, partitions)
+
+
+def _broker_name(broker_id: int | None) -> str:
+    """As the wire names a broker, or all of them."""
+    return "" if broker_id is None else str(broker_id)
+
+
+def _alteration(
+    resource_type: int, name: str, entries: Mapping[str, str | None]
+) -> wire.ConfigAlteration:
+    return wire.ConfigAlteration(
+        resource_type, name, [wire.ConfigEntry(key, value) for key, value in entries.items()]
+    )
 
 
 def _config_outcomes(response: Any) -> list[ConfigOutcome]:

@@ -127,7 +127,9 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSetting:
-    """One key; ``source`` is "topic", "broker" or "default"."""
+    """One key. ``source``: "topic"; "dynamic_broker", "dynamic_default" (set while brokers run, for
+    one or for all); "broker" (its file, environment or command line); or "default". A secret has no
+    value."""
 
     key: str
     value: str | None
@@ -143,6 +145,7 @@ class ConfigOutcome:
     kind: str
     """Either topic or broker."""
     name: str
+    """A broker's id in digits; "" for all brokers."""
     error: ApiError | None = None
     settings: Mapping[str, ConfigSetting] = field(default_factory=dict)
 
@@ -196,3 +199,23 @@ class ElectionOutcome:
 
     partition: TopicPartition
     error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDeletionOutcome:
+    """What became of deleting records of one partition."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+    low_watermark: int = -1
+    """The first offset that is left, at every replica that may lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerApiVersions:
+    """The APIs that one broker speaks: the first and the last version of each, by name; or why it
+    did not answer."""
+
+    broker_id: int
+    error: ApiError | ClientError | None = None
+    versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -128,6 +128,22 @@ def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
     return call
 
 
+def _measuring(method: Callable[[Any], T]) -> Callable[[Any], T]:
+    """``metrics``: also of a client that is closed."""
+
+    @wraps(method)
+    def call(self: Any, /) -> T:
+        if not self._thread.running:
+            return method(self._client)
+
+        async def run() -> T:
+            return method(self._client)
+
+        return cast(T, self._thread.call(run()))
+
+    return call
+
+
 def _promising(
     method: Callable[Concatenate[Any, P], asyncio.Future[T]],
 ) -> Callable[Concatenate[Any, P], Future[T]]:
@@ -275,6 +291,7 @@ class Producer(_Face[AsyncProducer]):
     enqueue_many = _blocking(AsyncProducer.enqueue_many)
     flush = _blocking(AsyncProducer.flush)
     partitions_for = _blocking(AsyncProducer.partitions_for)
+    metrics = _measuring(AsyncProducer.metrics)
     begin_transaction = _blocking(AsyncProducer.begin_transaction)
     send_offsets = _blocking(AsyncProducer.send_offsets)
     commit_transaction = _blocking(AsyncProducer.commit_transaction)
@@ -354,6 +371,7 @@ class SharedWriter(_Face[AsyncSharedWriter]):
     enqueue_many = _blocking(AsyncSharedWriter.enqueue_many)
     flush = _blocking(AsyncSharedWriter.flush)
     partitions_for = _blocking(AsyncSharedWriter.partitions_for)
+    metrics = _measuring(AsyncSharedWriter.metrics)
 
     @property
     def unacknowledged_count(self) -> int:
@@ -482,6 +500,7 @@ class Consumer(_Face[AsyncConsumer]):
     wait_for_records = _blocking(AsyncConsumer.wait_for_records)
     lag = _blocking(AsyncConsumer.lag)
     partitions_for = _blocking(AsyncConsumer.partitions_for)
+    metrics = _measuring(AsyncConsumer.metrics)
     getone = _blocking(AsyncConsumer.getone)
     getmany = _blocking(AsyncConsumer.getmany)
     getbatch = _blocking(AsyncConsumer.getbatch)
@@ -524,6 +543,7 @@ class Admin(_Face[AsyncAdmin]):
 
     start = _blocking(AsyncAdmin.start)
     close = _closing(AsyncAdmin.close)
+    metrics = _measuring(AsyncAdmin.metrics)
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)
     create_partitions = _blocking(AsyncAdmin.create_partitions)
@@ -531,9 +551,12 @@ class Admin(_Face[AsyncAdmin]):
     describe_topics = _blocking(AsyncAdmin.describe_topics)
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     alter_configs = _blocking(AsyncAdmin.alter_configs)
+    alter_broker_configs = _blocking(AsyncAdmin.alter_broker_configs)
     describe_cluster = _blocking(AsyncAdmin.describe_cluster)
+    describe_api_versions = _blocking(AsyncAdmin.describe_api_versions)
     describe_log_dirs = _blocking(AsyncAdmin.describe_log_dirs)
     elect_leaders = _blocking(AsyncAdmin.elect_leaders)
+    delete_records = _blocking(AsyncAdmin.delete_records)
     list_groups = _blocking(AsyncAdmin.list_groups)
     describe_groups = _blocking(AsyncAdmin.describe_groups)
     delete_groups = _blocking(AsyncAdmin.delete_groups)

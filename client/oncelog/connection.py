@@ -6,9 +6,12 @@ all later ones wait behind it. A call that its caller cancels leaves the connect
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from oncelog.backoff import Backoff
 from oncelog.config import Address
+from oncelog.errors import BrokerUnreachableError
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.messages.base import Request
 from oncelog_runtime.channel import RequestChannel
@@ -17,6 +20,21 @@ CONTROL = "control"
 """Metadata, offsets, admin: never behind a long poll or a produce that waits for replicas."""
 DATA = "data"
 """Produce and fetch."""
+
+
+class Slot:
+    """The connection of one purpose to one broker, and how it fares."""
+
+    __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
+
+    def __init__(self, broker_id: int, address: Address, backoff: Backoff) -> None:
+        self.broker_id = broker_id
+        self.address = address
+        self.backoff = backoff
+        self.channel: RequestChannel | None = None
+        self.connecting: asyncio.Task[None] | None = None
+        self.error: BrokerUnreachableError | None = None
+        self.retry_at = 0.0
 
 
 async def open_channel(address: Address, client_id: str, timeout_s: float) -> RequestChannel:

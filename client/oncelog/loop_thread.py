@@ -1,7 +1,9 @@
 """An event loop in a thread of its own: how synchronous code calls the asynchronous clients.
 
 Rules: a call waits for its result; an interrupt (Ctrl+C) of who waits cancels what was asked. The
-loop's own thread is never waited for from within.
+loop's own thread is never waited for from within. Tasks that are left when the loop ends (a client
+that was dropped without ``close``, a call that was given up) are cancelled and waited for, or they
+would be "destroyed but pending" at some later time.
 """
 
 from __future__ import annotations
@@ -25,6 +27,22 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return cast(asyncio.AbstractEventLoop, uvloop.new_event_loop())
 
 
+TASKS_END_S = 5.0
+"""How long tasks that are left over may take to end once they are cancelled."""
+
+
+async def _end_tasks() -> None:
+    current = asyncio.current_task()
+    left = [task for task in asyncio.all_tasks() if task is not current]
+    for task in left:
+        task.cancel()
+    try:
+        async with asyncio.timeout(TASKS_END_S):
+            await asyncio.gather(*left, return_exceptions=True)
+    except TimeoutError:
+        pass  # asyncio will name them
+
+
 class LoopThread:
     """An event loop in a thread; ``call`` runs a coroutine there and waits."""
 
@@ -36,6 +54,7 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(_end_tasks())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 

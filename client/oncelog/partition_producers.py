@@ -31,11 +31,11 @@ async def describe_producers(
     """One answer a partition, in the order of asking. ``deadline`` is in the loop's time."""
     named = [TopicPartition(*tp) for tp in dict.fromkeys(partitions)]
     topics = list(dict.fromkeys(tp.topic for tp in named))
-    errors = await asyncio.gather(*(_topic_error(router, topic, deadline) for topic in topics))
+    errors = await asyncio.gather(*(find_topic_error(router, topic, deadline) for topic in topics))
     of_topic = dict(zip(topics, errors, strict=True))
     found: dict[TopicPartition, PartitionProducers] = {}
     for tp in named:
-        error = of_topic[tp.topic] or _partition_error(router, tp)
+        error = of_topic[tp.topic] or find_partition_error(router, tp)
         if error is not None:
             found[tp] = PartitionProducers(tp, error)
     left = [tp for tp in named if tp not in found]
@@ -78,7 +78,7 @@ class _Questions:
             for tp in self._partitions:
                 if tp not in self._found:
                     cause = self._failed.get(tp, error)
-                    self._found[tp] = PartitionProducers(tp, _as_api_error(str(tp), cause))
+                    self._found[tp] = PartitionProducers(tp, as_api_error(str(tp), cause))
 
     async def _attempt(self) -> None:
         self._failed.clear()
@@ -110,7 +110,7 @@ class _Questions:
                 if is_retriable(error):
                     self._failed[tp] = error
                 else:
-                    self._found[tp] = PartitionProducers(tp, _as_api_error(str(tp), error))
+                    self._found[tp] = PartitionProducers(tp, as_api_error(str(tp), error))
             return
         for topic in response.topics:
             for item in topic.partitions:
@@ -142,21 +142,23 @@ def _producer(item: wire.DescribedProducer) -> ProducerDescription:
     )
 
 
-async def _topic_error(router: Router, topic: str, deadline: float) -> ApiError | None:
+async def find_topic_error(router: Router, topic: str, deadline: float) -> ApiError | None:
+    """Why nobody can be asked about a topic; None when somebody can."""
     try:
         await router.topic(topic, deadline)
     except (ApiError, DeadlineExceededError) as error:
-        return _as_api_error(topic, error)
+        return as_api_error(topic, error)
     return None
 
 
-def _partition_error(router: Router, tp: TopicPartition) -> ApiError | None:
+def find_partition_error(router: Router, tp: TopicPartition) -> ApiError | None:
+    """The same of a partition of a topic that is known."""
     if router.cluster.partition(tp) is not None:
         return None
     return UnknownTopicOrPartitionError(f"there is no partition {tp}")
 
 
-def _as_api_error(name: str, error: BaseException) -> ApiError:
+def as_api_error(name: str, error: BaseException) -> ApiError:
     """What stands at an item: the broker's word, or that nobody answered in time."""
     if isinstance(error, ApiError):
         return error

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from oncelog.backoff import Backoff
 from oncelog.cluster import Cluster, TopicView
 from oncelog.config import Address, ConnectionOptions
-from oncelog.connection import CONTROL, ask, open_channel, reason_of
+from oncelog.connection import CONTROL, Slot, ask, open_channel, reason_of
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
@@ -33,6 +33,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     is_retriable,
 )
+from oncelog.observability.counters import Counters
 from oncelog_protocol import limits
 from oncelog_protocol.errors import ProtocolError, error_for
 from oncelog_protocol.messages.base import Request
@@ -59,21 +60,6 @@ Failure = (OSError, TimeoutError, ProtocolError, ApiError)
 """What an attempt on one broker may end with, and another broker may not."""
 
 
-class _Slot:
-    """The connection of one purpose to one broker, and how it fares."""
-
-    __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
-
-    def __init__(self, broker_id: int, address: Address, backoff: Backoff) -> None:
-        self.broker_id = broker_id
-        self.address = address
-        self.backoff = backoff
-        self.channel: RequestChannel | None = None
-        self.connecting: asyncio.Task[None] | None = None
-        self.error: BrokerUnreachableError | None = None
-        self.retry_at = 0.0
-
-
 class Router:
     """The cluster as one client sees it. Made closed; ``start`` opens it."""
 
@@ -88,8 +74,10 @@ class Router:
         self.auto_create = False
         self.closed = True
         self.failure: BaseException | None = None
+        self.counters = Counters()
+        """What the client counts that this router is of."""
         self._entropy = entropy
-        self._slots: dict[tuple[int, str], _Slot] = {}
+        self._slots: dict[tuple[int, str], Slot] = {}
         self._blamed: dict[Address, float] = {}
         self._reached: dict[Address, None] = {}
         self._tasks = self._new_tasks()
@@ -201,7 +189,7 @@ class Router:
 
     # ------------------------------------------------------------------------------ connections
 
-    def _slot(self, broker_id: int, purpose: str) -> _Slot:
+    def _slot(self, broker_id: int, purpose: str) -> Slot:
         broker = self.cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerUnreachableError(broker_id, "?", "not in the cluster at the moment")
@@ -209,7 +197,7 @@ class Router:
         if slot is None or slot.address != broker.address:
             if slot is not None and slot.channel is not None:
                 slot.channel.close("the broker moved to another address")
-            slot = _Slot(broker_id, broker.address, self.new_backoff(f"{broker_id}/{purpose}"))
+            slot = Slot(broker_id, broker.address, self.new_backoff(f"{broker_id}/{purpose}"))
             self._slots[broker_id, purpose] = slot
         return slot
 
@@ -259,13 +247,14 @@ class Router:
             )
         return slot.channel
 
-    async def _connect(self, slot: _Slot) -> None:
+    async def _connect(self, slot: Slot) -> None:
         try:
             timeout_s = self.options.connect_timeout_ms / 1000
             channel = await open_channel(slot.address, self.options.client_id, timeout_s)
         except (OSError, TimeoutError, ProtocolError, ApiError) as error:
             now = asyncio.get_running_loop().time()
             slot.retry_at = now + slot.backoff.next_s()
+            self.counters.connection_failures += 1
             slot.error = self._unreachable(slot, error)
             self._blamed[slot.address] = now
         else:
@@ -277,9 +266,10 @@ class Router:
         finally:
             slot.connecting = None
 
-    def _attach(self, slot: _Slot, channel: RequestChannel) -> None:
+    def _attach(self, slot: Slot, channel: RequestChannel) -> None:
         slot.channel = channel
         slot.error = None
+        self.counters.connections += 1
         slot.backoff.reset()
         self._reached[slot.address] = None
         self._blamed.pop(slot.address, None)
@@ -290,7 +280,7 @@ class Router:
         if not self.closed:
             self._blamed[address] = asyncio.get_running_loop().time()
 
-    def _unreachable(self, slot: _Slot, error: BaseException) -> BrokerUnreachableError:
+    def _unreachable(self, slot: Slot, error: BaseException) -> BrokerUnreachableError:
         note = ""
         if slot.address not in self.options.addresses and slot.address not in self._reached:
             note = (
@@ -363,6 +353,7 @@ class Router:
             logger.debug("metadata: no broker answered")
             return
         self.cluster.apply(response, topics, self.topics)
+        self.counters.metadata_refreshes += 1
         self._drop_stale_slots()
 
     def _metadata_sources(self) -> list[Callable[[Request], Awaitable[MetadataResponse]]]:

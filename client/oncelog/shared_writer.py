@@ -28,6 +28,7 @@ from oncelog.errors import (
     TransactionAlreadyCommittedError,
 )
 from oncelog.history import History
+from oncelog.observability.metrics import ProducerMetrics
 from oncelog.producer.partitioner import PartitionerOption
 from oncelog.producer.producer import Producer
 from oncelog.producer.sender import Sender
@@ -265,6 +266,10 @@ class SharedWriter(Sending):
     async def partitions_for(self, topic: str) -> int:
         """As ``Producer.partitions_for``."""
         return await self._producer.partitions_for(topic)
+
+    def metrics(self) -> ProducerMetrics:
+        """What it has counted so far; see :meth:`oncelog.Producer.metrics`."""
+        return self._producer.metrics()
 
     @property
     def unacknowledged_count(self) -> int:

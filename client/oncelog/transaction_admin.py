@@ -228,6 +228,7 @@ class TransactionAdmin(AdminCalls):
         *,
         producer_id: int | None = None,
         start_offset: int | None = None,
+        validate_only: bool = False,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TransactionAbort:
         """End the transaction that is open in a partition: what ``find_hanging_transactions`` has
@@ -237,6 +238,7 @@ class TransactionAdmin(AdminCalls):
         has, the leader writes an abort marker into this partition. Records of it that come later
         are refused then.
 
+        :param validate_only: only find out how it would be ended.
         :raises InvalidTxnStateError: no such transaction is open there (any more).
         :raises ApiError, ClientError: it could not be ended, or a broker did not say whether it
             knows the transaction.
@@ -261,6 +263,8 @@ class TransactionAdmin(AdminCalls):
             producer.producer_epoch,
             candidate.transactional_id if candidate.known else None,
         )
+        if validate_only:
+            return aborted
         if aborted.transactional_id is not None:
             await self._end_by_coordinator(aborted.transactional_id, deadline)
         else:

@@ -57,6 +57,18 @@ async def test_the_controller_is_found() -> None:
         assert result.error is None
         (altered,) = await admin.alter_configs({"a": {"retention_ms": "5", "x": None}})
         assert altered.error is None
+        wishes: dict[int | None, dict[str, str | None]] = {
+            None: {"log_level": "debug"},
+            2: {"log_level": None},
+        }
+        changed = await admin.alter_broker_configs(wishes, validate_only=True)
+        assert [(each.kind, each.name, each.error) for each in changed] == [
+            ("broker", "", None),
+            ("broker", "2", None),
+        ]
+        sent = [request for broker, request in cluster.requests if broker == 3][-1]
+        assert [each.entries[0].value for each in sent.resources] == ["debug", None]
+        assert sent.validate_only
         partition = TopicPartition("a", 0)
         (elected,) = await admin.elect_leaders([partition])
         assert (elected.partition, elected.error) == (partition, None)
@@ -92,8 +104,11 @@ async def test_cluster_configs_and_log_dirs() -> None:
         assert [broker.broker_id for broker in description.brokers] == [1, 2]
         port = cluster.brokers[2].port
         assert description.brokers[1].listeners == {"external": ("127.0.0.1", port)}
-        configs = await admin.describe_configs(topics=["a"], brokers=[2], keys=["retention_ms"])
-        assert [(c.kind, c.name) for c in configs] == [("topic", "a"), ("broker", "2")]
+        configs = await admin.describe_configs(
+            topics=["a"], brokers=[2, None], keys=["retention_ms"]
+        )
+        named = [(c.kind, c.name) for c in configs]
+        assert named == [("topic", "a"), ("broker", "2"), ("broker", "")]
         assert configs[0].settings["retention_ms"].value == "1000"
         log_dirs = await admin.describe_log_dirs()
         assert [log_dir.broker_id for log_dir in log_dirs] == [1, 2]

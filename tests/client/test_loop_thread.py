@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
+from oncelog import loop_thread
 from oncelog.errors import ClosedError
 from oncelog.loop_thread import LoopThread
 
@@ -97,3 +99,36 @@ def test_the_loop_does_not_wait_for_itself_and_takes_errands() -> None:
         thread.call(look(), 10)
     finally:
         thread.stop()
+
+
+@pytest.mark.parametrize("ending", [True, False])
+def test_tasks_that_are_left_end_with_the_loop(
+    ending: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that nobody closed leaves some: without an end they are "destroyed but pending"."""
+    if not ending:
+
+        async def nothing() -> None:
+            pass
+
+        monkeypatch.setattr(loop_thread, "_end_tasks", nothing)
+    thread = LoopThread("oncelog-test")
+    ended: list[str] = []
+    kept: list[asyncio.Task[None]] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append("background")
+
+    async def begin() -> None:
+        kept.append(asyncio.get_running_loop().create_task(background()))
+
+    thread.call(begin())
+    thread.call(double(1))
+    thread.stop()
+    assert ended == (["background"] if ending else [])
+    kept.clear()
+    gc.collect()
+    assert ("destroyed" in caplog.text) is not ending

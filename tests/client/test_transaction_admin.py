@@ -284,7 +284,10 @@ async def test_what_nobody_knows_is_ended_by_a_marker(cluster: AdminCluster) -> 
     cluster.producers[T0] = [in_txn(1, 2, start=50)]
     async with make(cluster) as admin:
         (hanging,) = await admin.find_hanging_transactions()
+        would = await admin.abort_transaction(hanging, validate_only=True)
+        assert cluster.producers[T0][0].txn_start_offset == 50
         aborted = await admin.abort_transaction(hanging)
+        assert aborted == would
         assert aborted.partition == T0
         assert (aborted.producer_id, aborted.producer_epoch) == (1, 2)
         assert aborted.transactional_id is None
@@ -339,13 +342,11 @@ async def test_abort_needs_to_know_which(cluster: AdminCluster) -> None:
     async with make(cluster) as admin:
         with pytest.raises(ConfigurationError, match="producer_id or start_offset"):
             await admin.abort_transaction(T0)
-        for wrong in (
-            {"producer_id": 3},
-            {"start_offset": 6},
-            {"producer_id": 1, "start_offset": 6},
-        ):
+        for producer_id, start_offset in ((3, None), (None, 6), (1, 6)):
             with pytest.raises(InvalidTxnStateError):
-                await admin.abort_transaction(T0, **wrong)
+                await admin.abort_transaction(
+                    T0, producer_id=producer_id, start_offset=start_offset
+                )
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.abort_transaction(TopicPartition("t", 9), producer_id=1)
         assert cluster.count(ApiKey.ABORT_TRANSACTION) == 0

@@ -44,13 +44,14 @@ from oncelog.consumer.run import Runs
 from oncelog.consumer.subscription import PartitionState, Reset, Subscription
 from oncelog.errors import ClientError, ClosedError, DeadlineExceededError
 from oncelog.history import History
+from oncelog.observability.metrics import MeasuredConsumer
 from oncelog.router import Router
 from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, TopicPartition
 from oncelog_runtime.clock import SystemWallClock, WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 
-class Consumer(Runs):
+class Consumer(Runs, MeasuredConsumer):
     """Reads records. ``async with Consumer("orders", bootstrap_servers=...) as consumer: ...``
 
     :param topics: with a ``group_id`` these are subscribed to. Without, all partitions of them are
@@ -115,6 +116,7 @@ class Consumer(Runs):
         self._router = Router(connection, entropy=self._entropy)
         self._subscription = Subscription()
         self._reader = Reader(self._subscription, self._options, self._running, history=history)
+        self._reader.counters = self._router.counters
         self._fetcher: Fetcher | None = None
         self._group: Group | None = None
         self._arrivals: Arrivals | None = None

@@ -248,6 +248,7 @@ class Fetcher:
         try:
             if self._polls.get(leader) is poll:
                 del self._polls[leader]
+            self._count(poll, reply, error)
             if self._closed:
                 return
             if error is not None:
@@ -258,6 +259,16 @@ class Fetcher:
         except Exception as failure:
             logger.exception("the fetcher failed")
             self.fail("answer", failure)
+
+    def _count(self, poll: _Poll, reply: Any, error: BaseException | None) -> None:
+        counters = self._router.counters
+        if error is not None or reply.message.error_code:
+            counters.fetch_errors += not poll.cut_short
+            return
+        counters.fetches += 1
+        counters.bytes_fetched += len(reply.payload)
+        asked_at = poll.due_at - poll.wait_ms / 1000
+        counters.fetch_latency.observe(self._loop.time() - asked_at)
 
     def _take_response(self, poll: _Poll, response: FetchResponse, payload: memoryview) -> None:
         if response.error_code:

@@ -27,6 +27,7 @@ from oncelog.consumer.record import Record, make_records
 from oncelog.consumer.subscription import PartitionState, Subscription
 from oncelog.errors import ClientError, CorruptRecordError
 from oncelog.history import History
+from oncelog.observability.counters import Counters
 from oncelog_protocol.records.batch import CorruptBatchError, parse_header, verify_crc
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import TopicPartition
@@ -59,10 +60,13 @@ class Reader:
         self.at_poll: Callable[[], Awaitable[None] | None] | None = None
         """Called in every poll that does not simply go on with a batch; what it returns is
         awaited before anything is handed out."""
+        self.on_control_batch: Callable[[TopicPartition, memoryview], None] | None = None
+        """Told of what is not handed out because it is a marker; see ``markers``."""
         self._subscription = subscription
         self._options = options
         self._running = running
         self._history = history
+        self.counters = Counters()
         self._cursor: Cursor | None = None
         self._deferred: BaseException | None = None
         """An error that came up behind records which a getmany had in hand: raised next."""
@@ -197,7 +201,9 @@ class Reader:
                         break
                     size -= before - state.buffered
                     if batch.next_offset > end:
+                        whole = len(batch)
                         batch = cut(batch, 0, bisect_left(batch.offsets, end))
+                        self.counters.consumed(state.tp.topic, len(batch) - whole)
                         state.seek(end, state.epoch)
                     if len(batch):
                         found.append(batch)
@@ -248,6 +254,7 @@ class Reader:
                 self._cursor = cursor = Cursor(
                     state, records, header.next_offset, header.leader_epoch, data, note, end
                 )
+                self.counters.consumed(state.tp.topic, len(records))
                 return cursor
             state.advance(*end)
         return None
@@ -261,6 +268,7 @@ class Reader:
             if first < len(columns):
                 self._in_hand.setdefault(state.tp, before)
                 self._note_columns(state.tp, columns, first)
+                self.counters.consumed(state.tp.topic, len(columns) - first)
                 return cut(make_batch(*state.tp, columns), first)
         return None
 
@@ -326,6 +334,8 @@ class Reader:
                 if end is None:
                     raise
                 break
+            if header.is_control and self.on_control_batch is not None:
+                self.on_control_batch(state.tp, batch)
             self._consume(state, header.size_bytes)
             end = (header.next_offset, header.leader_epoch)
             self._hidden += 1
@@ -355,12 +365,19 @@ class Reader:
         if self._cursor is not None:
             self._cursor.settle()
 
+    @property
+    def not_handed_out(self) -> tuple[str, int]:
+        """The topic of the batch that is being handed out, and how many records of it are left."""
+        cursor = self._cursor
+        return ("", 0) if cursor is None else (cursor.state.tp.topic, cursor.left)
+
     def drop_cursor(self) -> None:
         """End the batch that is being handed out; its rest goes back."""
         cursor = self._cursor
         if cursor is not None:
             if not self._polling and cursor.state.version == cursor.version:
                 self._in_hand.setdefault(cursor.state.tp, cursor.safe())
+            self.counters.consumed(cursor.state.tp.topic, -cursor.left)
             cursor.stop()
             self._cursor = None
 

@@ -134,9 +134,12 @@ class Batch:
         self._waiters.append(future)
         await future
 
-    def add_callback(self, callback: Callable[[Delivery], object], delivery: Delivery) -> None:
-        """Call back when done, or in the loop's next round when it is already."""
-        self.observed = True
+    def add_callback(
+        self, callback: Callable[[Delivery], object], delivery: Delivery, *, observes: bool = True
+    ) -> None:
+        """Call back when done, or in the loop's next round when it is already. Who only looks on
+        does not say ``observes``: flush and close go on to speak of a failure."""
+        self.observed = self.observed or observes
         if self.done:
             asyncio.get_running_loop().call_soon(callback, delivery)
             return
@@ -251,6 +254,15 @@ class Accumulator:
         self._lingering: deque[Batch] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._failed: list[Batch] = []
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for room."""
+        return sum(not future.done() for _, future in self._waiting)
+
+    def begun_at(self, batch: Batch) -> float:
+        """When a batch was begun, in the loop's time."""
+        return batch.deadline - self._delivery_timeout_s
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made when first asked for."""

@@ -103,6 +103,9 @@ class Outcomes:
         if self._history is not None and batch.operation is not None:
             offsets = range(base_offset, base_offset + batch.count)
             self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
+        self._router.counters.sent(
+            queue.tp.topic, batch.count, self._loop.time() - self._accumulator.begun_at(batch)
+        )
         self._accumulator.acknowledge(batch, base_offset, append_time_ms)
 
     def _overtaken(self, batch: Batch) -> None:
@@ -220,5 +223,6 @@ class Outcomes:
         if self._history is not None and batch.operation is not None:
             note_failure(self._history, batch.operation, error)
         self._accumulator.fail(batch, error)
+        self._router.counters.given_up(batch.queue.tp.topic, batch.count)
         if self._session is not None:
             self._session.lost(error)

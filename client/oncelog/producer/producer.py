@@ -36,6 +36,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.history import History
+from oncelog.observability.metrics import MeasuredProducer
 from oncelog.producer.accumulator import (
     KEYED_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
@@ -67,7 +68,7 @@ from oncelog_runtime.entropy import Entropy, SystemEntropy
 logger = logging.getLogger(__name__)
 
 
-class Producer(Transactional):
+class Producer(Transactional, MeasuredProducer):
     """Sends records. ``async with Producer("localhost:9092") as producer: ...``
 
     :param bootstrap_servers: "host:port,host:port" or a list of them: where to ask first.

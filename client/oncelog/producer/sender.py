@@ -110,6 +110,11 @@ class Sender:
         if idempotent:
             self._ask_for_id()
 
+    @property
+    def requests_in_flight(self) -> int:
+        """Produce requests that are not answered."""
+        return sum(len(link.sent) for link in self._links.values())
+
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
         """From now on batches go out under this identity, each partition from sequence 0."""
         self._sequences.given(producer_id, producer_epoch)
@@ -299,9 +304,13 @@ class Sender:
         return True
 
     def _send(self, link: Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
-        session = self._session
+        session, counters = self._session, self._router.counters
+        counters.produce_requests += 1
         for batch in batches:
             batch.attempts += 1
+            counters.bytes_sent += len(batch.encoded or b"")
+            if batch.attempts > 1:
+                counters.record_retries += batch.count
             batch.queue.sent_to = link.leader
             if self._history is not None and batch.operation is None:
                 tp = batch.queue.tp
@@ -416,7 +425,8 @@ class Sender:
         try:
             if link.channel is channel and link.sent and link.sent[0] is sent:
                 link.sent.popleft()
-            batches = sent[1]
+            began, batches = sent
+            self._router.counters.request_latency.observe(self._loop.time() - began)
             for batch in batches:
                 batch.queue.in_flight.remove(batch)
             if error is not None:

@@ -359,6 +359,8 @@ class Transactions:
 
     def _ended(self, commit: bool) -> None:
         self.serial += 1
+        self._calls.counters.transaction_commits += commit
+        self._calls.counters.transaction_aborts += not commit
         if commit and self._history is not None and self.history_number >= 0:
             self._history.ok(self.history_number, ())
             self.history_number = -1

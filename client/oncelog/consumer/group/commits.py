@@ -134,9 +134,20 @@ class Commits:
                     await self._commit_once(left)
 
             if left:
-                await self._until(deadline, "commit", attempt)
+                await self._counted(self._until(deadline, "commit", attempt))
         finally:
             self._order.release()
+
+    async def _counted(self, work: Awaitable[None]) -> None:
+        counters, loop = self._router.counters, asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await work
+        except BaseException:
+            counters.commit_errors += 1
+            raise
+        counters.commits += 1
+        counters.commit_latency.observe(loop.time() - began)
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
         who = self.identity.now(list(left))

@@ -352,6 +352,7 @@ class Member(Identity):
         mine = tuple(tp for tp in partitions if tp.topic in wanted)
         self._settled_at = self._loop.time() + self._options.heartbeat_interval_ms / 1000
         self._beat_at = self._next_beat_at()
+        self._router.counters.rebalances += 1
         self._handle(m.Synced(mine))
         logger.info(
             "group %s: generation %d, %s of %d partitions as %s%s",

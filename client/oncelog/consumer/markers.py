@@ -1,0 +1,60 @@
+"""The markers that a consumer meets: for tools that show a log as it is.
+
+A consumer never hands out markers, whatever its isolation level. Who looks at a log for somebody
+else may be told of them, in the order of their offsets, when the records before are handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog_protocol.records.control import ControlType, decode_marker
+from oncelog_protocol.types import Buffer, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+
+
+class TransactionMarker(NamedTuple):
+    """How a transaction ended in one partition. ``timestamp`` is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    committed: bool
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+MarkerCallback = Callable[[TransactionMarker], None]
+
+
+def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
+    """Have ``callback`` told of each marker that ``consumer`` passes from now on. It is called
+    inside of polls, and must not wait."""
+
+    def told(tp: TopicPartition, batch: Buffer) -> None:
+        callback(read_marker(tp, batch))
+
+    consumer._reader.on_control_batch = told
+
+
+def read_marker(tp: TopicPartition, batch: Buffer) -> TransactionMarker:
+    """The marker that a control batch is.
+
+    :raises CorruptBatchError: it is none that is known here.
+    """
+    marker = decode_marker(batch, verify=False)
+    return TransactionMarker(
+        tp.topic,
+        tp.partition,
+        marker.offset,
+        marker.timestamp_ms,
+        marker.control_type is ControlType.COMMIT,
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+    )

@@ -1,0 +1,104 @@
+"""What one client counts: plain integers, by batch and by request, never by record.
+
+Rules: counting may not be seen on the record paths, so nothing is counted where a single record
+passes. Whoever wants to know reads a snapshot (``metrics``); nobody is told of changes.
+"""
+
+from __future__ import annotations
+
+from oncelog_runtime.observe import Histogram
+
+__all__ = ["TOPICS_MAX", "Counters", "TopicCounts"]
+
+TOPICS_MAX = 1_000
+"""Topics that are counted by themselves; the records of others are in the sums only."""
+
+
+class TopicCounts:
+    """Records of one topic."""
+
+    __slots__ = ("errors", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        """Acknowledged, or handed out."""
+        self.errors = 0
+        """Given up."""
+
+
+class Counters:
+    """Of one client; which of them move depends on what it is."""
+
+    __slots__ = (
+        *("connections", "connection_failures", "metadata_refreshes"),
+        *("records_sent", "bytes_sent", "batches_sent", "record_errors", "record_retries"),
+        *("produce_requests", "request_latency", "delivery_latency"),
+        *("records_consumed", "bytes_fetched", "fetches", "fetch_errors", "fetch_latency"),
+        *("transaction_commits", "transaction_aborts"),
+        *("commits", "commit_errors", "commit_latency", "rebalances", "topics"),
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.connection_failures = 0
+        self.metadata_refreshes = 0
+
+        self.records_sent = 0
+        """Acknowledged."""
+        self.bytes_sent = 0
+        """Of batches, encoded; with every attempt."""
+        self.batches_sent = 0
+        """Acknowledged."""
+        self.record_errors = 0
+        self.record_retries = 0
+        """Records in batches that went out again, each time."""
+        self.produce_requests = 0
+        self.request_latency = Histogram()
+        self.delivery_latency = Histogram()
+
+        self.transaction_commits = 0
+        self.transaction_aborts = 0
+        """Known to have ended so, as this client heard of it."""
+
+        self.records_consumed = 0
+        """Made ready for the application; what it has not come for yet is taken off in the
+        snapshot."""
+        self.bytes_fetched = 0
+        self.fetches = 0
+        self.fetch_errors = 0
+        self.fetch_latency = Histogram()
+
+        self.commits = 0
+        self.commit_errors = 0
+        self.commit_latency = Histogram()
+        self.rebalances = 0
+        self.topics: dict[str, TopicCounts] = {}
+
+    def _of(self, topic: str) -> TopicCounts | None:
+        counts = self.topics.get(topic)
+        if counts is None and len(self.topics) < TOPICS_MAX:
+            counts = self.topics[topic] = TopicCounts()
+        return counts
+
+    def sent(self, topic: str, records: int, seconds: float) -> None:
+        """A batch was acknowledged, so long after it was begun."""
+        self.records_sent += records
+        self.batches_sent += 1
+        self.delivery_latency.observe(seconds)
+        counts = self._of(topic)
+        if counts is not None:
+            counts.records += records
+
+    def given_up(self, topic: str, records: int) -> None:
+        """A batch failed for good."""
+        self.record_errors += records
+        counts = self._of(topic)
+        if counts is not None:
+            counts.errors += records
+
+    def consumed(self, topic: str, records: int) -> None:
+        """Records are being handed out; negative: these were not, after all."""
+        self.records_consumed += records
+        counts = self._of(topic)
+        if counts is not None:
+            counts.records += records

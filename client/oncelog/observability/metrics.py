@@ -1,0 +1,245 @@
+"""Snapshots of what a client has counted: ``producer.metrics()``, ``consumer.metrics()``.
+
+Rules: a snapshot is a value, taken at once and without asking the cluster. Names are those of
+Kafka's client metrics in snake case; ``*_total`` only grows while the client lives. Times are in
+seconds. With uvloop the loop's clock counts whole milliseconds, and so do they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from oncelog.observability.counters import Counters
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.observe import Histogram
+
+if TYPE_CHECKING:
+    from oncelog.consumer.consumer import Consumer
+    from oncelog.producer.producer import Producer
+    from oncelog.router import Router
+
+__all__ = [
+    "ClientMetrics",
+    "ConsumerMetrics",
+    "Latency",
+    "MeasuredClient",
+    "MeasuredConsumer",
+    "MeasuredProducer",
+    "ProducerMetrics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long something took, as a histogram. Times are in seconds."""
+
+    count: int
+    sum_s: float
+    buckets: tuple[tuple[float, int], ...]
+    """(upper bound in seconds, how many took at most that), growing; ``count`` are all."""
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Latency:
+        """What a histogram holds now."""
+        *counts, count = histogram.cumulative()
+        buckets = tuple(zip(histogram.BOUNDS_S, counts, strict=True))
+        return cls(count, histogram.sum_s, buckets)
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean; None while there was nothing."""
+        return self.sum_s / self.count if self.count else None
+
+    def quantile_s(self, q: float) -> float | None:
+        """An upper bound of the ``q`` quantile (0 to 1), good to a factor of two; None while there
+        was nothing, infinity beyond the last bucket."""
+        if not 0 <= q <= 1:
+            raise ValueError(f"q={q!r}: must be between 0 and 1")
+        if not self.count:
+            return None
+        return next(
+            (bound for bound, count in self.buckets if count >= q * self.count), float("inf")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientMetrics:
+    """What every client has."""
+
+    client_id: str
+    connection_count: int
+    """Open now."""
+    connection_creation_total: int
+    connection_failure_total: int
+    """Attempts that failed."""
+    metadata_refresh_total: int
+    """Answers with metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerMetrics(ClientMetrics):
+    """Of a producer."""
+
+    record_send_total: int
+    """Acknowledged records."""
+    record_error_total: int
+    """Records that were given up."""
+    record_retry_total: int
+    """Records in batches that went out again, each time."""
+    batch_total: int
+    """Acknowledged batches."""
+    outgoing_byte_total: int
+    """Of encoded batches, with every attempt."""
+    request_total: int
+    """Produce requests."""
+    requests_in_flight: int
+    record_queue_count: int
+    """Records taken and not acknowledged."""
+    buffer_total_bytes: int
+    buffer_used_bytes: int
+    waiting_senders: int
+    """Calls that wait for room in the buffer."""
+    request_latency: Latency
+    """From a produce request to its answer."""
+    delivery_latency: Latency
+    """From a batch's first record to its acknowledgement, with lingering and retries."""
+    transaction_commit_total: int
+    transaction_abort_total: int
+    topic_record_totals: Mapping[str, int]
+    """``record_send_total`` by topic."""
+    topic_error_totals: Mapping[str, int]
+    """``record_error_total`` by topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMetrics(ClientMetrics):
+    """Of a consumer."""
+
+    records_consumed_total: int
+    """Records handed out."""
+    bytes_consumed_total: int
+    """Of fetched batches, as they are in the log."""
+    fetch_total: int
+    """Answered fetches."""
+    fetch_error_total: int
+    """Fetches that failed as a whole: a connection lost, an error of the broker."""
+    assigned_partitions: int
+    paused_partitions: int
+    buffered_bytes: int
+    """Fetched in advance."""
+    records_lag: Mapping[TopicPartition, int]
+    """Offsets between the position and the high watermark of the last fetch."""
+    records_lag_max: int | None
+    """The greatest of them; None while none is known."""
+    commit_total: int
+    """Acknowledged commits."""
+    commit_error_total: int
+    """Commits that failed, after retries."""
+    rebalance_total: int
+    """Generations joined."""
+    fetch_latency: Latency
+    """From a fetch to its answer; at the end of the log it waits for records."""
+    commit_latency: Latency
+    topic_record_totals: Mapping[str, int]
+    """``records_consumed_total`` by topic."""
+
+
+class _Counted:
+    """A client with counters."""
+
+    _router: Router
+
+    def _of_client(self) -> dict[str, object]:
+        router = self._router
+        counters = router.counters
+        slots = router._slots.values()
+        return {
+            "client_id": router.options.client_id,
+            "connection_count": sum(s.channel is not None and not s.channel.closed for s in slots),
+            "connection_creation_total": counters.connections,
+            "connection_failure_total": counters.connection_failures,
+            "metadata_refresh_total": counters.metadata_refreshes,
+        }
+
+
+class MeasuredClient(_Counted):
+    """What an admin client has of this file."""
+
+    def metrics(self) -> ClientMetrics:
+        """What it has counted so far."""
+        return ClientMetrics(**self._of_client())  # type: ignore[arg-type]
+
+
+class MeasuredProducer(_Counted):
+    """What a producer has of this file."""
+
+    def metrics(self) -> ProducerMetrics:
+        """What it has counted so far. Costs microseconds, asks nobody."""
+        producer = cast("Producer", self)
+        accumulator, sender = producer._accumulator, producer._sender
+        counters = self._router.counters
+        return ProducerMetrics(
+            **self._of_client(),  # type: ignore[arg-type]
+            record_send_total=counters.records_sent,
+            record_error_total=counters.record_errors,
+            record_retry_total=counters.record_retries,
+            batch_total=counters.batches_sent,
+            outgoing_byte_total=counters.bytes_sent,
+            request_total=counters.produce_requests,
+            requests_in_flight=0 if sender is None else sender.requests_in_flight,
+            record_queue_count=producer.unacknowledged_count,
+            buffer_total_bytes=accumulator.buffer_memory,
+            buffer_used_bytes=accumulator.used,
+            waiting_senders=accumulator.waiting_count,
+            request_latency=Latency.of(counters.request_latency),
+            delivery_latency=Latency.of(counters.delivery_latency),
+            transaction_commit_total=counters.transaction_commits,
+            transaction_abort_total=counters.transaction_aborts,
+            topic_record_totals=_by_topic(counters, 0),
+            topic_error_totals={t: c.errors for t, c in counters.topics.items() if c.errors},
+        )
+
+
+class MeasuredConsumer(_Counted):
+    """What a consumer has of this file."""
+
+    def metrics(self) -> ConsumerMetrics:
+        """What it has counted so far. Costs microseconds, asks nobody."""
+        consumer = cast("Consumer", self)
+        states = consumer._subscription.states
+        counters = self._router.counters
+        consumer._reader.settle()
+        topic, left = consumer._reader.not_handed_out
+        lag = {
+            tp: max(state.high_watermark - state.offset, 0)
+            for tp, state in states.items()
+            if state.high_watermark >= 0 and state.offset is not None
+        }
+        return ConsumerMetrics(
+            **self._of_client(),  # type: ignore[arg-type]
+            records_consumed_total=counters.records_consumed - left,
+            bytes_consumed_total=counters.bytes_fetched,
+            fetch_total=counters.fetches,
+            fetch_error_total=counters.fetch_errors,
+            assigned_partitions=len(states),
+            paused_partitions=sum(state.paused for state in states.values()),
+            buffered_bytes=sum(state.buffered for state in states.values()),
+            records_lag=lag,
+            records_lag_max=max(lag.values(), default=None),
+            commit_total=counters.commits,
+            commit_error_total=counters.commit_errors,
+            rebalance_total=counters.rebalances,
+            fetch_latency=Latency.of(counters.fetch_latency),
+            commit_latency=Latency.of(counters.commit_latency),
+            topic_record_totals=_by_topic(counters, left, topic),
+        )
+
+
+def _by_topic(counters: Counters, left: int, topic: str = "") -> dict[str, int]:
+    """Records by topic, without those of ``topic`` that are ``left``."""
+    found = {name: counts.records for name, counts in counters.topics.items()}
+    if left and topic in found:
+        found[topic] -= left
+    return {name: records for name, records in found.items() if records}

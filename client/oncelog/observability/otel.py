@@ -1,0 +1,531 @@
+"""Clients that write OpenTelemetry spans: ``TracedProducer`` and ``TracedConsumer``.
+
+They are used as ``Producer`` and ``Consumer`` are; whoever uses those pays nothing. The extra
+``oncelog[otel]`` brings OpenTelemetry's API; without an SDK set up by the program they write
+nothing.
+
+Rules
+-----
+* A send is one span, whose context travels in the record's headers; ``send_many`` is one span for
+  all its records. It ends with the acknowledgement; that of ``enqueue_many``, when all are in line.
+* What is done with one record (``async for``, ``run``) is a span that continues the trace of who
+  wrote it. What is done with many (``getmany``, ``getbatch``, ``getbatches``, ``batches``) links to
+  those who wrote them.
+* In a loop over records or batches the span is current in the loop's body and ends when the loop
+  comes back for more, or the consumer is closed. What the body raises, only ``run`` and
+  ``processing`` see.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from opentelemetry import context as contexts
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from oncelog.consumer.columns import ColumnBatch
+from oncelog.consumer.consumer import Consumer
+from oncelog.consumer.outgoing import ProducerRecord
+from oncelog.consumer.record import Record
+from oncelog.observability.propagation import context_of, with_context
+from oncelog.observability.spans import Operation, Telemetry, links_of
+from oncelog.producer.checks import Headers
+from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+from oncelog.producer.producer import Producer
+from oncelog_protocol.types import TopicPartition
+
+__all__ = ["TracedConsumer", "TracedProducer", "observe"]
+
+T = TypeVar("T")
+
+
+class TracedProducer(Producer):
+    """A producer whose sends are spans; see :class:`oncelog.Producer`.
+
+    :param tracer_provider: default: the program's; :param meter_provider: likewise.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+        self._telemetry = Telemetry(
+            self._router.options.client_id, None, tracer_provider, meter_provider
+        )
+
+    async def __aenter__(self) -> TracedProducer:
+        await self.start()
+        return self
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """See :meth:`oncelog.Producer.send`."""
+        operation = self._begin(topic, value)
+        try:
+            delivery = await super().enqueue(
+                topic,
+                value,
+                key=key,
+                headers=with_context(headers, operation.context),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+            written = await delivery
+        except BaseException as error:
+            operation.end(error)
+            raise
+        _end_at(operation, written)
+        return written
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """See :meth:`oncelog.Producer.enqueue`."""
+        operation = self._begin(topic, value)
+        try:
+            delivery = await super().enqueue(
+                topic,
+                value,
+                key=key,
+                headers=with_context(headers, operation.context),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+        except BaseException as error:
+            operation.end(error)
+            raise
+        return _watched(delivery, operation)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """See :meth:`oncelog.Producer.send_nowait`."""
+        operation = self._begin(topic, value)
+        try:
+            delivery = super().send_nowait(
+                topic,
+                value,
+                key=key,
+                headers=with_context(headers, operation.context),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+        except BaseException as error:
+            operation.end(error)
+            raise
+        return _watched(delivery, operation)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> BatchMetadata:
+        """See :meth:`oncelog.Producer.send_many`."""
+        with self._begin_many(topic, len(values)).current() as operation:
+            return await super().send_many(
+                topic,
+                values,
+                keys=keys,
+                headers=_all_with(operation.context, headers, len(values)),
+                timestamps_ms=timestamps_ms,
+                partition=partition,
+            )
+
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """See :meth:`oncelog.Producer.enqueue_many`."""
+        with self._begin_many(topic, len(values)).current() as operation:
+            await super().enqueue_many(
+                topic,
+                values,
+                keys=keys,
+                headers=_all_with(operation.context, headers, len(values)),
+                timestamps_ms=timestamps_ms,
+                partition=partition,
+            )
+
+    def _begin(self, topic: str, value: bytes | None) -> Operation:
+        size = len(value) if isinstance(value, bytes) else 0
+        attributes = {"messaging.message.body.size": size}
+        return self._telemetry.begin("send", SpanKind.PRODUCER, topic, attributes=attributes)
+
+    def _begin_many(self, topic: str, count: int) -> Operation:
+        attributes = {"messaging.batch.message_count": count}
+        return self._telemetry.begin("send", SpanKind.PRODUCER, topic, attributes=attributes)
+
+
+def _end_at(operation: Operation, written: RecordMetadata) -> None:
+    operation.end(
+        messaging_destination_partition_id=str(written.partition),
+        messaging_oncelog_offset=written.offset,
+    )
+
+
+def _watched(delivery: Delivery, operation: Operation) -> Delivery:
+    """The span ends with the delivery. That somebody looks at its outcome is not said by that."""
+    delivery._batch.add_callback(partial(_delivered, operation), delivery, observes=False)
+    return delivery
+
+
+def _delivered(operation: Operation, delivery: Delivery) -> None:
+    error = delivery._batch.error
+    if error is not None:
+        operation.end(error)
+    else:
+        _end_at(operation, delivery._metadata())
+
+
+def _all_with(
+    context: Context, headers: Sequence[Headers | None] | None, count: int
+) -> Sequence[Headers | None]:
+    if headers is None:
+        return [with_context(None, context)] * count
+    return [with_context(each, context) for each in headers]
+
+
+class TracedConsumer(Consumer):
+    """A consumer whose reading and whose handlers are spans; see :class:`oncelog.Consumer`.
+
+    :param tracer_provider: default: the program's; :param meter_provider: likewise.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*topics, **options)
+        self._telemetry = Telemetry(
+            self._router.options.client_id,
+            self._group_options.group_id,
+            tracer_provider,
+            meter_provider,
+        )
+        self._body: tuple[Operation, Context] | None = None
+        """The span of a loop's body, and the context around the loop."""
+
+    async def __aenter__(self) -> TracedConsumer:
+        await self.start()
+        return self
+
+    def processing(self, record: Record) -> AbstractContextManager[Operation]:
+        """``with consumer.processing(record): ...``: the span of what is done with a record that
+        ``getone`` or ``getmany`` has handed out."""
+        return self._processing(record).current()
+
+    def processing_many(self, records: Sequence[Record]) -> AbstractContextManager[Operation]:
+        """The same of what is done with several at once: linked to those who wrote them."""
+        topics = dict.fromkeys(record.topic for record in records)
+        operation = self._telemetry.begin(
+            "process",
+            SpanKind.CONSUMER,
+            next(iter(topics)) if len(topics) == 1 else None,
+            links=links_of(record.headers for record in records),
+            attributes={"messaging.batch.message_count": len(records)},
+        )
+        return operation.current()
+
+    # ------------------------------------------------------------------------------ loops
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return _Loop(self, super().__aiter__(), self._processing)
+
+    def batches(self) -> AsyncIterator[ColumnBatch]:
+        """See :meth:`oncelog.Consumer.batches`."""
+        return _Loop(self, super().batches(), self._processing_batch)
+
+    def _processing(self, record: Record) -> Operation:
+        return self._telemetry.begin(
+            "process",
+            SpanKind.CONSUMER,
+            record.topic,
+            parent=context_of(record.headers),
+            attributes={
+                "messaging.destination.partition.id": str(record.partition),
+                "messaging.oncelog.offset": record.offset,
+                "messaging.message.body.size": len(record.value or b""),
+            },
+        )
+
+    def _processing_batch(self, batch: ColumnBatch) -> Operation:
+        return self._telemetry.begin(
+            "process",
+            SpanKind.CONSUMER,
+            batch.topic,
+            links=links_of(batch.headers or ()),
+            attributes={
+                "messaging.destination.partition.id": str(batch.partition),
+                "messaging.batch.message_count": len(batch),
+            },
+        )
+
+    def _enter_body(self, operation: Operation) -> None:
+        self._body = (operation, contexts.get_current())
+        contexts.attach(operation.context)
+
+    def _leave_body(self) -> None:
+        """The loop's body is over. Its context may be another task's by now: it is put back by
+        value, and only where the span is current."""
+        body, self._body = self._body, None
+        if body is not None:
+            operation, around = body
+            if trace.get_current_span() is operation.span:
+                contexts.attach(around)
+            operation.end()
+
+    async def close(self) -> None:
+        """See :meth:`oncelog.Consumer.close`."""
+        self._leave_body()
+        await super().close()
+
+    # ------------------------------------------------------------------------------ lists
+
+    async def getone(self) -> Record:
+        """See :meth:`oncelog.Consumer.getone`."""
+        self._leave_body()
+        return await super().getone()
+
+    async def getmany(
+        self, *, max_records: int | None = None, timeout_ms: int = 0
+    ) -> dict[TopicPartition, list[Record]]:
+        """See :meth:`oncelog.Consumer.getmany`."""
+        self._leave_body()
+        began_ms = self._clock.now_ms()
+        found = await super().getmany(max_records=max_records, timeout_ms=timeout_ms)
+        if found:
+            headers = (record.headers for records in found.values() for record in records)
+            count = sum(map(len, found.values()))
+            self._received({tp.topic for tp in found}, links_of(headers), count, began_ms)
+        return found
+
+    async def getbatch(self) -> ColumnBatch:
+        """See :meth:`oncelog.Consumer.getbatch`."""
+        self._leave_body()
+        began_ms = self._clock.now_ms()
+        batch = await super().getbatch()
+        self._received({batch.topic}, links_of(batch.headers or ()), len(batch), began_ms)
+        return batch
+
+    async def getbatches(
+        self,
+        partition: TopicPartition,
+        end_offset: int,
+        *,
+        max_records: int = 10_000,
+        max_bytes: int = 16 * 1024 * 1024,
+        timeout_ms: int = 60_000,
+    ) -> list[ColumnBatch]:
+        """See :meth:`oncelog.Consumer.getbatches`."""
+        self._leave_body()
+        began_ms = self._clock.now_ms()
+        found = await super().getbatches(
+            partition,
+            end_offset,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            timeout_ms=timeout_ms,
+        )
+        if found:
+            headers = (each for batch in found for each in batch.headers or ())
+            count = sum(map(len, found))
+            self._received({found[0].topic}, links_of(headers), count, began_ms)
+        return found
+
+    def _received(
+        self, topics: Iterable[str], links: list[trace.Link], count: int, began_ms: int
+    ) -> None:
+        """A span of the call that is over: an empty answer would not be worth one."""
+        names = list(topics)
+        self._telemetry.begin(
+            "receive",
+            SpanKind.CLIENT,
+            names[0] if len(names) == 1 else None,
+            links=links,
+            start_time_ms=began_ms,
+            attributes={"messaging.batch.message_count": count},
+        ).end()
+
+    # ------------------------------------------------------------------------------ run
+
+    async def run(self, handler: Callable[[Any], object], **options: Any) -> None:
+        """See :meth:`oncelog.Consumer.run`: each attempt of the handler is a span, and what it
+        returns for the log carries its context."""
+        self._leave_body()
+        if callable(handler):
+            decode = options.get("decode")
+            if decode is None or (callable(decode) and not inspect.iscoroutinefunction(decode)):
+                options["decode"] = partial(_carried, decode)
+                handler = _traced_handler(handler, self._processing)
+        await super().run(handler, **options)
+
+
+class _Carried(NamedTuple):
+    """What a traced handler is given: the record, for its headers, and what it is called with."""
+
+    record: Record
+    payload: Any
+
+
+def _carried(decode: Callable[[Record], Any] | None, record: Record) -> _Carried:
+    return _Carried(record, record if decode is None else decode(record))
+
+
+def _traced_handler(
+    handler: Callable[[Any], Any], processing: Callable[[Record], Operation]
+) -> Callable[[_Carried], Any]:
+    """The handler with a span around each call, of the same kind: see ``RunOptions.is_async``."""
+    kinds = (handler, getattr(handler, "__call__", None))  # noqa: B004 - an object's own
+
+    async def generated(carried: _Carried) -> object:
+        with processing(carried.record).current() as operation:
+            return _onward([item async for item in handler(carried.payload)], operation.context)
+
+    async def awaited(carried: _Carried) -> object:
+        with processing(carried.record).current() as operation:
+            return _onward(await handler(carried.payload), operation.context)
+
+    def called(carried: _Carried) -> object:
+        operation = processing(carried.record)
+        with operation.current(ends=False):
+            returned = handler(carried.payload)
+            if inspect.isgenerator(returned):
+                returned = list(returned)
+        if inspect.isawaitable(returned):  # a plain function that returns a coroutine
+            return later(operation, returned)
+        operation.end()
+        return _onward(returned, operation.context)
+
+    async def later(operation: Operation, rest: Awaitable[object]) -> object:
+        with operation.current():
+            return _onward(await rest, operation.context)
+
+    if any(inspect.isasyncgenfunction(each) for each in kinds):
+        return generated
+    return awaited if any(inspect.iscoroutinefunction(each) for each in kinds) else called
+
+
+def _onward(returned: object, context: Context) -> object:
+    """What a handler returns for the log continues the trace; anything else is as it was."""
+    if isinstance(returned, ProducerRecord):
+        return returned._replace(headers=with_context(returned.headers, context))
+    if isinstance(returned, list):
+        return [_onward(item, context) for item in returned]
+    return returned
+
+
+class _Loop(AsyncIterator[T]):
+    """Items one by one, each with its span while the loop's body is at it."""
+
+    def __init__(
+        self,
+        consumer: TracedConsumer,
+        items: AsyncIterator[T],
+        processing: Callable[[T], Operation],
+    ) -> None:
+        self._consumer = consumer
+        self._items = items
+        self._processing = processing
+
+    async def __anext__(self) -> T:
+        self._consumer._leave_body()
+        item = await anext(self._items)
+        self._consumer._enter_body(self._processing(item))
+        return item
+
+    async def aclose(self) -> None:
+        """As of an asynchronous generator."""
+        self._consumer._leave_body()
+        if isinstance(self._items, AsyncGenerator):
+            await self._items.aclose()
+
+
+def observe(
+    client: Producer | Consumer, meter_provider: metrics.MeterProvider | None = None
+) -> None:
+    """Let a meter read what a client counts, traced or not: ``messaging.client.sent.messages``,
+    ``messaging.client.consumed.messages`` and, of consumers, ``oncelog.consumer.lag``."""
+    meter = metrics.get_meter("oncelog", meter_provider=meter_provider)
+    client_id = client._router.options.client_id
+    common = {"messaging.system": "oncelog", "messaging.client.id": client_id}
+
+    def by_topic(_: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        totals: Mapping[str, int] = client.metrics().topic_record_totals
+        for topic, count in totals.items():
+            yield metrics.Observation(
+                count, {**common, "messaging.destination.name": topic, **operation}
+            )
+
+    def lag(_: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        assert isinstance(client, Consumer)
+        for (topic, partition), behind in client.metrics().records_lag.items():
+            where = {
+                "messaging.destination.name": topic,
+                "messaging.destination.partition.id": str(partition),
+            }
+            yield metrics.Observation(behind, {**common, **where})
+
+    if isinstance(client, Consumer):
+        operation = {"messaging.operation.name": "receive"}
+        name, text = "messaging.client.consumed.messages", "Records handed out."
+        meter.create_observable_gauge(
+            "oncelog.consumer.lag", [lag], unit="{message}", description="Offsets behind."
+        )
+    else:
+        operation = {"messaging.operation.name": "send"}
+        name, text = "messaging.client.sent.messages", "Records acknowledged."
+    meter.create_observable_counter(name, [by_topic], unit="{message}", description=text)

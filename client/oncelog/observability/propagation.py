@@ -1,0 +1,71 @@
+"""The context of a trace in the headers of records (W3C ``traceparent`` and ``tracestate``).
+
+Rules: which headers, the program's global propagator says. What a record has already is left
+alone: who relays records keeps the context of who made them. Headers are anybody's: what cannot be
+read counts as not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter, Setter
+
+from oncelog.producer.checks import Headers
+
+__all__ = ["VALUE_BYTES_MAX", "context_of", "link_of", "with_context"]
+
+VALUE_BYTES_MAX = 16 * 1024
+"""Longer headers are no context: W3C's baggage, the longest, has 8 KiB."""
+
+Carrier = Sequence[tuple[str, bytes | None]]
+
+
+class _Reader(Getter[Carrier]):
+    """Headers by name; the first of a name counts."""
+
+    def get(self, carrier: Carrier, key: str) -> list[str] | None:
+        for name, value in carrier:
+            if name == key and value is not None and len(value) <= VALUE_BYTES_MAX:
+                try:
+                    return [value.decode()]
+                except UnicodeDecodeError:
+                    return None
+        return None
+
+    def keys(self, carrier: Carrier) -> list[str]:
+        return [name for name, _ in carrier]
+
+
+class _Writer(Setter[list[tuple[str, bytes | None]]]):
+    def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
+        carrier.append((key, value.encode()))
+
+
+_READER = _Reader()
+_WRITER = _Writer()
+
+
+def with_context(headers: Headers | None, context: Context) -> Headers:
+    """``headers`` and, unless they carry one already, the context."""
+    added: list[tuple[str, bytes | None]] = []
+    propagate.inject(added, context, _WRITER)
+    if not headers:
+        return added
+    names = {name for name, _ in headers}
+    if names.intersection(name for name, _ in added):
+        return headers
+    return [*headers, *added]
+
+
+def context_of(headers: Iterable[tuple[str, bytes | None]]) -> Context:
+    """What the headers of a record carry; an empty context where that is nothing."""
+    return propagate.extract(tuple(headers), Context(), _READER)
+
+
+def link_of(headers: Iterable[tuple[str, bytes | None]]) -> trace.Link | None:
+    """A link to the span that wrote the record, if its headers name one."""
+    span = trace.get_current_span(context_of(headers)).get_span_context()
+    return trace.Link(span) if span.is_valid else None
