@@ -20,6 +20,8 @@ GROUPS = (
     "latency",
     "failover",
     "idle",
+    "command",
+    "testing",
     "offsets",
     "rebalance",
     "load",

@@ -19,10 +19,12 @@ import uvloop
 from oncelog import Admin, NewTopic
 from oncelog_bench import (
     baseline,
+    command,
     failover,
     group_suite,
     idle,
     latency,
+    testing,
     throughput,
     transaction_suite,
 )
@@ -54,6 +56,8 @@ class Scale:
 
 FULL = Scale(3, 300_000_000, 10.0, 20, 20.0, (300, 2000), group_suite.FULL, transaction_suite.FULL)
 QUICK = Scale(1, 30_000_000, 3.0, 2, 5.0, (60,), group_suite.QUICK, transaction_suite.QUICK)
+COMMAND_REPEATS = 11
+"""They are short, and what else runs on the machine shows."""
 
 
 def run(
@@ -89,6 +93,10 @@ def run(
         if wanted("idle"):
             for count in scale.partitions:
                 _idle(report, scale, home, count)
+        if wanted("command"):
+            command.run(report, COMMAND_REPEATS)
+        if wanted("testing"):
+            testing.run(report, scale.repeats)
         group_suite.run(report, scale.groups, wanted, home)
         transaction_suite.run(report, scale.transactions, wanted, home)
 

@@ -1,7 +1,8 @@
 """Options that many commands share, and how a cluster is found when none is named.
 
-Order: ``--bootstrap``, then ``ONCELOG_BOOTSTRAP``, then the brokers of the local cluster in the
-default directory. Annotated types only: the SDK is not imported here.
+Order: ``--bootstrap`` (or ``-X bootstrap_servers``), the profile of ``--profile``,
+``ONCELOG_BOOTSTRAP``, the profile of ``ONCELOG_PROFILE`` or the one in use, and last the brokers of
+the local cluster in the default directory. Annotated types only: the SDK is not imported here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog_cli.exits import EXIT_OK
+from oncelog_cli.exits import UsageError as UsageError
+from oncelog_cli.invocation import CURRENT, invocation_of, invoked
+from oncelog_cli.profiles import chosen_profile
+
 if TYPE_CHECKING:
     from oncelog import Admin
 
@@ -28,9 +34,47 @@ COMPLETION_S = 1.5
 class Format(StrEnum):
     """How a command shows what it found."""
 
-    TEXT = "text"
+    TABLE = "table"
+    TEXT = "table"
+    """The name that it had before there were others."""
     WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+    TSV = "tsv"
+    HELP = "help"
+    """Shows nothing but what the command's JSON looks like."""
+
+    @property
+    def is_document(self) -> bool:
+        """Whether one document is printed, and nothing else."""
+        return self in (Format.JSON, Format.YAML)
+
+
+def parse_format(text: str) -> Format:
+    """The format of that name; ``text`` is the old name of ``table``.
+
+    :raises typer.BadParameter: there is none.
+    """
+    try:
+        return Format("table" if text == "text" else text)
+    except ValueError:
+        names = ", ".join(item.value for item in Format)
+        raise typer.BadParameter(f"{text!r} is not one of {names}") from None
+
+
+def show_schema(context: typer.Context, chosen: Format) -> Format:
+    """``--format help``: say what the JSON of the command looks like, and leave."""
+    if chosen is Format.HELP and not context.resilient_parsing:
+        from oncelog_cli.schemas import schema_text
+
+        print(schema_text(context.command_path.partition(" ")[2]))
+        raise typer.Exit(EXIT_OK)
+    return chosen
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    """Names of formats for the shell."""
+    return [item.value for item in Format if item.value.startswith(incomplete)]
 
 
 BootstrapOption = Annotated[
@@ -39,13 +83,21 @@ BootstrapOption = Annotated[
         "--bootstrap",
         "-b",
         metavar="HOST:PORT,...",
-        help="Brokers to ask first. Default: $ONCELOG_BOOTSTRAP, else the local cluster.",
+        help="Brokers to ask first. Default: $ONCELOG_BOOTSTRAP, the profile's, the local cluster.",
     ),
 ]
 FormatOption = Annotated[
     Format,
     typer.Option(
-        "--format", "-f", metavar="text|wide|json", help="wide has more columns than text."
+        "--format",
+        "-f",
+        metavar="table|wide|json|yaml|tsv|help",
+        help="wide has more columns than table, tsv fixed ones and no headings; help shows what"
+        " the JSON looks like.",
+        parser=parse_format,
+        callback=show_schema,
+        is_eager=True,
+        autocompletion=complete_formats,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
@@ -65,10 +117,6 @@ DryRunOption = Annotated[
 RegexOption = Annotated[
     bool, typer.Option("--regex", "-r", help="Names are regular expressions that match whole.")
 ]
-
-
-class UsageError(Exception):
-    """The command line does not make sense: exit code 2."""
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -101,13 +149,26 @@ def bootstrap_servers(named: str | None) -> str:
 
     :raises UsageError: nowhere; the text says how to name one.
     """
-    found = named or os.environ.get("ONCELOG_BOOTSTRAP") or _local_bootstrap()
+    invocation = CURRENT.get()
+    by_option = invocation.options.get("bootstrap_servers")
+    if named and by_option:
+        raise UsageError("--bootstrap and -X bootstrap_servers say the same thing: give one")
+    found = named or by_option
+    if not found and invocation.profile is not None:
+        found = _profile_bootstrap(invocation.profile)
+    found = found or os.environ.get("ONCELOG_BOOTSTRAP") or _profile_bootstrap(invocation.profile)
+    found = found or _local_bootstrap()
     if not found:
         raise UsageError(
-            "which cluster? Give --bootstrap HOST:PORT or set ONCELOG_BOOTSTRAP, or start one on "
-            "this machine with 'oncelog up'"
+            "which cluster? Give --bootstrap HOST:PORT or set ONCELOG_BOOTSTRAP, choose a profile"
+            " with 'oncelog profile use', or start a cluster on this machine with 'oncelog up'"
         )
     return found
+
+
+def _profile_bootstrap(named: str | None) -> str | None:
+    chosen = chosen_profile(named)
+    return None if chosen is None else chosen[1].bootstrap
 
 
 def _local_bootstrap() -> str | None:
@@ -144,7 +205,7 @@ def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(admin: Admin) -> list[str]:
         return await admin.list_topics()
 
-    return _complete(ctx, incomplete, names)
+    return _complete(ctx, incomplete, "topics", names)
 
 
 def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -153,7 +214,7 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(admin: Admin) -> list[str]:
         return [group.group_id for group in await admin.list_groups()]
 
-    return _complete(ctx, incomplete, names)
+    return _complete(ctx, incomplete, "groups", names)
 
 
 def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -162,25 +223,42 @@ def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]
     async def names(admin: Admin) -> list[str]:
         return [item.transactional_id for item in await admin.list_transactions()]
 
-    return _complete(ctx, incomplete, names)
+    return _complete(ctx, incomplete, "transactional-ids", names)
 
 
 def _complete(
-    ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitable[list[str]]]
+    ctx: typer.Context, incomplete: str, kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
 ) -> list[str]:
+    """What begins so, of what the cluster has, or had some seconds ago."""
+    from oncelog_cli import name_cache
+
+    try:
+        with invoked(invocation_of(ctx.params)):
+            servers = bootstrap_servers(ctx.params.get("bootstrap"))
+            found = name_cache.recall(servers, kind)
+            if found is None:
+                found = _asked(servers, ask)
+                name_cache.keep(servers, kind, found)
+    except UsageError:
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _asked(servers: str, names: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
+    """The cluster's answer; nothing when it gives none."""
     import asyncio
 
-    from oncelog import Admin, OncelogError
+    from oncelog import OncelogError
+    from oncelog_cli import clients
 
-    async def ask(servers: str) -> list[str]:
-        async with asyncio.timeout(COMPLETION_S), Admin(servers) as admin:
+    async def ask() -> list[str]:
+        async with asyncio.timeout(COMPLETION_S), clients.admin(servers) as admin:
             return await names(admin)
 
     try:
-        found = asyncio.run(ask(bootstrap_servers(ctx.params.get("bootstrap"))))
-    except (UsageError, OncelogError, OSError):
+        return asyncio.run(ask())
+    except (OncelogError, OSError):
         return []
-    return [name for name in found if name.startswith(incomplete)]
 
 
 def key_values(option: str, items: Iterable[str]) -> dict[str, str]:

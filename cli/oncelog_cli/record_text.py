@@ -15,8 +15,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog_cli.render import human_time
+
 if TYPE_CHECKING:
     from oncelog import Record
+    from oncelog.consumer.markers import TransactionMarker
 
 BASE64 = "base64"
 """The one key of an object that stands for bytes that are not text."""
@@ -27,10 +30,14 @@ RecordFormat = Callable[["Record"], bytes]
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 FORMAT_HELP = (
-    "%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %v value, %h headers, "
-    "%n newline, %% a percent sign; \\n, \\t, \\0 and \\xHH as in C"
+    "%t topic, %p partition, %o offset, %T timestamp in ms, %d as a date, %k key, %v value, "
+    "%K and %S their sizes in bytes (-1: none), %h headers, %n newline, %% a percent sign; "
+    "%k{hex}, %v{base64}; \\n, \\t, \\0 and \\xHH as in C"
 )
-_PIECES = re.compile(r"%(?P<verb>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))", re.DOTALL)
+_PIECES = re.compile(
+    r"%(?P<verb>.?)(?:\{(?P<coding>hex|base64)\})?|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))",
+    re.DOTALL,
+)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -99,6 +106,9 @@ def parse_json_line(line: bytes) -> InputRecord:
     """
     try:
         document = json.loads(line)
+    except json.JSONDecodeError as error:
+        # Not its whole text: "line 1" there is not the line of the input.
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(document, dict):
@@ -174,6 +184,11 @@ def compile_format(text: str) -> RecordFormat:
 
 def _piece(match: re.Match[str], text: str) -> bytes | Callable[[Record], bytes]:
     verb, escape, code = match["verb"], match["escape"], match["hex"]
+    if match["coding"] is not None:
+        found = _CODINGS.get((verb, match["coding"]))
+        if found is not None:
+            return found
+        raise ValueError(f"{match[0]!r} in the format {text!r}: only %k and %v have a coding")
     if verb in ("n", "%"):
         return b"\n" if verb == "n" else b"%"
     if verb:
@@ -210,7 +225,50 @@ _VERBS: dict[str, Callable[[Record], bytes]] = {
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % record.timestamp,
+    "d": lambda record: human_time(record.timestamp).encode(),
+    "K": lambda record: b"%d" % _size(record.key),
+    "S": lambda record: b"%d" % _size(record.value),
     "k": lambda record: record.key or b"",
     "v": lambda record: record.value or b"",
     "h": _headers_text,
 }
+
+_CODINGS: dict[tuple[str, str], Callable[[Record], bytes]] = {
+    ("k", "hex"): lambda record: (record.key or b"").hex().encode(),
+    ("v", "hex"): lambda record: (record.value or b"").hex().encode(),
+    ("k", "base64"): lambda record: base64.b64encode(record.key or b""),
+    ("v", "base64"): lambda record: base64.b64encode(record.value or b""),
+}
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def marker_line(marker: TransactionMarker) -> bytes:
+    """A marker as a line of JSON; ``control`` tells it from a record."""
+    document = {
+        "topic": marker.topic,
+        "partition": marker.partition,
+        "offset": marker.offset,
+        "timestamp": marker.timestamp,
+        "control": "COMMIT" if marker.committed else "ABORT",
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": marker.coordinator_epoch,
+    }
+    return _encode(document).encode() + b"\n"
+
+
+def meta_line(record: Record) -> bytes:
+    """One record as a line of JSON without what is in it: sizes in place of key and value."""
+    document = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key_bytes": None if record.key is None else len(record.key),
+        "value_bytes": None if record.value is None else len(record.value),
+        "header_count": len(record.headers),
+    }
+    return _encode(document).encode() + b"\n"

@@ -1,13 +1,18 @@
-"""What commands print: tables for people, JSON for programs, errors on stderr.
+"""What commands print: tables for people, documents and columns for programs, errors on stderr.
 
-Contract: standard output of ``--json`` is always one valid JSON document with ``_command`` and
-``_version``, also when the command failed as a whole; errors go to standard error, one line each,
-and into ``errors``; the exit code is 0 when all went well, 1 when any item failed, 2 for a wrong
-command line (then nothing may be on standard output). Colours and boxes only on a terminal.
+Contract: standard output of ``--json`` (or ``--format yaml``) is always one valid document with
+``_command`` and ``_version``, also when the command failed as a whole or its command line is wrong;
+errors go to standard error, one line each, and into ``errors``. ``--format tsv`` has no headings,
+the same columns whatever there is, and raw values: a dash for none, ``\\t``, ``\\n`` and ``\\\\``
+within text. The exit code is 0 when all went well, 1 when any item failed, 2 for a wrong command
+line, 10 when the command ran and what it looked at is not healthy. Colours and boxes only on a
+terminal. Commands that print records, or what another program says, print lines instead: they have
+no ``--format yaml``.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +23,8 @@ from typing import Any
 
 import typer
 
+from oncelog_cli import invocation
+from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
 JSON_VERSION = 1
@@ -45,14 +52,24 @@ class Output:
     command: str
     format: Format
     errors: list[dict[str, Any]] = field(default_factory=list)
+    tables: int = 0
+    """How many were given to print."""
+    finished: bool = False
+    """Whether the document is printed: there is only one."""
 
     def __post_init__(self) -> None:
+        self.command = invocation.CURRENT.get().path or self.command
         CURRENT.set(self)
 
     @property
     def is_json(self) -> bool:
-        """Whether a program reads along."""
-        return self.format is Format.JSON
+        """Whether one document is printed, and nothing else: JSON, or the same as YAML."""
+        return self.format.is_document
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether words are printed: no program reads along."""
+        return self.format in (Format.TABLE, Format.WIDE)
 
     def fail(self, item: str, error: BaseException | str) -> None:
         """One item failed; the command goes on with the others and exits with 1."""
@@ -61,9 +78,26 @@ class Output:
         named = not item or item in message
         print(f"error: {message}" if named else f"error: {item}: {message}", file=sys.stderr)
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Row], *, title: str = "") -> None:
-        """A table, unless the format is JSON."""
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Row],
+        *,
+        title: str = "",
+        under: Row | None = None,
+        detail: bool = False,
+    ) -> None:
+        """A table, unless the format is a document.
+
+        :param under: what the rows belong to, as a title says it: the first columns of TSV.
+        :param detail: a table of another kind than the command's own; TSV goes without.
+        """
+        self.tables += 1
         if self.is_json:
+            return
+        if self.format is Format.TSV:
+            if not detail:
+                _print_tsv([Column(key, key) for key in under or ()], columns, under or {}, rows)
             return
         shown = [c for c in columns if self.format is Format.WIDE or not c.wide]
         cells = [[_cell(column, row) for column in shown] for row in rows]
@@ -74,30 +108,53 @@ class Output:
         _print_plain(shown, cells)
 
     def line(self, text: str = "") -> None:
-        """A line of text, unless the format is JSON."""
-        if not self.is_json:
+        """A line of text for people."""
+        if self.is_for_people:
             print(text)
 
     def note(self, text: str) -> None:
         """A remark for a person, on stderr: never in the way of a pipe."""
-        if not self.is_json:
+        if self.is_for_people:
             print(text, file=sys.stderr)
 
-    def finish(self, payload: Mapping[str, Any]) -> None:
-        """Print the JSON document, if that is the format; exit with 1 when something failed."""
+    def finish(
+        self,
+        payload: Mapping[str, Any],
+        columns: Sequence[Column] = (),
+        rows: Iterable[Row] | None = None,
+    ) -> None:
+        """Print the document, if that is the format; exit with 1 when something failed.
+
+        :param columns: of a command that shows people no table, for TSV. Its ``rows`` are the first
+            list of the payload, or the payload itself if it has none.
+        """
         if self.is_json:
-            document = {"_command": self.command, "_version": JSON_VERSION, **payload}
-            document["errors"] = self.errors
-            print(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+            self._print_document(payload, self.errors)
+        elif self.format is Format.TSV and not self.tables:
+            if rows is None:
+                lists = [item for item in payload.values() if isinstance(item, list)]
+                rows = lists[0] if lists else [payload]
+            held = list(rows)
+            _print_tsv([], columns or [Column(key, key) for key in next(iter(held), {})], {}, held)
         if self.errors:
-            raise typer.Exit(1)
+            raise typer.Exit(EXIT_FAILED)
 
     def abort(self, error: BaseException) -> None:
         """The command failed as a whole: its document holds nothing but errors."""
-        if self.is_json:
-            errors = [*self.errors, {"item": "", **error_entry(error)}]
-            document = {"_command": self.command, "_version": JSON_VERSION, "errors": errors}
-            print(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+        if self.is_json and not self.finished:
+            self._print_document({}, [*self.errors, {"item": "", **error_entry(error)}])
+
+    def _print_document(self, payload: Mapping[str, Any], errors: Sequence[Any]) -> None:
+        document = {"_command": self.command, "_version": JSON_VERSION, **payload}
+        document["errors"] = errors
+        self.finished = True
+        text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
+        if self.format is Format.YAML:
+            from oncelog_cli.yaml_text import to_yaml
+
+            # Through JSON, so that what neither can say becomes the same text in both.
+            text = to_yaml(json.loads(text))
+        print(text)
 
 
 CURRENT: ContextVar[Output | None] = ContextVar("CURRENT", default=None)
@@ -122,9 +179,38 @@ def error_entry(error: BaseException | str) -> dict[str, Any]:
 def report(error: BaseException) -> None:
     """Say why a command ended: a line on stderr, and the document of a command with ``--json``."""
     print(f"error: {str(error) or type(error).__name__}", file=sys.stderr)
+    tell_document(error)
+
+
+def tell_document(error: BaseException) -> None:
+    """Say it in the document of the running command, if it prints one and has not yet."""
     output = CURRENT.get()
     if output is not None:
         output.abort(error)
+
+
+REQUESTED: ContextVar[Sequence[str]] = ContextVar("REQUESTED", default=())
+"""The command line as it was typed."""
+
+
+def requested_output(context: typer.Context) -> None:
+    """Make the output of a command that ended before it could: its command line is wrong, and which
+    format it asks for has to be seen from the words themselves."""
+    command: Any = context.command
+    prints_one = hasattr(command, "commands") or any(
+        parameter.name == "output_format" for parameter in command.params
+    )
+    words = list(REQUESTED.get())
+    words = words[: words.index("--")] if "--" in words else words
+    chosen = "json" if "--json" in words else ""
+    for word, value in itertools.pairwise([*words, ""]):
+        name, equals, attached = word.partition("=")
+        if name == "--format" or word == "-f":
+            chosen = chosen or (attached if equals else value)
+        elif word.startswith("-f"):
+            chosen = chosen or word[2:]
+    if CURRENT.get() is None and prints_one and chosen in ("json", "yaml"):
+        Output(context.command_path.partition(" ")[2], Format(chosen))
 
 
 def _cell(column: Column, row: Row) -> str:
@@ -138,6 +224,28 @@ def _cell(column: Column, row: Row) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value) or "-"
     return str(value)
+
+
+def _print_tsv(
+    first: Sequence[Column], columns: Sequence[Column], under: Row, rows: Iterable[Row]
+) -> None:
+    for row in rows:
+        whole = {**row, **under}
+        print("\t".join(_raw(whole.get(column.key)) for column in (*first, *columns)))
+
+
+def _raw(value: Any) -> str:
+    """A value in a column of TSV."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple) and not any(isinstance(v, Mapping | list) for v in value):
+        value = ",".join(str(item) for item in value)
+    elif isinstance(value, Mapping | list | tuple):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    text = str(value).replace("\\", "\\\\")
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r") or "-"
 
 
 def _print_plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:

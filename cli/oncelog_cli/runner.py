@@ -15,19 +15,26 @@ from typing import Any, TypeVar, overload
 import typer
 
 from oncelog_cli import render
-from oncelog_cli.options import UsageError
+from oncelog_cli.exits import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    CommandError,
+    UsageError,
+)
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "CommandError",
+    "exit_code_of",
+    "run",
+]
 
 T = TypeVar("T")
-
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-"""128 + SIGINT, as shells have it."""
-
-
-class CommandError(Exception):
-    """A command cannot be carried out, for a reason that its text names: exit code 1."""
 
 
 def run(command: Coroutine[Any, Any, T]) -> T:
@@ -37,6 +44,7 @@ def run(command: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(command)
     except KeyboardInterrupt:
+        render.tell_document(CommandError("interrupted"))
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError as error:
         # Typer would end with 1 and no word, whichever pipe it was.
@@ -74,13 +82,16 @@ def _usage_code_of(error: Exception) -> int | None:
     Known by its face: the classes live in click or in Typer, depending on Typer's release.
     """
     if isinstance(error, typer.Abort):
-        print("error: aborted", file=sys.stderr)
+        render.report(CommandError("aborted"))
         return EXIT_FAILED
     say = getattr(error, "format_message", None)
     if say is None:
         return None
     message = " ".join(str(say()).split())
     context = getattr(error, "ctx", None)
+    if context is not None:
+        render.requested_output(context)
+    render.tell_document(UsageError(message))
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help() if context is not None else message, file=sys.stderr)
     elif context is not None:

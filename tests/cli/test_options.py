@@ -14,12 +14,14 @@ from oncelog_cli.options import (
     UsageError,
     bootstrap_servers,
     chosen_format,
+    complete_formats,
     complete_groups,
     complete_topics,
     complete_transactional_ids,
     confirm,
     key_values,
     matching,
+    parse_format,
     typed_values,
 )
 from oncelog_cli.render import Output
@@ -165,6 +167,31 @@ async def completed(typed: str, bootstrap: str) -> list[str]:
     )
     out, _ = await process.communicate()
     return out.decode().split()
+
+
+@pytest.mark.asyncio
+async def test_names_are_asked_for_once_in_a_few_seconds(bare_home: Path) -> None:
+    async with AdminCluster() as cluster:
+        cluster.create_topic("orders")
+        typed = "oncelog topics describe or"
+        assert await completed(typed, cluster.bootstrap) == ["orders"]
+        asked = len(cluster.requests)
+        assert await completed(typed, cluster.bootstrap) == ["orders"]
+        assert len(cluster.requests) == asked
+        (kept,) = (bare_home / "cache" / "oncelog").iterdir()
+        kept.write_text(kept.read_text().replace('"at": 1', '"at": 0'))
+        assert await completed(typed, cluster.bootstrap) == ["orders"]
+        assert len(cluster.requests) > asked
+
+
+def test_the_shell_completes_formats() -> None:
+    assert complete_formats("t") == ["table", "tsv"]
+
+
+def test_unknown_formats_are_named() -> None:
+    with pytest.raises(typer.BadParameter, match="'xml' is not one of table, wide, json"):
+        parse_format("xml")
+    assert parse_format("text") is parse_format("table") is Format.TABLE
 
 
 def test_no_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

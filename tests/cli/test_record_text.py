@@ -13,6 +13,7 @@ from oncelog_cli.record_text import (
     InputRecord,
     compile_format,
     json_line,
+    meta_line,
     parse_json_line,
     value_line,
 )
@@ -109,6 +110,8 @@ RECORD = Record("t", 1, 7, 1000, b"k", b"v", (("a", b"1"), ("b", None)))
         ("100%% %v\\n", b"100% v\n"),
         ("%k\\t%v\\x00\\0\\\\", b"k\tv\0\0\\"),
         ("ä%v", "äv".encode()),
+        ("%K %S %d", b"1 1 1970-01-01T00:00:01.000Z"),
+        ("%k{hex} %v{base64} %v{x}", b"6b dg== v{x}"),
     ],
 )
 def test_format_strings(text: str, shown: bytes) -> None:
@@ -118,6 +121,25 @@ def test_format_strings(text: str, shown: bytes) -> None:
 def test_nothing_is_shown_for_what_is_not_there() -> None:
     assert compile_format("[%k|%v|%h]")(Record("t", 0, 0, 0, None, None)) == b"[||]"
     assert value_line(Record("t", 0, 0, 0, None, None)) == b"\n"
+    none = Record("t", 0, 0, 0, None, None)
+    assert compile_format("%K %S [%k{hex}%v{base64}]")(none) == b"-1 -1 []"
+
+
+def test_sizes_instead_of_contents() -> None:
+    assert json.loads(meta_line(RECORD)) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "timestamp": 1000,
+        "key_bytes": 1,
+        "value_bytes": 1,
+        "header_count": 2,
+    }
+
+
+def test_only_contents_have_a_coding() -> None:
+    with pytest.raises(ValueError, match="only %k and %v"):
+        compile_format("%o{hex}")
 
 
 @pytest.mark.parametrize("text", ["%x", "%", "\\q", "%v\\x1", "\\"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from oncelog.errors import TopicAlreadyExistsError
 from oncelog_cli.options import Format
@@ -78,6 +81,66 @@ def test_json_is_one_document_with_command_and_version(
     assert captured.err == ""
 
 
+def test_yaml_is_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
+    for chosen in (Format.JSON, Format.YAML):
+        output = Output("topics list", chosen)
+        assert output.is_json
+        output.table(COLUMNS, ROWS)
+        output.line("for people")
+        output.fail("x", "went wrong")
+        with pytest.raises(typer.Exit):
+            output.finish({"rows": ROWS, "path": Path("/tmp")})
+    as_json, as_yaml = re.split(r"(?<=^}\n)", capsys.readouterr().out, flags=re.MULTILINE)
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def tsv(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """What was printed, as columns."""
+    return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+
+def test_tsv_has_every_column_raw_and_no_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("x", Format.TSV)
+    columns = (*COLUMNS, Column("SIZE", "size", show=human_bytes))
+    odd = {"name": "a\tb\n\\", "count": False, "ids": [], "note": "", "size": 4096}
+    output.line("for people")
+    output.note("for people")
+    output.table(columns, [*ROWS, odd], title="for people")
+    output.finish({"rows": ROWS})
+    assert tsv(capsys) == [
+        ["a", "7", "1,2", "true", "-"],
+        ["longer", "1000", "-", "-", "-"],
+        ["a\\tb\\n\\\\", "false", "-", "-", "4096"],
+    ]
+
+
+def test_tsv_says_what_rows_belong_to_and_leaves_details_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = Output("x", Format.TSV)
+    for name in ("t", "u"):
+        output.table(COLUMNS[:2], ROWS[:1], under={"topic": name})
+        output.table(COLUMNS, ROWS, detail=True)
+    output.finish({})
+    assert tsv(capsys) == [["t", "a", "7"], ["u", "a", "7"]]
+
+
+def test_tsv_without_a_table_has_the_rows_of_the_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    columns = COLUMNS[:2]
+    Output("x", Format.TSV).finish({"dry_run": True, "rows": [*ROWS, {"name": "z"}]}, columns)
+    assert tsv(capsys) == [["a", "7"], ["longer", "1000"], ["z", "-"]]
+    Output("x", Format.TSV).finish({"name": "alone", "count": {"b": [1]}}, columns)
+    assert tsv(capsys) == [["alone", '{"b":[1]}']]
+    Output("x", Format.TSV).finish({"a": 1}, columns, [{"name": "given"}])
+    assert tsv(capsys) == [["given", "-"]]
+    Output("x", Format.TSV).finish({"a": 1, "b": None})
+    assert tsv(capsys) == [["1", "-"]]
+    Output("x", Format.TSV).finish({"rows": []})
+    assert tsv(capsys) == []
+
+
 def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -103,6 +166,15 @@ def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
 def test_what_names_its_item_does_not_name_it_twice(capsys: pytest.CaptureFixture[str]) -> None:
     Output("x", Format.TEXT).fail("orders", "topic orders exists")
     assert capsys.readouterr().err == "error: topic orders exists\n"
+
+
+def test_there_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("x", Format.JSON)
+    output.finish({"rows": 1})
+    report(ConnectionError("after all"))
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["rows"] == 1
+    assert captured.err == "error: after all\n"
 
 
 @pytest.mark.parametrize("chosen", [Format.TEXT, Format.JSON])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer
 from oncelog.errors import ConfigurationError, NoBrokersAvailableError
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.main import run_command
-from oncelog_cli.options import UsageError
+from oncelog_cli.options import Format, UsageError
+from oncelog_cli.render import Output
 from oncelog_cli.runner import CommandError, exit_code_of, run
 from support.cluster import Cluster
 from support.shell import COMMAND, environment
@@ -58,6 +60,17 @@ def test_a_command_gives_back_what_it_found() -> None:
         return 7
 
     assert run(work()) == 7
+
+
+def test_ctrl_c_has_its_document(capsys: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        raise KeyboardInterrupt
+
+    Output("x", Format.JSON)
+    with pytest.raises(typer.Exit) as leaving:
+        run(work())
+    assert leaving.value.exit_code == 130
+    assert json.loads(capsys.readouterr().out)["errors"][0]["message"] == "interrupted"
 
 
 @pytest.mark.parametrize(

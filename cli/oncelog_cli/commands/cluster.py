@@ -1,4 +1,7 @@
-"""``oncelog cluster`` and ``log-dirs``: who is in the cluster, and what lies on its disks."""
+"""``oncelog cluster`` and ``log-dirs``: who is in the cluster, how it is, what lies on its disks.
+
+``oncelog cluster`` alone is ``oncelog cluster describe``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from oncelog_cli import clients
+from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.options import (
     BootstrapOption,
     Format,
     FormatOption,
     JsonOption,
+    RegexOption,
     bootstrap_servers,
     chosen_format,
     complete_topics,
@@ -60,19 +67,39 @@ REPLICA_COLUMNS = (
 )
 
 
-def cluster(
+class DescribesByDefault(TyperGroup):
+    """A group that describes when it is not told what else to do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options alone are those of ``describe``; ``--help`` is the group's own."""
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
+            args = ["describe", *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+app = typer.Typer(
+    cls=DescribesByDefault,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Show brokers, racks, listeners and the controller, and whether the cluster is healthy.",
+)
+app.command("health")(health)
+
+
+@app.command()
+def describe(
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
     """Show the cluster's brokers with racks and listeners, and who is controller."""
-    output = Output("cluster", chosen_format(output_format, as_json))
+    output = Output("cluster describe", chosen_format(output_format, as_json))
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> ClusterDescription:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             return await admin.describe_cluster()
 
     found = run(work())
@@ -109,6 +136,7 @@ def log_dirs(
         list[str] | None,
         typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
     ] = None,
+    regex: RegexOption = False,
     broker: Annotated[
         list[int] | None,
         typer.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
@@ -125,10 +153,9 @@ def log_dirs(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> Sequence[LogDirDescription]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
-            return await admin.describe_log_dirs(broker or None, topics=topics or None)
+        async with clients.admin(servers) as admin:
+            names = await clients.topics_named(admin, topics, regex=regex) if topics else None
+            return await admin.describe_log_dirs(broker or None, topics=names)
 
     directories = []
     for item in run(work()):

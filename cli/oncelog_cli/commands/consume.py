@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from oncelog_cli import clients
+from oncelog_cli.exits import EXIT_OK
+from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
     FROM_BEGINNING,
     FROM_END,
@@ -35,22 +38,27 @@ from oncelog_cli.offset_range import (
 )
 from oncelog_cli.options import (
     BootstrapOption,
+    RegexOption,
     UsageError,
     bootstrap_servers,
     complete_groups,
     complete_topics,
 )
+from oncelog_cli.record_filter import RecordFilter, parse_filters
 from oncelog_cli.record_text import (
     FORMAT_HELP,
     RecordFormat,
     compile_format,
     json_line,
+    marker_line,
+    meta_line,
     value_line,
 )
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Consumer, Record, TopicPartition
+    from oncelog.consumer.markers import TransactionMarker
 
 RECORDS_AT_ONCE = 5000
 WAIT_MS = 500
@@ -80,6 +88,33 @@ GroupOption = Annotated[
 ]
 
 
+GrepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grep",
+        metavar="[PART:]REGEX",
+        help="Only records in which it is found: in the value, or in key:..., header:NAME=...;"
+        " null finds tombstones, ! turns it round. Repeatable: all must hold.",
+    ),
+]
+MetaOnlyOption = Annotated[
+    bool, typer.Option("--meta-only", help="JSON lines with sizes in place of key and value.")
+]
+DecodeOption = Annotated[
+    bool,
+    typer.Option("--decode", help="Records of __consumer_offsets and __transaction_state as JSON."),
+]
+
+
+ControlOption = Annotated[
+    bool,
+    typer.Option(
+        "--print-control-records",
+        help="The ends of transactions as well: JSON lines with a field 'control'.",
+    ),
+]
+
+
 class Isolation(StrEnum):
     """Which records of transactions are read."""
 
@@ -93,6 +128,34 @@ IsolationOption = Annotated[
         "--isolation-level",
         metavar="read_committed|read_uncommitted",
         help="Whether records of transactions that are open or were aborted are left out, or not.",
+    ),
+]
+
+
+FORMATS = f"""\
+value   the value and a newline
+json    one object a line: topic, partition, offset, timestamp (ms since 1970), key, value, and
+        headers, a list of objects with key and value; bytes that are no text: {{"base64": "..."}}
+FORMAT  {FORMAT_HELP}"""
+
+
+def show_formats(context: typer.Context, chosen: str) -> str:
+    """``--format help``: say what there is, and leave."""
+    if chosen == "help" and not context.resilient_parsing:
+        print(FORMATS)
+        raise typer.Exit(EXIT_OK)
+    return chosen
+
+
+RecordFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="value|json|FORMAT|help",
+        help=f"A FORMAT has {FORMAT_HELP}.",
+        callback=show_formats,
+        is_eager=True,
     ),
 ]
 
@@ -114,6 +177,7 @@ def consume(
         list[str],
         typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=complete_topics),
     ],
+    regex: RegexOption = False,
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
@@ -134,16 +198,15 @@ def consume(
     ] = None,
     group: GroupOption = None,
     isolation: IsolationOption = Isolation.READ_COMMITTED,
-    record_format: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f", metavar="value|json|FORMAT", help=f"A FORMAT has {FORMAT_HELP}."
-        ),
-    ] = "value",
+    record_format: RecordFormatOption = "value",
     as_json: Annotated[
         bool,
         typer.Option("--json", help="The same as --format json: one object a line."),
     ] = False,
+    grep: GrepOption = None,
+    meta_only: MetaOnlyOption = False,
+    decode: DecodeOption = False,
+    control: ControlOption = False,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Print records: those written from now on, or a range of offsets or of time.
@@ -154,17 +217,50 @@ def consume(
     JSON lines can be written again with 'produce --json-lines'.
     """
     wanted = _chosen_range(offset, from_beginning, until_end)
-    write = chosen_record_format("json" if as_json else record_format)
+    write = _writer("json" if as_json else record_format, meta_only=meta_only, decode=decode)
     servers = bootstrap_servers(bootstrap)
-    printer = Printer(write, sys.stdout.buffer, left=number)
-    named = list(dict.fromkeys(topics))
+    printer = Printer(write, sys.stdout.buffer, left=number, wanted=_filter(grep or [], decode))
+    named = run(_matching(servers, topics)) if regex else list(dict.fromkeys(topics))
+    printer.shows_markers = control
     if group is not None:
+        if control:
+            raise UsageError("--print-control-records is for reading without --group")
         if partition:
             raise UsageError("--partition and --group: a group shares out the partitions itself")
         start = _first_start(wanted)
         run(_consume_in_group(named, group, start, until_end, printer, servers, isolation))
     else:
         run(_consume(named, partition or [], wanted, until_end, printer, servers, isolation))
+
+
+async def _matching(servers: str, patterns: Sequence[str]) -> list[str]:
+    """The topics there are now that match: later ones are not read."""
+    async with clients.admin(servers) as admin:
+        return await clients.topics_named(admin, patterns, regex=True)
+
+
+def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
+    """:raises UsageError: a format, and no contents to write by it."""
+    if meta_only and text not in ("value", "json"):
+        raise UsageError("--meta-only has a format of its own: not with --format")
+    write = meta_line if meta_only else chosen_record_format(text)
+    if not decode:
+        return write
+    if text == "value" and not meta_only:
+        # What a fact is about is in its key.
+        write = compile_format("%k\\t%v\\n")
+    return lambda record: write(decoded(record))
+
+
+def _filter(items: Sequence[str], decode: bool) -> RecordFilter | None:
+    try:
+        wanted = parse_filters(items)
+    except ValueError as error:
+        raise UsageError(f"--grep {error}") from None
+    if wanted is None or not decode:
+        return wanted
+    matches = wanted
+    return lambda record: matches(decoded(record))
 
 
 def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> OffsetRange:
@@ -233,7 +329,24 @@ class Printer:
     write: RecordFormat
     sink: Sink
     left: int | None = None
+    wanted: RecordFilter | None = None
+    """None: all."""
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
+    shows_markers: bool = False
+    markers: list[TransactionMarker] = field(default_factory=list)
+    """Those that were met since something was printed, in order within each partition."""
+
+    def print_markers(self, tp: TopicPartition, before: int | None = None) -> None:
+        """Print the markers of a partition that lie in its span, all or those below an offset."""
+        left = []
+        span = self.spans[tp]
+        for marker in self.markers:
+            offset = marker.offset
+            if marker[:2] != tp or (before is not None and offset >= before):
+                left.append(marker)
+            elif span.start <= offset and (span.end is None or offset < span.end):
+                self.sink.write(marker_line(marker))
+        self.markers = left
 
     def print(self, tp: TopicPartition, records: Sequence[Record]) -> None:
         """Print those of the records that are asked for."""
@@ -244,10 +357,17 @@ class Printer:
             end = span.end
             if end is not None and records and records[-1].offset >= end:
                 records = [record for record in records if record.offset < end]
+        if self.wanted is not None:
+            records = list(filter(self.wanted, records))
         if self.left is not None:
             records = records[: self.left]
             self.left -= len(records)
-        self.sink.write(b"".join(map(self.write, records)))
+        if self.markers:
+            for record in records:
+                self.print_markers(tp, record.offset)
+                self.sink.write(self.write(record))
+        else:
+            self.sink.write(b"".join(map(self.write, records)))
 
     @property
     def done(self) -> bool:
@@ -264,12 +384,9 @@ async def _consume(
     servers: str,
     isolation: Isolation,
 ) -> None:
-    from oncelog import Consumer
-
-    async with Consumer(
+    async with clients.consumer(
+        servers,
         *(() if numbers else topics),
-        bootstrap_servers=servers,
-        client_id="oncelog-cli",
         # For positions that get lost on the way: what retention took away is skipped.
         auto_offset_reset="earliest",
         isolation_level=isolation.value,
@@ -281,6 +398,10 @@ async def _consume(
         spans = printer.spans = await _resolve(consumer, partitions, wanted, until_end)
         for tp, span in spans.items():
             consumer.seek(tp, span.position)
+        if printer.shows_markers:
+            from oncelog.consumer.markers import watch_markers
+
+            watch_markers(consumer, lambda marker: printer.markers.append(marker))
         await _print_all(consumer, printer)
 
 
@@ -342,7 +463,7 @@ async def _consume_in_group(
     servers: str,
     isolation: Isolation,
 ) -> None:
-    from oncelog import Consumer, RebalanceListener
+    from oncelog import RebalanceListener
 
     class FromTime(RebalanceListener):
         """Partitions without a committed offset begin at a time."""
@@ -353,9 +474,8 @@ async def _consume_in_group(
             if fresh:
                 await consumer.seek_to_timestamp(start.number, *fresh)
 
-    async with Consumer(
-        bootstrap_servers=servers,
-        client_id="oncelog-cli",
+    async with clients.consumer(
+        servers,
         group_id=group,
         auto_offset_reset="latest" if start.base is Base.END else "earliest",
         isolation_level=isolation.value,
@@ -399,6 +519,8 @@ async def _print_all(consumer: Consumer, printer: Printer) -> None:
         answer = await consumer.getmany(max_records=RECORDS_AT_ONCE, timeout_ms=WAIT_MS)
         for tp, records in answer.items():
             printer.print(tp, records)
+        for tp in [tp for tp in spans if printer.markers]:
+            printer.print_markers(tp)
         printer.sink.flush()
         for tp, end in list(bounded.items()):
             if await consumer.position(tp) >= end:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog_cli import clients
 from oncelog_cli.group_offsets import (
     Chosen,
     csv_line,
@@ -34,7 +35,7 @@ from oncelog_cli.options import (
     complete_groups,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import run
+from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, OffsetReset, TopicPartition
@@ -86,6 +87,15 @@ ByDuration = Annotated[
     str | None,
     typer.Option("--by-duration", metavar="DURATION", help="So long ago: PT1H30M, P1D, 1h30m."),
 ]
+ToGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--to-group",
+        metavar="GROUP",
+        help="To where another group is, in the partitions that it has committed to.",
+        autocompletion=complete_groups,
+    ),
+]
 FromFile = Annotated[
     Path | None,
     typer.Option(
@@ -109,6 +119,7 @@ def reset_offsets(
     shift_by: ShiftBy = None,
     to_datetime: ToDatetime = None,
     by_duration: ByDuration = None,
+    to_group: ToGroup = None,
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
@@ -128,19 +139,24 @@ def reset_offsets(
         "--shift-by": shift_by,
         "--to-datetime": to_datetime,
         "--by-duration": by_duration,
+        "--to-group": to_group,
         "--from-file": from_file,
     }
     output = Output("groups reset-offsets", chosen_format(output_format, as_json))
-    if export and output.is_json:
-        raise UsageError("--export writes CSV, not JSON: give one of them")
+    if export and not output.is_for_people:
+        what = output.format.value.upper()
+        raise UsageError(f"--export writes CSV, not {what}: give one of them")
     option, value = _one_of(given)
     chosen = _chosen(topic or [], all_topics, option)
     offsets = _read_file(value, group) if option == "--from-file" else None
-    where = None if offsets is not None else _where(option, value)
+    elsewhere = option in ("--from-file", "--to-group")
+    where = None if elsewhere else _where(option, value)
     servers = bootstrap_servers(bootstrap)
+    if option == "--to-group":
+        offsets = run(offsets_of(servers, value, chosen))
 
-    plan, failed = run(_reset(servers, group, chosen, where, offsets, execute))
-    _show(plan, failed, output, execute=execute, export=export)
+    plan, failed = run(reset(servers, group, chosen, where, offsets, execute))
+    show_plan(plan, failed, output, execute=execute, export=export)
 
 
 def _one_of(given: Mapping[str, Any]) -> tuple[str, Any]:
@@ -160,6 +176,8 @@ def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
             raise UsageError("--from-file names the partitions itself, without --topic")
         return None
     if not topics and not all_topics:
+        if option == "--to-group":
+            return None
         raise UsageError("say which partitions: --topic or --all-topics")
     if all_topics:
         return None
@@ -208,7 +226,25 @@ def _where(option: str, value: Any) -> OffsetReset:
         raise UsageError(f"{option} {error}") from None
 
 
-async def _reset(
+async def offsets_of(servers: str, group: str, chosen: Chosen | None) -> dict[tuple[str, int], int]:
+    """What another group has committed, of the chosen partitions.
+
+    :raises CommandError: nothing.
+    """
+    async with clients.admin(servers) as admin:
+        committed = await admin.list_group_offsets(group)
+    found = {
+        (tp.topic, tp.partition): item.offset
+        for tp, item in committed.items()
+        if item is not None
+        and (chosen is None or tp.topic in chosen.topics or tuple(tp) in chosen.partitions)
+    }
+    if not found:
+        raise CommandError(f"{group} has committed nothing there")
+    return found
+
+
+async def reset(
     servers: str,
     group: str,
     chosen: Chosen | None,
@@ -217,9 +253,7 @@ async def _reset(
     execute: bool,
 ) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
     """The plan, and with ``execute`` what has failed of it."""
-    from oncelog import Admin
-
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         plan = await _plan(admin, group, chosen, where, offsets)
         failed: dict[TopicPartition, Exception] = {}
         if execute:
@@ -248,7 +282,7 @@ async def _plan(
     return await admin.plan_offset_reset(group, where, topics=chosen.topics, partitions=named)
 
 
-def _show(
+def show_plan(
     plan: ResetPlan,
     failed: Mapping[TopicPartition, Exception],
     output: Output,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog_cli.commands.group_reset import reset_offsets
+from oncelog_cli import clients
+from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
 from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
@@ -34,7 +35,12 @@ from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
-    from oncelog.group_results import GroupDescription, GroupListings, MemberDescription
+    from oncelog.group_results import (
+        GroupDescription,
+        GroupListings,
+        MemberDescription,
+        ResetPlan,
+    )
 
 app = typer.Typer(
     add_completion=False,
@@ -80,6 +86,12 @@ OFFSET_COLUMNS = (
     Column("COMMITTED", "commit_timestamp", wide=True, show=human_time),
     Column("METADATA", "metadata", wide=True, show=lambda value: value or "-"),
 )
+TOPIC_COLUMNS = (
+    Column("GROUP", "group"),
+    Column("TOPIC", "topic"),
+    Column("PARTITIONS", "partition_count", right=True),
+    Column("LAG", "lag", right=True),
+)
 MEMBER_COLUMNS = (
     Column("MEMBER", "member_id"),
     Column("INSTANCE", "group_instance_id"),
@@ -88,6 +100,13 @@ MEMBER_COLUMNS = (
     Column("PARTITIONS", "partitions", right=True, show=lambda value: str(len(value))),
     Column("SUBSCRIBED", "topics", wide=True),
     Column("ASSIGNMENT", "assignment", wide=True),
+)
+DELETED_COLUMNS = (Column("GROUP", "group"), Column("DELETED", "deleted"), Column("ERROR", "error"))
+DELETED_OFFSET_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("DELETED", "deleted"),
+    Column("ERROR", "error"),
 )
 
 
@@ -117,9 +136,7 @@ def list_groups(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> GroupListings:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             return await admin.list_groups(states=state or ())
 
     listed = run(work())
@@ -181,6 +198,12 @@ def describe(
     state: Annotated[
         bool, typer.Option("--state", help="One line a group, with the sum of its lag.")
     ] = False,
+    by_topic: Annotated[
+        bool, typer.Option("--by-topic", help="The lag of each topic, not of each partition.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Members, state and offsets, with every column.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
@@ -194,9 +217,7 @@ def describe(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[dict[str, Any]]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, groups, regex, output)
             described = await admin.describe_groups(names)
         for group in described:
@@ -205,9 +226,15 @@ def describe(
         return [_described(group) for group in described if group.error is None]
 
     documents = run(work())
+    if verbose:
+        members = state = offsets = True
+        output.format = Format.WIDE if output.is_for_people else output.format
     if state:
-        output.table(STATE_COLUMNS, documents)
-    if offsets or members or not state:
+        output.table(STATE_COLUMNS, documents, detail=offsets or members or by_topic)
+    if by_topic:
+        rows = [row for document in documents for row in document["topics"]]
+        output.table(TOPIC_COLUMNS, rows, detail=offsets or members)
+    elif offsets or members or not state:
         for number, document in enumerate(documents):
             if number or state:
                 output.line()
@@ -243,8 +270,26 @@ def _described(group: GroupDescription) -> dict[str, Any]:
         "lag": group.lag,
         "member_count": len(group.members),
         "members": [_member(member) for member in group.members],
+        "topics": _by_topic(group.group_id, rows),
         "offsets": [_partition(tp, rows[tp], owners.get(tp)) for tp in sorted(rows)],
     }
+
+
+def _by_topic(group: str, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The sums of each topic; a lag that is not known is not counted as none."""
+    found: list[dict[str, Any]] = []
+    for topic in dict.fromkeys(tp.topic for tp in sorted(rows)):
+        lags = [rows[tp].get("lag") for tp in sorted(rows) if tp.topic == topic]
+        known = [lag for lag in lags if lag is not None]
+        found.append(
+            {
+                "group": group,
+                "topic": topic,
+                "partition_count": len(lags),
+                "lag": sum(known) if known else None,
+            }
+        )
+    return found
 
 
 def _partition(
@@ -293,13 +338,38 @@ def _show(document: Mapping[str, Any], output: Output, *, offsets: bool, members
     output.line(f"{document['group']}: {', '.join(parts)}")
     if members and document["members"]:
         output.line()
-        output.table(MEMBER_COLUMNS, document["members"])
+        output.table(
+            MEMBER_COLUMNS, document["members"], under={"group": document["group"]}, detail=offsets
+        )
     if offsets and document["offsets"]:
         output.line()
-        output.table(OFFSET_COLUMNS, document["offsets"])
+        output.table(OFFSET_COLUMNS, document["offsets"], under={"group": document["group"]})
 
 
 app.command("reset-offsets")(reset_offsets)
+
+
+@app.command()
+def clone(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", show_default=False, autocompletion=complete_groups)
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a group the committed offsets of another one; it must have no members."""
+    output = Output("groups clone", chosen_format(output_format, as_json))
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
+        offsets = await offsets_of(servers, source, None)
+        return await reset(servers, target, None, None, offsets, execute=not dry_run)
+
+    plan, failed = run(work())
+    show_plan(plan, failed, output, execute=not dry_run, export=False)
 
 
 # ------------------------------------------------------------------------------ delete
@@ -323,9 +393,7 @@ def delete(
     servers = bootstrap_servers(bootstrap)
 
     async def find() -> list[GroupDescription]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, groups, regex, output)
             return list(await admin.describe_groups(names, include_offsets=False))
 
@@ -343,12 +411,13 @@ def delete(
     if dry_run:
         for name in names:
             output.line(f"would delete {name}")
-        output.finish({"dry_run": True, "groups": [{"group": n, "deleted": False} for n in names]})
+        rows = [{"group": name, "deleted": False} for name in names]
+        output.finish({"dry_run": True, "groups": rows}, DELETED_COLUMNS)
         return
     if names:
         confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
     rows = run(_delete(servers, names, if_exists, output)) if names else []
-    output.finish({"dry_run": False, "groups": rows})
+    output.finish({"dry_run": False, "groups": rows}, DELETED_COLUMNS)
 
 
 def _has_members(group: GroupDescription) -> Exception:
@@ -360,10 +429,8 @@ def _has_members(group: GroupDescription) -> Exception:
 async def _delete(
     servers: str, names: Sequence[str], if_exists: bool, output: Output
 ) -> list[dict[str, Any]]:
-    from oncelog import Admin
-
     rows: list[dict[str, Any]] = []
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         for outcome in await admin.delete_groups(names):
             error = outcome.error
             if error is None:
@@ -403,9 +470,7 @@ def delete_offsets(
     servers = bootstrap_servers(bootstrap)
 
     async def find() -> list[TopicPartition]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             committed = sorted(await admin.list_group_offsets(group))
         for name, number in chosen.partitions:
             if (name, number) not in committed:
@@ -423,16 +488,14 @@ def delete_offsets(
     elif found:
         confirm(f"Delete {len(found)} committed offsets of {group}?", yes)
         rows = run(_delete_offsets(servers, group, found, output))
-    output.finish({"dry_run": dry_run, "group": group, "offsets": rows})
+    output.finish({"dry_run": dry_run, "group": group, "offsets": rows}, DELETED_OFFSET_COLUMNS)
 
 
 async def _delete_offsets(
     servers: str, group: str, partitions: Sequence[TopicPartition], output: Output
 ) -> list[dict[str, Any]]:
-    from oncelog import Admin
-
     rows: list[dict[str, Any]] = []
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         for outcome in await admin.delete_group_offsets(group, partitions):
             tp, error = outcome.partition, outcome.error
             row = {"topic": tp.topic, "partition": tp.partition, "deleted": error is None}

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from oncelog_cli.demo.pipeline_command import demo
+from oncelog_cli.invocation import CURRENT
 from oncelog_cli.options import BootstrapOption, JsonOption, UsageError, bootstrap_servers
 
 PACKAGE = "pyspark_oncelog"
@@ -52,8 +53,7 @@ def run(
     local cluster's. With --submit, what comes after -- goes to spark-submit.
     """
     arguments = ["run", str(job), *["--submit"] * submit, *["--json"] * as_json]
-    if bootstrap is not None:
-        arguments += ["--bootstrap", bootstrap]
+    arguments += _servers(bootstrap)
     if context.args:
         arguments += ["--", *context.args]
     _become(arguments)
@@ -72,9 +72,21 @@ def check(
     """Say what can be said of a job without running it: file, options, Spark, Java, topics."""
     arguments = ["check", str(job), *["--submit"] * submit, *["--plan"] * plan]
     arguments += ["--json"] * as_json
-    if bootstrap is not None:
-        arguments += ["--bootstrap", bootstrap]
+    arguments += _servers(bootstrap)
     _become(arguments)
+
+
+def _servers(bootstrap: str | None) -> list[str]:
+    """What this command line says of where the cluster is, for the runner.
+
+    :raises UsageError: it says something that the runner does not take.
+    """
+    invocation = CURRENT.get()
+    if invocation.options.keys() - {"bootstrap_servers"}:
+        raise UsageError("-X: options of a job's clients stand in its file")
+    if bootstrap is None and invocation.profile is None and not invocation.options:
+        return []
+    return ["--bootstrap", bootstrap_servers(bootstrap)]
 
 
 def _become(arguments: list[str]) -> None:

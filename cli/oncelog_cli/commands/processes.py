@@ -1,4 +1,4 @@
-"""``oncelog broker``, ``dump-log`` and ``bench``: programs of other rooms, run as processes.
+"""``oncelog dump-log`` and ``bench``: programs of other rooms, run as processes.
 
 The command line never imports the broker: it starts it.
 """
@@ -13,28 +13,7 @@ from typing import Annotated
 
 import typer
 
-from oncelog_cli.local.broker import broker_command, broker_environment
-
-
-def broker(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", metavar="PATH", help="Its settings, a TOML file.")
-    ],
-    ready_file: Annotated[
-        Path | None,
-        typer.Option("--ready-file", metavar="PATH", help="Written when the broker serves."),
-    ] = None,
-) -> None:
-    """Run one broker in the foreground until SIGTERM or Ctrl+C, which stop it cleanly.
-
-    Variables named ONCELOG_ and a setting go over the file.
-    """
-    environment = broker_environment(keep_settings=True)
-    command = broker_command(config, ready_file)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # In place of this process: signals, and the exit code, are the broker's own.
-    os.execve(command[0], command, environment)
+from oncelog_cli.local.broker import broker_environment
 
 
 def dump_log(

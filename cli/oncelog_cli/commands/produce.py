@@ -9,6 +9,8 @@ shared transaction, whose owner gets the receipt.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import sys
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from oncelog_cli import clients
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from oncelog.shared_transaction import Ticket
     from oncelog.shared_writer import SharedWriter
 
+STEPS_A_SECOND = 20
+"""With a rate: so often records are sent."""
 LINES_AT_ONCE = 1000
 """After so many lines the loop looks for acknowledgements."""
 
@@ -63,6 +68,28 @@ class Acks(StrEnum):
     ALL = "all"
     LEADER = "1"
     NOBODY = "0"
+
+
+class Encoding(StrEnum):
+    """How the bytes of a record stand in a line."""
+
+    TEXT = "text"
+    HEX = "hex"
+    BASE64 = "base64"
+
+    def decode(self, text: bytes) -> bytes:
+        """The bytes that are meant.
+
+        :raises ValueError: it is not written so.
+        """
+        try:
+            if self is Encoding.HEX:
+                return bytes.fromhex(text.decode("ascii"))
+            if self is Encoding.BASE64:
+                return base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise ValueError(f"not {self.value}: {error}") from None
+        return text
 
 
 class Compression(StrEnum):
@@ -109,6 +136,16 @@ PartitionOption = Annotated[
 RepartitionOption = Annotated[
     bool,
     typer.Option("--repartition", help="Do not look at the partition of JSON lines."),
+]
+EncodingOption = Annotated[
+    Encoding,
+    typer.Option(
+        "--encoding", metavar="text|hex|base64", help="How keys and values of lines are written."
+    ),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option("--rate", metavar="N", help="At most so many records a second."),
 ]
 TombstoneOption = Annotated[
     bool, typer.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
@@ -170,6 +207,7 @@ class LineRules:
     headers: Headers = ()
     partition: int | None = None
     repartition: bool = False
+    encoding: Encoding = Encoding.TEXT
 
     def parse(self, line: bytes) -> InputRecord:
         """The record of one line.
@@ -194,11 +232,11 @@ class LineRules:
 
     def _split(self, line: bytes) -> tuple[bytes, bytes | None]:
         if self.key_separator is None:
-            return line, None
+            return self.encoding.decode(line), None
         key, separator, value = line.partition(self.key_separator)
         if not separator:
             raise ValueError(f"there is no key separator {self.key_separator.decode()!r}")
-        return value, key
+        return self.encoding.decode(value), self.encoding.decode(key)
 
 
 class Settled(Protocol):
@@ -261,6 +299,8 @@ def produce(
     partition: PartitionOption = None,
     repartition: RepartitionOption = False,
     tombstones: TombstoneOption = False,
+    encoding: EncodingOption = Encoding.TEXT,
+    rate: RateOption = None,
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Compression.NONE,
     transactional_id: TransactionalIdOption = None,
@@ -276,7 +316,7 @@ def produce(
     Stops at the first record that fails, with exit code 1; a transaction is aborted then.
     """
     output = Output("produce", chosen_format(output_format, as_json))
-    _check_separator(key_separator, json_lines)
+    _check_lines(key_separator, json_lines, encoding, rate)
     rules = LineRules(
         json_lines=json_lines,
         key_separator=None if key_separator is None else os.fsencode(key_separator),
@@ -285,17 +325,23 @@ def produce(
         headers=parse_headers(header or ()),
         partition=partition,
         repartition=repartition,
+        encoding=encoding,
     )
     within = _within(transactional_id, transaction_timeout, ticket, writer)
     servers = _servers(bootstrap, within)
     settings = {"acks": acks.value, "compression_type": compression.value}
     with opened(file) as source:
-        tally = run(_produce(topic, source, rules, output, servers, settings, within))
+        tally = run(_produce(topic, source, rules, output, servers, settings, within, rate))
     if tally.failure is not None:
         fate = "not written" if getattr(tally.failure, "definite", False) else "perhaps written"
         output.fail("", f"{tally.failed} records not acknowledged, {fate}: {tally.failure}")
+    _tell(topic, tally, output, wanted=source.is_terminal or tally.records > 0)
+
+
+def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
+    """What became of the records; ``wanted``: as a table too."""
     rows = tally.rows()
-    if source.is_terminal or tally.records:
+    if wanted:
         output.table(COLUMNS, rows)
     output.note(f"{tally.records:,} records in {topic}{_ENDED[tally.committed]}")
     if tally.receipt is not None:
@@ -312,7 +358,14 @@ def produce(
     )
 
 
-def _check_separator(key_separator: str | None, json_lines: bool) -> None:
+def _check_lines(
+    key_separator: str | None, json_lines: bool, encoding: Encoding, rate: float | None
+) -> None:
+    """:raises UsageError: options that make no sense, or not together."""
+    if json_lines and encoding is not Encoding.TEXT:
+        raise UsageError("--encoding is for plain lines: JSON lines say themselves what is base64")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise UsageError("--rate must be more than 0")
     if json_lines and key_separator is not None:
         raise UsageError("--key-separator is for plain lines, not for --json-lines")
     if key_separator == "":
@@ -380,6 +433,7 @@ async def _produce(
     servers: str,
     settings: dict[str, Any],
     within: Within,
+    rate: float | None,
 ) -> Tally:
     tally = Tally()
 
@@ -387,7 +441,7 @@ async def _produce(
         """Whether everything was sent and acknowledged."""
         await producer.partitions_for(topic)  # a topic that does not exist is told at once
         with ProgressBar(f"to {topic}", source.size_bytes, wanted=not source.is_terminal) as bar:
-            sender = _Sender(producer, topic, rules, deque(), tally)
+            sender = _Sender(producer, topic, rules, deque(), tally, rate)
             await sender.send_all(source, output, bar)
             await sender.settle_all()
         return tally.failure is None and not output.errors
@@ -395,11 +449,8 @@ async def _produce(
     if within.ticket is not None:
         await _as_writer(servers, settings, within, tally, send)
         return tally
-    from oncelog import Producer
-
-    async with Producer(
+    async with clients.producer(
         servers,
-        client_id="oncelog-cli",
         transactional_id=within.transactional_id,
         transaction_timeout_ms=within.timeout_ms,
         **settings,
@@ -444,12 +495,11 @@ async def _as_writer(
 
     if within.ticket is None or settings["acks"] != Acks.ALL.value:
         raise UsageError("--acks: in a transaction all replicas must have a record")
-    writer = await join(
-        replace(within.ticket, bootstrap_servers=servers),
-        writer=within.writer,
-        client_id="oncelog-cli",
-        compression_type=settings["compression_type"],
+    options = clients.settings_for(
+        join, client_id=clients.CLIENT_ID, compression_type=settings["compression_type"]
     )
+    ticket = replace(within.ticket, bootstrap_servers=servers)
+    writer = await join(ticket, writer=within.writer, **options)
     async with writer:
         complete = await send(writer)
     if complete:
@@ -465,14 +515,22 @@ class _Sender:
     rules: LineRules
     pending: deque[Delivery]
     tally: Tally
+    rate: float | None = None
+    """Records a second, at most."""
     line_number: int = 0
+    began_s: float = 0.0
 
     async def send_all(self, source: LineSource, output: Output, bar: ProgressBar) -> None:
         """Until the source ends, or something fails."""
+        at_once = LINES_AT_ONCE
+        if self.rate is not None:
+            at_once = min(max(int(self.rate / STEPS_A_SECOND), 1), at_once)
+            self.began_s = asyncio.get_running_loop().time()
         try:
             async for lines in source.chunks():
-                for start in range(0, len(lines), LINES_AT_ONCE):
-                    if not await self._send(lines[start : start + LINES_AT_ONCE], output.fail):
+                for start in range(0, len(lines), at_once):
+                    await self._pace()
+                    if not await self._send(lines[start : start + at_once], output.fail):
                         return
                     self._settle()
                     if self.tally.failure is not None:
@@ -482,6 +540,12 @@ class _Sender:
                     await self.settle_all()
         except LineTooLongError as error:
             output.fail(f"line {self.line_number + 1}", error)
+
+    async def _pace(self) -> None:
+        """Wait until the next record is due."""
+        if self.rate is not None:
+            due_s = self.began_s + self.line_number / self.rate
+            await asyncio.sleep(max(due_s - asyncio.get_running_loop().time(), 0))
 
     async def _send(self, lines: list[bytes], fail: Callable[[str, Exception], None]) -> bool:
         from oncelog import OncelogError

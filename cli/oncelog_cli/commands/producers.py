@@ -6,16 +6,19 @@ exit code is then 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog_cli.group_offsets import parse_partitions
+from oncelog_cli import clients
+from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
     Format,
     FormatOption,
     JsonOption,
+    RegexOption,
     UsageError,
     bootstrap_servers,
     chosen_format,
@@ -61,6 +64,7 @@ def describe(
             metavar="TOPIC[:N,...]...", show_default=False, autocompletion=complete_topics
         ),
     ],
+    regex: RegexOption = False,
     only_open: Annotated[
         bool, typer.Option("--open", help="Only producers with an open transaction there.")
     ] = False,
@@ -79,17 +83,20 @@ def describe(
     """
     output = Output("producers describe", chosen_format(output_format, as_json))
     try:
-        chosen = parse_partitions(topics)
+        chosen = Chosen() if regex else parse_partitions(topics)
     except ValueError as error:
         raise UsageError(str(error)) from None
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[PartitionProducers]:
-        from oncelog import Admin, TopicPartition
+        from oncelog import TopicPartition
 
         partitions = [TopicPartition(*item) for item in chosen.partitions]
-        async with Admin(servers) as admin:
-            whole = await admin.describe_topics(chosen.topics) if chosen.topics else []
+        async with clients.admin(servers) as admin:
+            names: Sequence[str] = chosen.topics
+            if regex:
+                names = await clients.topics_named(admin, topics, regex=True)
+            whole = await admin.describe_topics(names) if names else []
             for topic in whole:
                 if topic.error is not None:
                     output.fail(topic.topic, topic.error)

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog_cli.commands.transactions import described_transactions, show_transactions
+from oncelog_cli import clients
+from oncelog_cli.commands.transactions import (
+    SHARED_COLUMNS,
+    described_transactions,
+    show_transactions,
+)
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
     BootstrapOption,
@@ -100,7 +105,7 @@ def begin(
             transactional_id=transactional_id,
             tag=tag,
             timeout_ms=timeout_ms,
-            client_id="oncelog-cli",
+            **clients.settings_for(SharedTransaction.begin, client_id=clients.CLIENT_ID),
         )
         return txn.ticket
 
@@ -132,7 +137,8 @@ def commit(
     async def work() -> SharedEnd:
         from oncelog.shared_transaction import SharedTransaction
 
-        return await SharedTransaction(found, client_id="oncelog-cli").commit(receipts)
+        options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
+        return await SharedTransaction(found, **options).commit(receipts)
 
     _finish(output, found, run(work()), wanted=True)
 
@@ -151,7 +157,8 @@ def abort(
     async def work() -> SharedEnd:
         from oncelog.shared_transaction import SharedTransaction
 
-        return await SharedTransaction(found, client_id="oncelog-cli").abort()
+        options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
+        return await SharedTransaction(found, **options).abort()
 
     _finish(output, found, run(work()), wanted=False)
 
@@ -202,5 +209,5 @@ def describe(
             output.fail(document["transactional_id"], "it is no id of shared transactions")
     if not shared and not output.errors:
         raise CommandError(f"no shared transaction matches {' or '.join(transactional_ids)}")
-    show_transactions(shared, output)
+    show_transactions(shared, output, SHARED_COLUMNS)
     output.finish({"transactions": shared})

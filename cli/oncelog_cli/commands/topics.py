@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog_cli import clients
+from oncelog_cli.commands.cluster_health import min_insync_replicas
+from oncelog_cli.commands.delete_records import delete_records
+from oncelog_cli.commands.partitions import states_of
+from oncelog_cli.commands.topic_clone import clone
+from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
     BootstrapOption,
     DryRunOption,
@@ -55,12 +61,21 @@ Configs = Annotated[
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; repeatable."),
 ]
 
+UnderMinIsrOption = Annotated[
+    bool, typer.Option("--under-min-isr", help="Only with too few in-sync replicas to write.")
+]
+AtMinIsrOption = Annotated[
+    bool, typer.Option("--at-min-isr", help="Only with just enough of them.")
+]
+
 LIST_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("PARTITIONS", "partition_count", right=True),
     Column("REPLICAS", "replication_factor", right=True),
     Column("UNDER-REPLICATED", "under_replicated", right=True),
     Column("LEADERLESS", "leaderless", right=True),
+    Column("UNDER MIN ISR", "under_min_isr", right=True, wide=True),
+    Column("AT MIN ISR", "at_min_isr", right=True, wide=True),
     Column("ID", "topic_id", wide=True),
     Column("INTERNAL", "internal", wide=True),
 )
@@ -82,6 +97,17 @@ CONFIG_COLUMNS = (
     Column("SOURCE", "source"),
     Column("MEANING", "documentation", wide=True),
 )
+ERROR_COLUMN = Column("ERROR", "error")
+CREATED_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("CREATED", "created"),
+    Column("ID", "topic_id"),
+    Column("PARTITIONS", "partition_count"),
+    Column("REPLICAS", "replication_factor"),
+    ERROR_COLUMN,
+)
+ALTERED_COLUMNS = (Column("TOPIC", "topic"), Column("ALTERED", "altered"), ERROR_COLUMN)
+DELETED_COLUMNS = (Column("TOPIC", "topic"), Column("DELETED", "deleted"), ERROR_COLUMN)
 
 
 # ------------------------------------------------------------------------------ create
@@ -117,17 +143,17 @@ def create(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[dict[str, Any]]:
-        from oncelog import Admin, NewTopic
+        from oncelog import NewTopic
 
         new = [
             NewTopic(topic, partitions, replication_factor, configs)
             for topic in dict.fromkeys(topics)
         ]
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             outcomes = await admin.create_topics(new, validate_only=dry_run)
         return [_created(outcome, output, if_not_exists, dry_run) for outcome in outcomes]
 
-    output.finish({"dry_run": dry_run, "topics": run(work())})
+    output.finish({"dry_run": dry_run, "topics": run(work())}, CREATED_COLUMNS)
 
 
 def _created(outcome: Any, output: Output, if_not_exists: bool, dry_run: bool) -> dict[str, Any]:
@@ -177,6 +203,8 @@ def list_topics(
     unavailable: Annotated[
         bool, typer.Option("--unavailable", help="Only with partitions that nobody leads.")
     ] = False,
+    under_min_isr: UnderMinIsrOption = False,
+    at_min_isr: AtMinIsrOption = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
@@ -185,26 +213,27 @@ def list_topics(
     output = Output("topics list", chosen_format(output_format, as_json))
     servers = bootstrap_servers(bootstrap)
 
-    async def work() -> Sequence[TopicDescription]:
-        from oncelog import Admin
+    async def work() -> tuple[Sequence[TopicDescription], dict[str, int]]:
+        async with clients.admin(servers) as admin:
+            names = await _names(admin, patterns, regex) if patterns else None
+            found = await admin.describe_topics(names)
+            sound = [topic.topic for topic in found if topic.error is None]
+            return found, await min_insync_replicas(admin, sound)
 
-        async with Admin(servers) as admin:
-            if not patterns:
-                return await admin.describe_topics()
-            names = await _names(admin, patterns, regex)
-            return await admin.describe_topics(names)
-
+    topics, min_isr = run(work())
     rows = []
-    for topic in run(work()):
+    for topic in topics:
         if topic.error is not None:
             output.fail(topic.topic, topic.error)
         elif internal or not topic.internal or patterns:
-            rows.append(_summary(topic))
+            rows.append({**_summary(topic), **_against_min_isr(topic, min_isr)})
     rows = [
         row
         for row in rows
         if (not under_replicated or row["under_replicated"])
         and (not unavailable or row["leaderless"])
+        and (not under_min_isr or row["under_min_isr"])
+        and (not at_min_isr or row["at_min_isr"])
     ]
     output.table(LIST_COLUMNS, rows)
     output.finish({"topics": rows})
@@ -220,6 +249,15 @@ def _summary(topic: TopicDescription) -> dict[str, Any]:
         "replication_factor": max((len(p.replicas) for p in partitions), default=0),
         "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
         "leaderless": sum(p.leader < 0 for p in partitions),
+    }
+
+
+def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> dict[str, int]:
+    states = [states_of(item, needed_isr(min_isr, topic.topic, item)) for item in topic.partitions]
+    return {
+        "min_isr": min_isr.get(topic.topic, 1),
+        "under_min_isr": sum("under-min-isr" in each for each in states),
+        "at_min_isr": sum("at-min-isr" in each for each in states),
     }
 
 
@@ -259,9 +297,7 @@ def describe(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[dict[str, Any]]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, topics, regex)
             described = await admin.describe_topics(names)
             settings = await admin.describe_configs(topics=names)
@@ -327,17 +363,17 @@ def _show(document: Mapping[str, Any], output: Output) -> None:
     counted = _counted(document["partition_count"], document["replication_factor"])
     output.line(f"{document['topic']}{counted}, id {document['topic_id']}")
     output.line()
-    output.table(PARTITION_COLUMNS, document["partitions"])
+    output.table(PARTITION_COLUMNS, document["partitions"], under={"topic": document["topic"]})
     if document["configs"]:
         output.line()
-        output.table(CONFIG_COLUMNS, document["configs"])
+        output.table(CONFIG_COLUMNS, document["configs"], detail=True)
 
 
 async def _offsets(
     servers: str, topics: Sequence[TopicDescription], output: Output
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """First offset and end of every partition that has a leader, as far as the leaders answer."""
-    from oncelog import Consumer, OncelogError, TopicPartition
+    from oncelog import OncelogError, TopicPartition
 
     wanted = [
         TopicPartition(topic.topic, item.partition)
@@ -348,9 +384,7 @@ async def _offsets(
     if not wanted:
         return {}
     try:
-        async with Consumer(
-            bootstrap_servers=servers, client_id="oncelog-cli", max_block_ms=OFFSETS_DEADLINE_MS
-        ) as consumer:
+        async with clients.consumer(servers, max_block_ms=OFFSETS_DEADLINE_MS) as consumer:
             starts = await consumer.beginning_offsets(wanted)
             ends = await consumer.end_offsets(wanted)
     except OncelogError as error:
@@ -394,9 +428,7 @@ def alter(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[dict[str, Any]]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, topics, regex)
             failed: dict[str, str] = {}
             if entries:
@@ -415,7 +447,7 @@ def alter(
                         failed[grown.topic] = grown.error.name
         return [_altered(name, failed, dry_run, output) for name in names]
 
-    output.finish({"dry_run": dry_run, "topics": run(work())})
+    output.finish({"dry_run": dry_run, "topics": run(work())}, ALTERED_COLUMNS)
 
 
 def _altered(name: str, failed: Mapping[str, str], dry_run: bool, output: Output) -> dict[str, Any]:
@@ -423,6 +455,10 @@ def _altered(name: str, failed: Mapping[str, str], dry_run: bool, output: Output
         return {"topic": name, "altered": False, "error": failed[name]}
     output.line(f"{'would alter' if dry_run else 'altered'} {name}")
     return {"topic": name, "altered": not dry_run}
+
+
+app.command("trim-prefix")(delete_records)
+app.command("clone")(clone)
 
 
 # ------------------------------------------------------------------------------ delete
@@ -446,9 +482,7 @@ def delete(
     servers = bootstrap_servers(bootstrap)
 
     async def find() -> list[dict[str, Any]]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, topics, regex)
             return [
                 {"topic": topic.topic, "error": topic.error}
@@ -467,21 +501,20 @@ def delete(
     if dry_run:
         for name in names:
             output.line(f"would delete {name}")
-        output.finish({"dry_run": True, "topics": [{"topic": n, "deleted": False} for n in names]})
+        rows = [{"topic": name, "deleted": False} for name in names]
+        output.finish({"dry_run": True, "topics": rows}, DELETED_COLUMNS)
         return
     if names:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
     rows = run(_delete(servers, names, if_exists, output)) if names else []
-    output.finish({"dry_run": False, "topics": rows})
+    output.finish({"dry_run": False, "topics": rows}, DELETED_COLUMNS)
 
 
 async def _delete(
     servers: str, names: Sequence[str], if_exists: bool, output: Output
 ) -> list[dict[str, Any]]:
-    from oncelog import Admin
-
     rows: list[dict[str, Any]] = []
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         for outcome in await admin.delete_topics(names):
             error = outcome.error
             if error is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog_cli import clients
 from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
@@ -100,6 +101,20 @@ HANGING_COLUMNS = (
     Column("TRANSACTIONAL ID", "transactional_id"),
     Column("COORDINATOR EPOCH", "coordinator_epoch", right=True, wide=True),
 )
+ABORTED_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("PRODUCER", "producer_id"),
+    Column("EPOCH", "producer_epoch"),
+    Column("TRANSACTIONAL ID", "transactional_id"),
+)
+FENCED_COLUMNS = (
+    Column("TRANSACTIONAL ID", "transactional_id"),
+    Column("FENCED", "fenced"),
+    Column("PRODUCER", "producer_id"),
+    Column("EPOCH", "producer_epoch"),
+    Column("ERROR", "error"),
+)
 
 
 # ------------------------------------------------------------------------------ list
@@ -145,9 +160,7 @@ def list_transactions(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> TransactionListings:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             return await admin.list_transactions(
                 states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
             )
@@ -227,9 +240,7 @@ async def described_transactions(
 
     :raises CommandError: none is meant.
     """
-    from oncelog import Admin
-
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         names = await _names(admin, patterns, regex, output)
         described = await admin.describe_transactions(names)
     for item in described:
@@ -238,8 +249,16 @@ async def described_transactions(
     return [_document(item) for item in described if item.error is None]
 
 
-def show_transactions(documents: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Ordinary ones in one table, shared ones in another, with their writers."""
+def show_transactions(
+    documents: Sequence[Mapping[str, Any]],
+    output: Output,
+    columns: Sequence[Column] = DESCRIBE_COLUMNS,
+) -> None:
+    """Ordinary ones in one table, shared ones in another, with their writers; as TSV all in
+    ``columns``."""
+    if output.format is Format.TSV:
+        output.table(columns, documents)
+        return
     ordinary = [each for each in documents if not each["shared"]]
     shared = [each for each in documents if each["shared"]]
     if ordinary:
@@ -336,10 +355,10 @@ def find_hanging(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> list[dict[str, Any]]:
-        from oncelog import Admin, TopicPartition
+        from oncelog import TopicPartition
 
         partitions = [TopicPartition(*item) for item in chosen.partitions]
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             found = await admin.find_hanging_transactions(
                 partitions if topic else None,
                 topics=chosen.topics if topic else None,
@@ -398,6 +417,7 @@ def abort(
         typer.Option("--start-offset", min=0, metavar="N", help="Where it begins."),
     ] = None,
     yes: YesOption = False,
+    dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
@@ -412,14 +432,18 @@ def abort(
         raise UsageError("which transaction? Give --producer-id or --start-offset")
     servers = bootstrap_servers(bootstrap)
     what = f"of producer {producer_id}" if producer_id is not None else f"from {start_offset} on"
-    confirm(f"Abort the transaction {what} in {topic}-{partition}?", yes)
+    if not dry_run:
+        confirm(f"Abort the transaction {what} in {topic}-{partition}?", yes)
 
     async def work() -> dict[str, Any]:
-        from oncelog import Admin, TopicPartition
+        from oncelog import TopicPartition
 
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             aborted = await admin.abort_transaction(
-                TopicPartition(topic, partition), producer_id=producer_id, start_offset=start_offset
+                TopicPartition(topic, partition),
+                producer_id=producer_id,
+                start_offset=start_offset,
+                validate_only=dry_run,
             )
         return {
             "topic": topic,
@@ -432,8 +456,9 @@ def abort(
     row = run(work())
     by = row["transactional_id"]
     how = "by a marker in this partition" if by is None else f"by the coordinator of {by}"
-    output.line(f"aborted the transaction of producer {row['producer_id']}, {how}")
-    output.finish({"aborted": row})
+    done = "would abort" if dry_run else "aborted"
+    output.line(f"{done} the transaction of producer {row['producer_id']}, {how}")
+    output.finish({"dry_run": dry_run, "aborted": row}, ABORTED_COLUMNS, [row])
 
 
 @app.command()
@@ -451,9 +476,7 @@ def fence(
     servers = bootstrap_servers(bootstrap)
 
     async def find() -> list[str]:
-        from oncelog import Admin
-
-        async with Admin(servers) as admin:
+        async with clients.admin(servers) as admin:
             names = await _names(admin, transactional_ids, regex, output)
             described = await admin.describe_transactions(names)
         for item in described:
@@ -467,19 +490,17 @@ def fence(
         for name in names:
             output.line(f"would fence {name}")
         rows = [{"transactional_id": name, "fenced": False} for name in names]
-        output.finish({"dry_run": True, "transactions": rows})
+        output.finish({"dry_run": True, "transactions": rows}, FENCED_COLUMNS)
         return
     if names:
         confirm(f"Abort what is open of {', '.join(names)}, and fence the producers?", yes)
     rows = run(_fence(servers, names, output)) if names else []
-    output.finish({"dry_run": False, "transactions": rows})
+    output.finish({"dry_run": False, "transactions": rows}, FENCED_COLUMNS)
 
 
 async def _fence(servers: str, names: Sequence[str], output: Output) -> list[dict[str, Any]]:
-    from oncelog import Admin
-
     rows: list[dict[str, Any]] = []
-    async with Admin(servers) as admin:
+    async with clients.admin(servers) as admin:
         for item in await admin.fence_producers(names):
             row: dict[str, Any] = {
                 "transactional_id": item.transactional_id,

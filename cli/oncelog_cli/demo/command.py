@@ -16,11 +16,14 @@ from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_
 from oncelog_cli.demo.job import Job
 from oncelog_cli.demo.verdict import Verdict
 from oncelog_cli.demo.view import PlainView, View, make_view
+from oncelog_cli.exits import EXIT_FAILED, EXIT_USAGE
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import LocalClusterError
+from oncelog_cli.render import JSON_VERSION
 
-EXIT_LOST = 1
-EXIT_CANNOT = 2
+EXIT_LOST = EXIT_FAILED
+EXIT_CANNOT = EXIT_USAGE
+"""Nothing was done, as with a command line that is wrong: a verdict can be told from none."""
 
 
 def demo(
@@ -73,7 +76,7 @@ def _run(home: Path, job: Job, view: View) -> Verdict:
 
 def _print(verdict: Verdict, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(verdict.as_dict()))
+        print(json.dumps({"_command": "demo", "_version": JSON_VERSION, **verdict.as_dict()}))
         return
     print()
     for name, value in verdict.as_dict().items():

@@ -17,11 +17,14 @@ from oncelog_cli.demo.driver import PipelineError
 from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_path
 from oncelog_cli.demo.pipeline_job import PipelineJob
 from oncelog_cli.demo.view import PlainView
+from oncelog_cli.exits import EXIT_FAILED, EXIT_USAGE
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import LocalClusterError
+from oncelog_cli.render import JSON_VERSION
 
-EXIT_WRONG = 1
-EXIT_CANNOT = 2
+EXIT_WRONG = EXIT_FAILED
+EXIT_CANNOT = EXIT_USAGE
+"""Nothing was done, as with a command line that is wrong: a verdict can be told from none."""
 
 
 def demo(
@@ -70,7 +73,9 @@ def _run(home: Path, job: PipelineJob, view: PlainView) -> PipelineVerdict:
 
 def _print(verdict: PipelineVerdict, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(verdict.as_dict()))
+        print(
+            json.dumps({"_command": "pipeline demo", "_version": JSON_VERSION, **verdict.as_dict()})
+        )
         return
     print()
     for name, value in verdict.as_dict().items():

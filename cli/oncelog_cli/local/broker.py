@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oncelog_cli.local.process import LocalClusterError, ManagedProcess, start_process
@@ -168,10 +168,18 @@ class LocalBroker:
             self.process.resume()
 
 
-def broker_command(config: Path, ready_file: Path | None = None) -> list[str]:
-    """What runs one broker."""
-    command = [sys.executable, "-m", "oncelog_broker", "--config", str(config)]
+def broker_command(
+    config: Path | None, ready_file: Path | None = None, settings: Sequence[str] = ()
+) -> list[str]:
+    """What runs one broker; ``settings`` are KEY=VALUE, and go over file and environment."""
+    command = [sys.executable, "-m", "oncelog_broker", *config_arguments(config, settings)]
     return command if ready_file is None else [*command, "--ready-file", str(ready_file)]
+
+
+def config_arguments(config: Path | None, settings: Sequence[str]) -> list[str]:
+    """How a broker process is told of its file and of single settings."""
+    arguments = [] if config is None else ["--config", str(config)]
+    return arguments + [part for setting in settings for part in ("--set", setting)]
 
 
 def broker_environment(*, keep_settings: bool = False) -> dict[str, str]:

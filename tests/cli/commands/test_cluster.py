@@ -52,6 +52,9 @@ async def test_log_directories(tmp_path: Path) -> None:
 
         shown = await oncelog("log-dirs", "--replicas", bootstrap=cluster.bootstrap)
         assert len(shown.out.splitlines()) == 1 + 2 * 2 + 1
+        shown = await oncelog("log-dirs", "-r", "[tx]", "--json", bootstrap=cluster.bootstrap)
+        matching = shown.document["log_dirs"]
+        assert [row["replicas"] for row in matching] == [row["replicas"] for row in rows]
         shown = await oncelog("log-dirs", "--broker", "2", "--json", bootstrap=cluster.bootstrap)
         assert [row["broker_id"] for row in shown.document["log_dirs"]] == [2]
 

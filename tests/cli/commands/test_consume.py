@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from oncelog import Record, TopicPartition
 from oncelog_cli.commands.consume import Printer, Span, chosen_record_format
 from oncelog_cli.options import UsageError
 from oncelog_cli.record_text import value_line
-from support.cluster import Cluster
+from support.cluster import Cluster, all_marked
 from support.shell import oncelog, start
 
 HOUR_MS = 3_600_000
@@ -114,11 +115,70 @@ async def test_formats(cluster: Cluster) -> None:
 
 
 @pytest.mark.asyncio
+async def test_filters_and_metadata(cluster: Cluster) -> None:
+    consume = ("consume", "t", "--until-end")
+    every = await oncelog(*consume, "--json", bootstrap=cluster.bootstrap)
+    values = [record["value"] for record in every.json_lines]
+    wanted = [value for value in values if value.endswith("1")]
+    shown = await oncelog(*consume, "--grep", "value:1$", bootstrap=cluster.bootstrap)
+    assert sorted(shown.out.split()) == sorted(wanted)
+    shown = await oncelog(*consume, "--grep", "!1$", "-n", "1", bootstrap=cluster.bootstrap)
+    assert len(shown.out.split()) == 1
+    shown = await oncelog(*consume, "--meta-only", bootstrap=cluster.bootstrap)
+    assert [line["value_bytes"] for line in shown.json_lines] == [2] * len(values)
+    assert not any("value" in line for line in shown.json_lines)
+
+
+@pytest.mark.asyncio
+async def test_what_coordinators_write(cluster: Cluster) -> None:
+    servers = cluster.bootstrap
+    read = ("consume", "t", "-g", "readers", "-o", "start", "-n", "1")
+    assert (await oncelog(*read, bootstrap=servers)).code == 0
+    decode = ("consume", "__consumer_offsets", "--until-end", "--decode")
+    shown = await oncelog(*decode, "--grep", 'key:"type":"offset"', bootstrap=servers)
+    assert shown.code == 0, shown.err
+    key, value = shown.out.splitlines()[-1].split("\t")
+    assert json.loads(key)["group"] == "readers"
+    assert json.loads(value)["offset"] >= 0
+
+
+@pytest.mark.asyncio
+async def test_ends_of_transactions(cluster: Cluster) -> None:
+    servers = cluster.bootstrap
+    await cluster.create_topic("paid")
+    for values in (b"1\n", b"2\n"):
+        shown = await oncelog(
+            *("produce", "paid", "--transactional-id", "pay"), stdin=values, bootstrap=servers
+        )
+        assert shown.code == 0, shown.err
+    bad = ("produce", "paid", "-j", "--transactional-id", "pay")
+    shown = await oncelog(*bad, stdin=b'{"value": "3"}\nnonsense\n', bootstrap=servers)
+    assert shown.code == 1, "aborted"
+    await all_marked(cluster)
+    read = ("consume", "paid", "--until-end", "--json", "--print-control-records")
+    shown = await oncelog(*read, bootstrap=servers)
+    lines = shown.json_lines
+    assert [line.get("control", line.get("value")) for line in lines] == [
+        *("1", "COMMIT", "2", "COMMIT", "ABORT"),
+    ]
+    assert [line["offset"] for line in lines] == [0, 1, 2, 3, 5]
+    assert len({line["producer_id"] for line in lines if "control" in line}) == 1
+    shown = await oncelog(*read, "-o", "2:4", bootstrap=servers)
+    assert [line["offset"] for line in shown.json_lines] == [2, 3]
+    shown = await oncelog(*read, "-g", "g", bootstrap=servers)
+    assert shown.code == 2
+
+
+@pytest.mark.asyncio
 async def test_several_topics(cluster: Cluster) -> None:
     await cluster.create_topic("u")
     await oncelog("produce", "u", stdin=b"c0\n", bootstrap=cluster.bootstrap)
     shown = await oncelog("consume", "t", "u", "t", "-o", "0:1", bootstrap=cluster.bootstrap)
     assert sorted(shown.out.splitlines()) == ["a0", "b0", "c0"]
+    shown = await oncelog("consume", "-r", "[t-z]", "-o", "0:1", bootstrap=cluster.bootstrap)
+    assert sorted(shown.out.splitlines()) == ["a0", "b0", "c0"]
+    shown = await oncelog("consume", "-r", "[x-z]", "-e", bootstrap=cluster.bootstrap)
+    assert (shown.code, shown.err) == (1, "error: no topic matches [x-z]\n")
 
 
 @pytest.mark.asyncio
@@ -165,6 +225,8 @@ async def test_what_is_not_there(cluster: Cluster) -> None:
         (["-o", "5", "--from-beginning"], "--from-beginning"),
         (["-f", "xml"], "--format"),
         (["-f", "%q"], "%q"),
+        (["--grep", "("], "--grep"),
+        (["--meta-only", "-f", "%o"], "--meta-only"),
         (["-n", "0"], "--number"),
         ([], "TOPIC"),
     ],
@@ -175,6 +237,14 @@ async def test_usage(arguments: list[str], word: str) -> None:
     shown = await oncelog("consume", *topic, *arguments, bootstrap="127.0.0.1:1")
     assert shown.code == 2
     assert word in shown.err
+
+
+@pytest.mark.asyncio
+async def test_formats_are_explained_without_a_topic() -> None:
+    shown = await oncelog("consume", "--format", "help")
+    assert (shown.code, shown.err) == (0, "")
+    for word in ("value ", "json ", "base64", "%k key"):
+        assert word in shown.out
 
 
 def test_record_formats() -> None:

@@ -117,6 +117,22 @@ async def test_offsets_travel_through_a_file(cluster: AdminCluster, tmp_path: Pa
     assert (shown.code, offsets(cluster, "h")) == (0, {"t-0": 1, "t-1": 10})
 
 
+async def test_to_where_another_group_is(cluster: AdminCluster) -> None:
+    servers = cluster.bootstrap
+    wish = ("groups", "reset-offsets", "new", "--to-group", "g")
+    shown = await oncelog(*wish, "--execute", bootstrap=servers)
+    assert shown.code == 0, shown.err
+    assert offsets(cluster, "new") == offsets(cluster)
+    shown = await oncelog("groups", "clone", "g", "other", "--dry-run", bootstrap=servers)
+    assert shown.code == 0
+    assert "other" not in cluster.known_groups
+    shown = await oncelog("groups", "clone", "g", "other", "--json", bootstrap=servers)
+    assert (shown.code, shown.document["executed"]) == (0, True)
+    assert offsets(cluster, "other") == offsets(cluster)
+    shown = await oncelog("groups", "clone", "nobody", "other", bootstrap=servers)
+    assert (shown.code, "committed nothing" in shown.err) == (1, True)
+
+
 async def test_a_group_with_members_is_left_alone(cluster: AdminCluster) -> None:
     member = DescribedMember("m1", "worker-1", "app", "10.0.0.1")
     cluster.known_groups["g"].members = [member]

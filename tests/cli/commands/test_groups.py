@@ -163,6 +163,23 @@ async def test_describe_members_and_state(cluster: AdminCluster) -> None:
     ]
 
 
+async def test_the_lag_of_each_topic(cluster: AdminCluster) -> None:
+    shown = await oncelog("groups", "describe", "idle", "--by-topic", bootstrap=cluster.bootstrap)
+    assert shown.code == 0, shown.err
+    heading, *rows = cells(shown.out)
+    assert heading == ["GROUP", "TOPIC", "PARTITIONS", "LAG"]
+    document = (
+        await oncelog("groups", "describe", "idle", "--json", bootstrap=cluster.bootstrap)
+    ).document["groups"][0]
+    assert rows == [
+        [row["group"], row["topic"], str(row["partition_count"]), str(row["lag"])]
+        for row in document["topics"]
+    ]
+    assert sum(row["lag"] for row in document["topics"]) == document["lag"]
+    shown = await oncelog("groups", "describe", "idle", "--verbose", bootstrap=cluster.bootstrap)
+    assert all(word in shown.out for word in ("ASSIGNOR", "LEADER", "COMMITTED"))
+
+
 async def test_describe_as_json(cluster: AdminCluster) -> None:
     cluster.partition("t", 1).leader = -1
     shown = await groups(cluster, "describe", "idle", "none", "--json")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.profiles import Profile, Profiles, save_profiles
 from support.shell import COMMAND, environment
 
 JOB = """
@@ -80,6 +81,16 @@ def test_arguments_of_spark_submit_go_through(job_file: Path, tmp_path: Path) ->
     lines = done.stdout.splitlines()
     assert lines[2:4] == ["--num-executors", "2"]
     assert lines[-2:] == ["--bootstrap", "here:1"]
+
+
+def test_a_profile_that_is_named_goes_before_the_file(job_file: Path, bare_home: Path) -> None:
+    save_profiles(Profiles(profiles={"p": Profile("127.0.0.1:2")}))
+    done = shell("check", str(job_file), "--profile", "p")
+    assert done.returncode == 1
+    assert "127.0.0.1:2" in done.stdout
+    done = shell("run", str(job_file), "-X", "acks=1")
+    assert done.returncode == 2
+    assert "stand in its file" in done.stderr
 
 
 def test_a_wrong_option_is_refused(job_file: Path) -> None:

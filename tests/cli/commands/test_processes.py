@@ -1,4 +1,4 @@
-"""``oncelog broker``, ``dump-log`` and ``bench`` hand over to the right program."""
+"""``oncelog dump-log`` and ``bench`` hand over to the right program."""
 
 from __future__ import annotations
 
@@ -21,13 +21,6 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
-
-
-def test_broker_hands_over_the_file_and_gives_back_the_exit_code(tmp_path: Path) -> None:
-    done = shell("broker", "--config", str(tmp_path / "none.toml"))
-    assert done.returncode == 2
-    assert "none.toml" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.asyncio

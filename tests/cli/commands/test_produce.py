@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -94,6 +95,31 @@ async def test_what_is_consumed_can_be_produced_again(cluster: Cluster, tmp_path
 
 
 @pytest.mark.asyncio
+async def test_bytes_as_text(cluster: Cluster) -> None:
+    servers = cluster.bootstrap
+    for encoding, lines in (("hex", b"6b:00ff\n"), ("base64", b"aw==:AP8=\n")):
+        shown = await oncelog(
+            *("produce", "t", "-K", ":", "--encoding", encoding), stdin=lines, bootstrap=servers
+        )
+        assert shown.code == 0, shown.err
+    shown = await oncelog("produce", "t", "--encoding", "hex", stdin=b"6\n", bootstrap=servers)
+    assert (shown.code, "line 1" in shown.err) == (1, True)
+    shown = await oncelog("consume", "t", "-e", "-f", "%k{hex} %v{hex}\n", bootstrap=servers)
+    assert shown.out.splitlines() == ["6b 00ff"] * 2
+
+
+@pytest.mark.asyncio
+async def test_so_many_a_second(cluster: Cluster) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    shown = await oncelog(
+        *("produce", "t", "--rate", "20"), stdin=b"x\n" * 10, bootstrap=cluster.bootstrap
+    )
+    assert (shown.code, shown.err) == (0, "10 records in t\n")
+    assert loop.time() - began >= 0.4, "the tenth is due after nine twentieths of a second"
+
+
+@pytest.mark.asyncio
 async def test_partitions_can_be_chosen_anew(cluster: Cluster) -> None:
     await cluster.create_topic("narrow")
     line = b'{"value": "v", "partition": 1}\n'
@@ -178,6 +204,8 @@ async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
         (["-K", ""], "--key-separator"),
         (["-H", "x"], "--header"),
         (["-p", "-1"], "--partition"),
+        (["-j", "--encoding", "hex"], "--encoding"),
+        (["--rate", "0"], "--rate"),
     ],
 )
 @pytest.mark.asyncio

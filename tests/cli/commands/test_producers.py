@@ -44,6 +44,9 @@ async def test_describe(cluster: AdminCluster) -> None:
         ["t", "0", "8", "0", "-", "-", "-"],
         ["t", "1", "7", "4", "9", "1970-01-01T00:00:00.000Z", "-"],
     ]
+    by_pattern = await producers(cluster, "describe", "-r", "[tx]")
+    assert by_pattern.out == shown.out
+    assert (await producers(cluster, "describe", "-r", "[xy]")).code == 1
     wide = await producers(cluster, "describe", "t:1", "-f", "wide")
     assert cells(wide.out)[1][-1] == "2"
 

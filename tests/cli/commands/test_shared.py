@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from support.cluster import Cluster
+from support.cluster import Cluster, all_marked
 from support.shell import Shown, oncelog
 
 pytestmark = pytest.mark.asyncio
@@ -44,6 +44,7 @@ async def write(cluster: Cluster, ticket: str, writer: str, lines: bytes, code: 
 
 
 async def visible(cluster: Cluster) -> list[str]:
+    await all_marked(cluster)
     shown = await shell(cluster, "consume", "t", "--until-end")
     return sorted(shown.out.splitlines())
 

@@ -23,7 +23,7 @@ from oncelog_protocol.messages.transactions import TxnTopic
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from support.admin_cluster import AdminCluster, KnownTransaction
-from support.cluster import Cluster
+from support.cluster import Cluster, all_marked
 from support.shell import Shown, oncelog
 
 pytestmark = pytest.mark.asyncio
@@ -219,6 +219,7 @@ def hang(cluster: Cluster, topic: str, producer_id: int) -> None:
 
 
 async def consumed(cluster: Cluster, *arguments: str) -> list[str]:
+    await all_marked(cluster)
     shown = await oncelog("consume", "t", "--until-end", *arguments, bootstrap=cluster.bootstrap)
     assert shown.code == 0, shown.err
     return sorted(shown.out.splitlines())

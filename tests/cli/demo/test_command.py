@@ -30,6 +30,8 @@ def test_a_short_demo_loses_nothing_and_says_so_in_json(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert list(verdict) == [
+        "_command",
+        "_version",
         "sent",
         "acknowledged",
         "read",

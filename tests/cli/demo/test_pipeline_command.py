@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -36,6 +37,9 @@ def test_without_the_data_it_says_what_to_install(
 def test_the_verdict_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     pipeline_command._print(Judge({}).verdict(**KNOWN), as_json=False)
     assert "Every total came once" in capsys.readouterr().out
+    pipeline_command._print(Judge({}).verdict(**KNOWN), as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["_command"], document["_version"]) == ("pipeline demo", 1)
     known = {**KNOWN, "lag": 3}
     pipeline_command._print(Judge({}).verdict(**known), as_json=False)
     assert "FAILED" in capsys.readouterr().out

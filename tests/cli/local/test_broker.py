@@ -50,6 +50,7 @@ def test_command_and_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         *("--config", "/c", "--ready-file", "/r"),
     ]
     assert "--ready-file" not in broker_command(Path("/c"))
+    assert broker_command(None, settings=["a=1", "b=2"])[3:] == ["--set", "a=1", "--set", "b=2"]
     monkeypatch.setenv("ONCELOG_BROKER_ID", "9")
     monkeypatch.setenv("PYTHONPATH", "/inherited")
     environment = broker_environment()

@@ -1,0 +1,168 @@
+"""The SDK's clients as commands use them: with what ``-X``, environment and profile say.
+
+A client option is taken from ``-X``, else from ``ONCELOG_OPTIONS`` (``a=1 b=2``), else from the
+profile; ``--profile`` on the command line goes before the environment. An option that a command has
+a word of its own for (``--acks``) is taken from that word when it was typed. Names that no client
+knows are refused; one that this client does not know is for others, and left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oncelog_cli.exits import CommandError, UsageError
+from oncelog_cli.invocation import CURRENT, parse_client_options
+from oncelog_cli.options import matching
+from oncelog_cli.profiles import chosen_profile
+
+if TYPE_CHECKING:
+    from oncelog import Admin, Consumer, Producer
+
+CLIENT_ID = "oncelog-cli"
+
+OWN_WORDS = {
+    "acks": ("acks", "--acks"),
+    "auto_offset_reset": ("offset", "--offset"),
+    "compression_type": ("compression", "--compression"),
+    "isolation_level": ("isolation", "--isolation-level"),
+    "transaction_timeout_ms": ("transaction_timeout", "--transaction-timeout"),
+}
+"""Client option to the parameter and the option of the commands that set it."""
+ONLY_OWN_WORDS = {"group_id": "--group", "transactional_id": "--transactional-id"}
+"""These change what a command does, not only how: they must stand on its command line."""
+
+_PORTS = ("topics", "bootstrap_servers", "clock", "entropy", "history")
+"""Parameters of clients that are no options for a command line."""
+_TEXTS = ("group_instance_id",)
+"""Options that are text, which their default does not show."""
+
+
+def admin(servers: str) -> Admin:
+    """An administrator's client; ``async with`` starts it."""
+    from oncelog import Admin
+
+    return Admin(servers, **settings_for(Admin, client_id=CLIENT_ID))
+
+
+def consumer(servers: str, *topics: str, **own: Any) -> Consumer:
+    """A consumer; ``own`` is what the command wants of it."""
+    from oncelog import Consumer
+
+    settings = settings_for(Consumer, client_id=CLIENT_ID, **own)
+    return Consumer(*topics, bootstrap_servers=servers, **settings)
+
+
+def producer(servers: str, **own: Any) -> Producer:
+    """A producer; ``own`` is what the command wants of it."""
+    from oncelog import Producer
+
+    return Producer(servers, **settings_for(Producer, client_id=CLIENT_ID, **own))
+
+
+async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) -> list[str]:
+    """The topics that are meant: names as they are, or with ``regex`` those that match.
+
+    :raises CommandError: none is.
+    """
+    known = await admin.list_topics(include_internal=True) if regex else []
+    found = matching(known, patterns, regex=regex)
+    if not found:
+        raise CommandError(f"no topic matches {' or '.join(patterns)}")
+    return found
+
+
+def settings_for(client: Callable[..., Any], **own: Any) -> dict[str, Any]:
+    """Arguments for a client: what the command wants, and what was asked for besides.
+
+    :raises UsageError: an option that no client knows, or one that is said twice.
+    """
+    invocation = CURRENT.get()
+    settings = dict(own)
+    taken = _options_of(client)
+    for name, value in client_options().items():
+        if name not in taken:
+            continue
+        parameter, option = OWN_WORDS.get(name, ("", ""))
+        if name in own and parameter in invocation.given:
+            if name in invocation.options:
+                raise UsageError(f"{option} and -X {name} say the same thing: give one of them")
+            continue
+        settings[name] = value
+    return settings
+
+
+def client_options() -> dict[str, Any]:
+    """Every client option that is asked for, with its value, checked by name.
+
+    :raises UsageError: an option that no client knows, or that has a word of its own.
+    """
+    invocation = CURRENT.get()
+    from_environment = parse_client_options(os.environ.get("ONCELOG_OPTIONS", "").split())
+    found = chosen_profile(invocation.profile)
+    from_profile = {} if found is None else dict(found[1].options)
+    layers: list[Mapping[str, Any]] = [from_profile, from_environment]
+    if invocation.profile is not None:
+        layers.reverse()
+    merged: dict[str, Any] = {}
+    for layer in (*layers, invocation.options):
+        merged.update(layer)
+    merged.pop("bootstrap_servers", None)
+    return typed_options(merged)
+
+
+def typed_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Client options with values as the clients want them.
+
+    :raises UsageError: a name that no client knows, or that has a word of its own.
+    """
+    if not options:
+        return {}  # without a look at the SDK
+    known = known_options()
+    for name in options:
+        if name in ONLY_OWN_WORDS:
+            raise UsageError(f"client option {name!r}: use {ONLY_OWN_WORDS[name]}")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"client option {name!r} is not known; {hint}")
+    return {name: _typed(known[name], value) for name, value in options.items()}
+
+
+def known_options() -> dict[str, inspect.Parameter]:
+    """Every option of any client, by name, in alphabetical order."""
+    from oncelog import Admin, Consumer, Producer
+
+    known: dict[str, inspect.Parameter] = {}
+    for client in (Admin, Consumer, Producer):
+        known.update(_options_of(client))
+    return {name: known[name] for name in sorted(known) if name not in ONLY_OWN_WORDS}
+
+
+def _options_of(client: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(client).parameters
+    return {
+        name: item
+        for name, item in parameters.items()
+        if name not in _PORTS and item.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def _typed(parameter: inspect.Parameter, value: Any) -> Any:
+    """A value as its parameter wants it. A wrong one is left to the client, which refuses it by
+    name."""
+    if not isinstance(value, str):
+        return value
+    default = parameter.default
+    if isinstance(default, tuple):
+        return tuple(item.strip() for item in value.split(","))
+    if isinstance(default, str) or parameter.name in _TEXTS:
+        return value
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value

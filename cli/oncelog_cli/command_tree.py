@@ -1,0 +1,110 @@
+"""The command tree as data: what there is to type, for ``--help-json``, documents and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+import typer
+
+from oncelog_cli.exits import MEANINGS, UsageError
+from oncelog_cli.main import COMMANDS, app, load
+from oncelog_cli.render import JSON_VERSION
+
+
+class Leaf(NamedTuple):
+    """One command that does something: ``path`` is what is typed after ``oncelog``."""
+
+    path: str
+    click: Any
+    passes_through: bool = False
+    """Whether its arguments belong to another program."""
+
+
+def leaves() -> list[Leaf]:
+    """All commands, those of groups included, in the order of the help; not what is not installed.
+
+    A group that does something by itself comes before what is in it.
+    """
+    found: list[Leaf] = []
+    for entry in COMMANDS:
+        try:
+            command = load(entry)
+        except UsageError:
+            continue
+        found += _within(entry.name, command, entry.passes_through)
+    return found
+
+
+def _within(path: str, command: Any, passes_through: bool) -> Iterator[Leaf]:
+    children = getattr(command, "commands", None) or {}
+    if not children or command.invoke_without_command:
+        yield Leaf(path, command, passes_through)
+    for name, child in children.items():
+        yield from _within(f"{path} {name}", child, False)
+
+
+def parameters(leaf: Leaf, kind: str) -> list[Any]:
+    """Those of a command that show: ``kind`` is "option" or "argument"."""
+    return [
+        item
+        for item in leaf.click.params
+        if item.param_type_name == kind and not getattr(item, "hidden", False)
+    ]
+
+
+def command_tree() -> dict[str, Any]:
+    """Every command with its words, arguments and options, as JSON has them."""
+    root = typer.main.get_command(app)
+    return {
+        "_command": "--help-json",
+        "_version": JSON_VERSION,
+        "name": "oncelog",
+        "help": _words(root.help),
+        "exit_codes": {str(code): meaning for code, meaning in MEANINGS.items()},
+        "commands": [_described(leaf) for leaf in leaves()],
+        "errors": [],
+    }
+
+
+def _described(leaf: Leaf) -> dict[str, Any]:
+    return {
+        "path": leaf.path.split(),
+        "help": _words(leaf.click.help),
+        "passes_through": leaf.passes_through,
+        "arguments": [
+            {
+                "name": item.name,
+                "metavar": item.metavar,
+                "required": item.required,
+                "repeatable": item.nargs == -1,
+            }
+            for item in parameters(leaf, "argument")
+        ],
+        "options": [
+            {
+                "name": item.name,
+                "words": [*item.opts, *item.secondary_opts],
+                "metavar": None if item.is_flag else item.metavar,
+                "is_flag": bool(item.is_flag),
+                "required": item.required,
+                "repeatable": bool(item.multiple),
+                "default": _default(item.default),
+                "help": _words(item.help),
+            }
+            for item in parameters(leaf, "option")
+        ],
+    }
+
+
+def _default(value: Any) -> Any:
+    """A default as JSON has it; None where it is found out, or there is none."""
+    if isinstance(value, Enum):
+        return value.value
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def _words(text: str | None) -> str:
+    """Paragraphs without the line breaks of the source."""
+    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))

@@ -1,0 +1,182 @@
+"""``oncelog broker``: one broker in the foreground, and what can be asked about its settings.
+
+The command line never imports the broker: it starts it, also to check settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.commands.broker_health import health
+from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
+from oncelog_cli.main import make_app
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import ConfigOutcome
+
+app = make_app(invoke_without_command=True)
+config_app = make_app(no_args_is_help=True, help="Check and show the settings of a broker.")
+app.add_typer(config_app, name="config")
+app.command("health")(health)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="PATH", help="Settings, a TOML file."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, before all others; repeatable."),
+]
+COLUMNS = (
+    Column("KEY", "key"),
+    Column("VALUE", "value"),
+    Column("ORIGIN", "origin"),
+    Column("DYNAMIC", "dynamic"),
+    Column("DEFAULT", "default", wide=True),
+)
+
+
+@app.callback()
+def broker(
+    context: typer.Context,
+    config: ConfigOption = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option("--ready-file", metavar="PATH", help="Written when the broker serves."),
+    ] = None,
+    setting: SetOption = None,
+) -> None:
+    """Run one broker in the foreground until SIGTERM or Ctrl+C, which stop it cleanly.
+
+    Settings come from the file; variables named ONCELOG_ and a setting go over it, and --set over
+    both. Without a file the variables must say what is required.
+    """
+    if context.invoked_subcommand is not None:
+        if config is not None or ready_file is not None or setting:
+            raise UsageError(f"options of a running broker go after {context.invoked_subcommand!r}")
+        return
+    command = broker_command(config, ready_file, setting or ())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # In place of this process: signals, and the exit code, are the broker's own.
+    os.execve(command[0], command, broker_environment(keep_settings=True))
+
+
+@config_app.command("check")
+def check(
+    config: ConfigOption = None,
+    setting: SetOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the settings that a broker would start with here: file, environment, --set.
+
+    Every mistake is named, with its key, where it stands, and what to do. Exit code 2 if there is
+    one. Directories and ports are looked at by the broker itself, when it starts.
+    """
+    output = Output("broker config check", chosen_format(output_format, as_json))
+    found = _ask("check", config, setting or (), output)
+    for name in found["ignored"]:
+        output.note(f"{name} is set and is no setting of a broker")
+    output.line("the settings are valid")
+    output.finish({"valid": True, "ignored": found["ignored"]})
+
+
+@config_app.command("show")
+def show(
+    config: ConfigOption = None,
+    setting: SetOption = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Defaults as well.", show_default=False)
+    ] = False,
+    broker_id: Annotated[
+        int | None,
+        typer.Option(
+            "--broker", min=0, metavar="ID", help="Ask this running broker, with what is dynamic."
+        ),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the settings that a broker would start with here, and where each comes from.
+
+    With --broker: those of a running one. Secrets are masked.
+    """
+    output = Output("broker config show", chosen_format(output_format, as_json))
+    if broker_id is None:
+        rows = _ask("show", config, setting or (), output)["settings"]
+    elif config is not None or setting:
+        raise UsageError("--broker asks a running broker: it has read its file already")
+    else:
+        rows = _running(broker_id, bootstrap)
+    shown = [row for row in rows if every or row["origin"] != "default"]
+    output.table(COLUMNS, shown)
+    output.finish({"broker_id": broker_id, "settings": shown})
+
+
+def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output) -> dict[str, Any]:
+    """What a broker process says of the settings; mistakes end the command with 2."""
+    command = [sys.executable, "-m", "oncelog_broker", "config", verb, "--json"]
+    done = subprocess.run(
+        [*command, *config_arguments(config, settings)],
+        env=broker_environment(keep_settings=True),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode not in (EXIT_OK, EXIT_USAGE):
+        raise CommandError(f"the broker's program ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    if done.returncode == EXIT_OK:
+        return found
+    for mistake in found["errors"]:
+        output.fail(mistake["key"], mistake["message"])
+    try:
+        output.finish({"mistakes": found["errors"]})
+    except typer.Exit:
+        pass
+    raise typer.Exit(EXIT_USAGE)
+
+
+def _running(broker_id: int, bootstrap: str | None) -> list[dict[str, Any]]:
+    """The settings of a running broker, as it tells them."""
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> ConfigOutcome:
+        async with clients.admin(servers) as admin:
+            (outcome,) = await admin.describe_configs(brokers=[broker_id])
+            return outcome
+
+    outcome = run(work())
+    if outcome.error is not None:
+        raise outcome.error
+    return [
+        {
+            "key": setting.key,
+            "value": setting.value,
+            "origin": setting.source,
+            "dynamic": not setting.read_only,
+            "default": None,
+        }
+        for setting in outcome.settings.values()
+    ]

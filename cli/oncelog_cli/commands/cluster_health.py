@@ -1,0 +1,254 @@
+"""``oncelog cluster health``: is the cluster healthy, and if not, what is wrong.
+
+Rules: exit code 0 when it is healthy, 10 when it was looked at and is not, 1 when it could not be
+looked at. ``--style nagios`` has Nagios' codes instead: 0 ok, 1 warning, 2 critical, 3 unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.exits import EXIT_UNHEALTHY
+from oncelog_cli.group_offsets import duration_ms
+from oncelog_cli.health import (
+    DISK_CRITICAL_PERCENT,
+    DISK_WARNING_PERCENT,
+    Check,
+    Limits,
+    Snapshot,
+    Status,
+    check_all,
+    nagios_line,
+    prometheus_text,
+    worst,
+    wrong_ones,
+)
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import run
+
+if TYPE_CHECKING:
+    from oncelog import Admin
+
+ASKED_AT_ONCE = 500
+"""Topics of which settings are asked for in one request."""
+NAGIOS_UNKNOWN = 3
+
+COLUMNS = (
+    Column("CHECK", "check"),
+    Column("STATUS", "status"),
+    Column("WRONG", "count", right=True),
+    Column("WHAT", "detail"),
+)
+
+
+class Style(StrEnum):
+    """What else than a table or a document may be printed."""
+
+    PLAIN = "plain"
+    NAGIOS = "nagios"
+    PROMETHEUS = "prometheus"
+
+
+BrokersOption = Annotated[
+    int, typer.Option("--brokers", min=0, metavar="N", help="Critical with fewer brokers.")
+]
+WarningOption = Annotated[
+    float,
+    typer.Option(
+        "--disk-warning", min=0, max=100, metavar="PERCENT", help="Warn below so much free space."
+    ),
+]
+CriticalOption = Annotated[
+    float,
+    typer.Option("--disk-critical", min=0, max=100, metavar="PERCENT", help="Critical below it."),
+]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")]
+IntervalOption = Annotated[
+    str, typer.Option("--interval", metavar="DURATION", help="With --watch: between two looks.")
+]
+ExitOption = Annotated[
+    bool,
+    typer.Option(
+        "--exit-when-healthy", "-e", help="With --watch: end with 0 once the cluster is healthy."
+    ),
+]
+TimeoutOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        help="With --watch: end after so long, with 10 if it is not healthy then.",
+    ),
+]
+StyleOption = Annotated[
+    Style,
+    typer.Option(
+        "--style",
+        metavar="plain|nagios|prometheus",
+        help="One line and exit codes for Nagios, or metrics, instead of a table.",
+    ),
+]
+
+
+def health(
+    brokers: BrokersOption = 0,
+    disk_warning: WarningOption = DISK_WARNING_PERCENT,
+    disk_critical: CriticalOption = DISK_CRITICAL_PERCENT,
+    watch: WatchOption = False,
+    interval: IntervalOption = "2s",
+    exit_when_healthy: ExitOption = False,
+    timeout: TimeoutOption = None,
+    style: StyleOption = Style.PLAIN,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether the cluster is healthy: exit code 0 if it is, 10 if not.
+
+    Checks the controller, missing brokers, partitions without a leader, below min.insync.replicas
+    or under-replicated, log directories and free disk space.
+    """
+    output = Output("cluster health", chosen_format(output_format, as_json))
+    limits = Limits(brokers, disk_warning, disk_critical)
+    if (exit_when_healthy or timeout is not None) and not watch:
+        raise UsageError("--exit-when-healthy and --timeout are for --watch")
+    if watch and output.is_json and not exit_when_healthy:
+        raise UsageError("--watch has no end, and JSON is one document: add --exit-when-healthy")
+    if style is not Style.PLAIN and (watch or output.is_json):
+        raise UsageError("--style stands instead of a format, and not with --watch")
+    servers = bootstrap_servers(bootstrap)
+    if style is Style.NAGIOS:
+        _nagios(servers, limits)
+    pause_s = _seconds("--interval", interval)
+    limit_s = None if timeout is None else _seconds("--timeout", timeout)
+    if watch:
+        checks = run(_watch(servers, limits, output, pause_s, limit_s, until=exit_when_healthy))
+    else:
+        checks = check_all(run(_look(servers)), limits)
+    if style is Style.PROMETHEUS:
+        output.line(prometheus_text(checks))
+    elif not watch:
+        _show(checks, output)
+    status = worst(checks)
+    output.finish(
+        {
+            "healthy": status is Status.OK,
+            "status": str(status),
+            "checks": [_row(check) for check in checks],
+        }
+    )
+    if status is not Status.OK:
+        raise typer.Exit(EXIT_UNHEALTHY)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return max(duration_ms(text), 1) / 1000
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def _nagios(servers: str, limits: Limits) -> None:
+    from oncelog import OncelogError
+
+    try:
+        checks = check_all(run(_look(servers)), limits)
+    except (OncelogError, OSError) as error:
+        print(f"UNKNOWN {' '.join(str(error).split())}")
+        raise typer.Exit(NAGIOS_UNKNOWN) from None
+    print(nagios_line(checks))
+    raise typer.Exit(int(worst(checks)))
+
+
+async def _look(servers: str) -> Snapshot:
+    async with clients.admin(servers) as admin:
+        return await snapshot(admin)
+
+
+async def snapshot(admin: Admin) -> Snapshot:
+    """Look at the cluster once."""
+    cluster = await admin.describe_cluster()
+    topics = [topic for topic in await admin.describe_topics() if topic.error is None]
+    log_dirs = await admin.describe_log_dirs([broker.broker_id for broker in cluster.brokers])
+    names = [topic.topic for topic in topics]
+    return Snapshot(cluster, topics, await min_insync_replicas(admin, names), log_dirs)
+
+
+async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
+    """min.insync.replicas of topics; one that was deleted meanwhile is not in the answer."""
+    key = "min_insync_replicas"
+    found: dict[str, int] = {}
+    for first in range(0, len(topics), ASKED_AT_ONCE):
+        some = topics[first : first + ASKED_AT_ONCE]
+        for outcome in await admin.describe_configs(topics=some, keys=[key]):
+            setting = outcome.settings.get(key)
+            if outcome.error is None and setting is not None and setting.value is not None:
+                found[outcome.name] = int(setting.value)
+    return found
+
+
+async def _watch(
+    servers: str,
+    limits: Limits,
+    output: Output,
+    pause_s: float,
+    limit_s: float | None,
+    *,
+    until: bool,
+) -> list[Check]:
+    """Look until it is healthy, or time is up; a cluster that does not answer may yet come."""
+    import asyncio
+
+    from oncelog import OncelogError
+
+    ends_s = None if limit_s is None else time.monotonic() + limit_s
+    while True:
+        try:
+            checks = check_all(await _look(servers), limits)
+        except (OncelogError, OSError) as error:
+            checks = [Check("answer", Status.CRITICAL, (), " ".join(str(error).split()))]
+        status = worst(checks)
+        wrong = wrong_ones(checks)
+        moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        output.line(f"{moment}  {_word(status)}  {'; '.join(wrong)}".rstrip())
+        if until and status is Status.OK:
+            return checks
+        if ends_s is not None and time.monotonic() + pause_s > ends_s:
+            return checks
+        await asyncio.sleep(pause_s)
+
+
+def _word(status: Status) -> str:
+    return "healthy" if status is Status.OK else f"unhealthy ({status})"
+
+
+def _show(checks: Sequence[Check], output: Output) -> None:
+    output.line(_word(worst(checks)))
+    output.line()
+    output.table(COLUMNS, [_row(check) for check in checks])
+
+
+def _row(check: Check) -> dict[str, Any]:
+    return {
+        "check": check.name,
+        "status": str(check.status),
+        "count": len(check.items),
+        "detail": check.detail,
+        "items": list(check.items),
+    }

@@ -1,0 +1,229 @@
+"""``oncelog configs``: settings of topics and of running brokers, described and altered.
+
+Rules: what is altered of a broker holds at once and survives restarts, and goes before its file and
+environment; ``--default`` means all brokers. A resource that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    RegexOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    key_values,
+    matching,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Admin
+    from oncelog.admin_results import ConfigOutcome
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Describe and alter settings of topics and of running brokers.",
+)
+
+COLUMNS = (
+    Column("OF", "resource"),
+    Column("SETTING", "key"),
+    Column("VALUE", "value"),
+    Column("SOURCE", "source"),
+    Column("READ-ONLY", "read_only", wide=True),
+    Column("MEANING", "documentation", wide=True),
+)
+
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        help="Of this topic; repeatable.",
+        autocompletion=complete_topics,
+    ),
+]
+BrokersOption = Annotated[
+    list[int] | None,
+    typer.Option("--broker", min=0, metavar="ID", help="Of this broker; repeatable."),
+]
+DefaultOption = Annotated[
+    bool, typer.Option("--default", help="What is set for all brokers while they run.")
+]
+
+
+@app.command()
+def describe(
+    topic: TopicsOption = None,
+    broker: BrokersOption = None,
+    default: DefaultOption = False,
+    regex: RegexOption = False,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="KEY", help="Only this setting; repeatable."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Defaults as well, not only what was set.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show settings of topics or brokers, and where each value comes from.
+
+    Without --all those that somebody has set; --key shows a setting wherever it comes from.
+    """
+    output = Output("configs describe", chosen_format(output_format, as_json))
+    _check_named(topic, broker, default)
+    servers = bootstrap_servers(bootstrap)
+    keys = [name.replace(".", "_") for name in key] if key else None
+
+    async def work() -> Sequence[ConfigOutcome]:
+        async with clients.admin(servers) as admin:
+            names = await _topics(admin, topic or [], regex)
+            ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
+            return await admin.describe_configs(topics=names, brokers=ids, keys=keys)
+
+    rows = []
+    for outcome in run(work()):
+        if outcome.error is not None:
+            output.fail(_label(outcome), outcome.error)
+            continue
+        for wanted in keys or ():
+            if wanted not in outcome.settings:
+                output.fail(_label(outcome), f"there is no setting {wanted!r} of {_label(outcome)}")
+        rows += _rows(outcome, every=every or keys is not None)
+    output.table(COLUMNS, rows)
+    output.finish({"configs": rows})
+
+
+def _check_named(topics: list[str] | None, brokers: list[int] | None, default: bool) -> None:
+    if not topics and not brokers and not default:
+        raise UsageError("of what? Give --topic, --broker or --default")
+
+
+async def _topics(admin: Admin, patterns: Sequence[str], regex: bool) -> list[str]:
+    if not patterns:
+        return []
+    known = await admin.list_topics(include_internal=True) if regex else []
+    found = matching(known, patterns, regex=regex)
+    if not found:
+        raise CommandError(f"no topic matches {' or '.join(patterns)}")
+    return found
+
+
+def _label(outcome: ConfigOutcome) -> str:
+    if outcome.kind == "broker":
+        return f"broker {outcome.name}" if outcome.name else "all brokers"
+    return f"{outcome.kind} {outcome.name}"
+
+
+def _rows(outcome: ConfigOutcome, *, every: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "resource": _label(outcome),
+            "kind": outcome.kind,
+            "name": outcome.name,
+            "key": setting.key,
+            "value": setting.value,
+            "source": setting.source,
+            "read_only": setting.read_only,
+            "documentation": setting.documentation,
+        }
+        for setting in sorted(outcome.settings.values(), key=lambda setting: setting.key)
+        if every or setting.source != "default"
+    ]
+
+
+# ------------------------------------------------------------------------------ alter
+
+
+@app.command()
+def alter(
+    topic: TopicsOption = None,
+    broker: BrokersOption = None,
+    default: DefaultOption = False,
+    regex: RegexOption = False,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--config", "--set", "-c", metavar="KEY=VALUE", help="Set it; repeatable."),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config",
+            "--delete",
+            metavar="KEY",
+            help="Back to what holds without; repeatable.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Set settings of topics or of running brokers, or take them back; others stay as they are.
+
+    Values are checked before anything changes. What a broker takes only with a restart is refused.
+    """
+    output = Output("configs alter", chosen_format(output_format, as_json))
+    _check_named(topic, broker, default)
+    entries = _entries(assignments or [], delete or [])
+    servers = bootstrap_servers(bootstrap)
+
+    async def work() -> list[ConfigOutcome]:
+        changed: list[ConfigOutcome] = []
+        async with clients.admin(servers) as admin:
+            names = await _topics(admin, topic or [], regex)
+            if names:
+                changes = dict.fromkeys(names, entries)
+                changed += await admin.alter_configs(changes, validate_only=dry_run)
+            ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
+            if ids:
+                of_brokers = dict.fromkeys(ids, entries)
+                changed += await admin.alter_broker_configs(of_brokers, validate_only=dry_run)
+        return changed
+
+    rows = []
+    for outcome in run(work()):
+        row: dict[str, Any] = {
+            "kind": outcome.kind,
+            "name": outcome.name,
+            "altered": outcome.error is None and not dry_run,
+        }
+        if outcome.error is None:
+            output.line(f"{'would alter' if dry_run else 'altered'} {_label(outcome)}")
+        else:
+            output.fail(_label(outcome), outcome.error)
+            row["error"] = outcome.error.name
+        rows.append(row)
+    output.finish({"dry_run": dry_run, "configs": rows})
+
+
+def _entries(assignments: Sequence[str], delete: Sequence[str]) -> Mapping[str, str | None]:
+    """:raises UsageError: nothing, or a contradiction."""
+    entries: dict[str, str | None] = {**key_values("--config", assignments)}
+    for key in delete:
+        if key in entries:
+            raise UsageError(f"{key!r} is set and deleted at once")
+        entries[key] = None
+    if not entries:
+        raise UsageError("say what to change: --config or --delete-config")
+    return entries

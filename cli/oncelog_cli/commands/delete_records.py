@@ -1,0 +1,233 @@
+"""``oncelog delete-records``: partitions begin later; ``topics trim-prefix`` is the same.
+
+Rules: what will go is settled first, partition by partition, and shown; nothing goes without a yes.
+A partition that cannot be trimmed does not stop the others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.group_offsets import Chosen, parse_partitions, read_csv
+from oncelog_cli.offset_range import Base, Held, Point, parse_range, resolve_start
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    YesOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    confirm,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Consumer, TopicPartition
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("START", "start_offset", right=True),
+    Column("END", "end_offset", right=True),
+    Column("BEFORE", "before_offset", right=True),
+    Column("RECORDS", "offsets", right=True),
+    Column("LOW WATERMARK", "low_watermark", right=True),
+)
+
+
+def delete_records(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[:N,...]...]", show_default=False, autocompletion=complete_topics
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            "--before",
+            "-o",
+            metavar="POINT",
+            help="Delete what is below: an offset, end, -N before the end, @TIME or @-DURATION.",
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-file",
+            metavar="PATH",
+            help="Offsets as CSV (topic,partition,offset), or Kafka's JSON; - is stdin.",
+        ),
+    ] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete records below an offset or a time, for good, at all replicas.
+
+    Only what is committed can be deleted. Files go with the next round of retention. Topics that
+    are compacted and nothing else keep their records.
+    """
+    # It has two names, and says the one that was typed.
+    command = context.command_path.partition(" ")[2]
+    output = Output(command, chosen_format(output_format, as_json))
+    wanted = _wanted(topics or [], before, from_file)
+    servers = bootstrap_servers(bootstrap)
+    rows = run(_plan(servers, wanted, output))
+    doomed = [row for row in rows if row["offsets"]]
+    if not dry_run and doomed:
+        count = sum(row["offsets"] for row in doomed)
+        confirm(f"Delete {count:,} offsets in {len(doomed)} partitions for good?", yes)
+        run(_delete(servers, doomed, output))
+    output.table(COLUMNS, rows)
+    output.finish({"dry_run": dry_run, "partitions": rows})
+
+
+class _Wanted:
+    """Which partitions, and up to where each."""
+
+    def __init__(
+        self,
+        chosen: Chosen | None = None,
+        point: Point | None = None,
+        offsets: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        self.chosen = chosen
+        self.point = point
+        self.offsets = offsets or {}
+
+
+def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _Wanted:
+    """:raises UsageError: not said, or said twice."""
+    if from_file is not None:
+        if topics or before is not None:
+            raise UsageError("--from-file names partitions and offsets itself")
+        return _Wanted(offsets=_read_file(from_file))
+    if not topics or before is None:
+        raise UsageError("say which topics, and --before what; or give --from-file")
+    try:
+        chosen = parse_partitions(topics)
+        asked = parse_range(before, int(time.time() * 1000))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if asked.end is not None:
+        raise UsageError(f"--before {before!r} is a range: give one point")
+    return _Wanted(chosen, asked.start)
+
+
+def _read_file(path: Path) -> dict[tuple[str, int], int]:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        found = (
+            _parse_json(text) if text.lstrip().startswith("{") else read_csv(text.splitlines(), "")
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--from-file {path}: {reason}") from None
+    if not found:
+        raise UsageError(f"--from-file {path}: no offsets")
+    return found
+
+
+def _parse_json(text: str) -> dict[tuple[str, int], int]:
+    """Kafka's file: ``{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}``.
+
+    :raises ValueError: it is none.
+    """
+    document = json.loads(text)
+    found: dict[tuple[str, int], int] = {}
+    rows = document.get("partitions")
+    if not isinstance(rows, list):
+        raise ValueError('there is no list "partitions"')
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("topic"), str):
+            raise ValueError(f"{row!r} names no topic")
+        number, offset = row.get("partition"), row.get("offset")
+        if type(number) is not int or type(offset) is not int or number < 0 or offset < -1:
+            raise ValueError(f"{row!r}: partition and offset must be numbers")
+        name = row["topic"], number
+        if name in found:
+            raise ValueError(f"{name[0]}-{name[1]} is named twice")
+        found[name] = offset
+    return found
+
+
+async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str, Any]]:
+    """One row a partition: what it holds, and what will go."""
+    async with clients.consumer(servers) as consumer:
+        partitions = await _partitions(consumer, wanted)
+        starts = await consumer.beginning_offsets(partitions)
+        ends = await consumer.end_offsets(partitions)
+        found: dict[TopicPartition, int] = {}
+        point = wanted.point
+        if point is not None and point.base is Base.TIME:
+            times = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
+            found = {tp: item.offset for tp, item in times.items() if item is not None}
+    rows = []
+    for tp in partitions:
+        held = Held(starts[tp], ends[tp])
+        if point is not None:
+            offset = resolve_start(point, held, found.get(tp))
+        else:
+            offset = wanted.offsets[tp.topic, tp.partition]
+            offset = held.end if offset < 0 else offset
+        if offset > held.end:
+            output.fail(str(tp), f"{tp}: offset {offset} is not committed, it ends at {held.end}")
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "start_offset": held.start,
+                "end_offset": held.end,
+                "before_offset": offset,
+                "offsets": max(offset - held.start, 0) if offset <= held.end else 0,
+                "low_watermark": None,
+            }
+        )
+    return rows
+
+
+async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartition]:
+    """:raises CommandError: there is no such partition."""
+    from oncelog import TopicPartition
+
+    chosen = wanted.chosen or Chosen(partitions=tuple(wanted.offsets))
+    named: dict[TopicPartition, None] = {}
+    for topic in chosen.topics:
+        named.update(dict.fromkeys(await consumer.partitions_for(topic)))
+    for topic, number in chosen.partitions:
+        tp = TopicPartition(topic, number)
+        if tp not in await consumer.partitions_for(topic):
+            raise CommandError(f"{topic} has no partition {number}")
+        named[tp] = None
+    return sorted(named)
+
+
+async def _delete(servers: str, rows: Sequence[dict[str, Any]], output: Output) -> None:
+    from oncelog import TopicPartition
+
+    by_name = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
+    async with clients.admin(servers) as admin:
+        offsets = {tp: row["before_offset"] for tp, row in by_name.items()}
+        for outcome in await admin.delete_records(offsets):
+            if outcome.error is None:
+                by_name[outcome.partition]["low_watermark"] = outcome.low_watermark
+            else:
+                by_name[outcome.partition]["error"] = outcome.error.name
+                output.fail(str(outcome.partition), outcome.error)

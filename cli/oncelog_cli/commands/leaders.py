@@ -1,0 +1,165 @@
+"""``oncelog elect-leaders``: preferred replicas lead again, or anybody where nobody can.
+
+Rules: a partition that needs no election is no failure. An unclean election may lose records that
+were acknowledged, so it asks first, and takes only partitions that are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.group_offsets import Chosen, parse_partitions
+from oncelog_cli.options import (
+    BootstrapOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    YesOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    confirm,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import TopicPartition
+    from oncelog.admin_results import TopicDescription
+
+NOT_NEEDED = "ELECTION_NOT_NEEDED"
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
+    Column("PREFERRED", "preferred", right=True),
+    Column("RESULT", "result"),
+)
+
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:N,...]",
+        help="Of these partitions; repeatable. Default: of all that need it.",
+        autocompletion=complete_topics,
+    ),
+]
+
+
+def elect_leaders(
+    topic: TopicOption = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Let any live replica lead where nobody does; records may be lost.",
+        ),
+    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Give partitions to their preferred leaders; with --unclean, those without one to anybody."""
+    output = Output("elect-leaders", chosen_format(output_format, as_json))
+    if unclean and not topic:
+        raise UsageError("--unclean may lose records: name the partitions with --topic")
+    try:
+        chosen = parse_partitions(topic) if topic else None
+    except ValueError as error:
+        raise UsageError(f"--topic {error}") from None
+    servers = bootstrap_servers(bootstrap)
+    rows = run(_candidates(servers, chosen, unclean=unclean))
+    needed = [row for row in rows if row["result"] == "needed"]
+    if dry_run:
+        output.table(COLUMNS, rows)
+        output.finish({"dry_run": True, "unclean": unclean, "partitions": rows})
+        return
+    if unclean and needed:
+        names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
+        confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
+    if needed:
+        run(_elect(servers, needed, output, unclean=unclean))
+    output.table(COLUMNS, rows)
+    output.finish({"dry_run": False, "unclean": unclean, "partitions": rows})
+
+
+async def _candidates(
+    servers: str, chosen: Chosen | None, *, unclean: bool
+) -> list[dict[str, Any]]:
+    """One row a partition that was named, or that needs an election.
+
+    :raises CommandError: a partition that was named does not exist.
+    """
+    async with clients.admin(servers) as admin:
+        if chosen is None:
+            described: Sequence[TopicDescription] = await admin.describe_topics()
+        else:
+            names = dict.fromkeys([*chosen.topics, *(name for name, _ in chosen.partitions)])
+            described = await admin.describe_topics(names)
+    rows = []
+    seen = set()
+    for item in described:
+        if item.error is not None:
+            raise item.error
+        for part in item.partitions:
+            if chosen is not None and not (
+                item.topic in chosen.topics or (item.topic, part.partition) in chosen.partitions
+            ):
+                continue
+            seen.add((item.topic, part.partition))
+            preferred = part.replicas[0] if part.replicas else -1
+            wanted = part.leader < 0 if unclean else part.leader != preferred
+            if wanted or chosen is not None:
+                rows.append(
+                    {
+                        "topic": item.topic,
+                        "partition": part.partition,
+                        "leader": part.leader,
+                        "preferred": preferred,
+                        "result": "needed" if wanted else "not needed",
+                    }
+                )
+    for name, number in chosen.partitions if chosen is not None else ():
+        if (name, number) not in seen:
+            raise CommandError(f"{name} has no partition {number}")
+    return rows
+
+
+async def _elect(
+    servers: str, rows: Sequence[dict[str, Any]], output: Output, *, unclean: bool
+) -> None:
+    """Ask for the elections; each row says afterwards what became of it."""
+    from oncelog import TopicPartition
+
+    by_name: dict[TopicPartition, dict[str, Any]] = {
+        TopicPartition(row["topic"], row["partition"]): row for row in rows
+    }
+    async with clients.admin(servers) as admin:
+        for outcome in await admin.elect_leaders(list(by_name), unclean=unclean):
+            row = by_name[TopicPartition(*outcome.partition)]
+            error = outcome.error
+            if error is None:
+                row["result"] = "elected"
+            elif error.name == NOT_NEEDED:
+                row["result"] = "not needed"
+            else:
+                row["result"] = "failed"
+                row["error"] = error.name
+                output.fail(str(outcome.partition), error)
+        described = await admin.describe_topics(dict.fromkeys(tp.topic for tp in by_name))
+    for item in described:
+        for part in item.partitions:
+            known = by_name.get(TopicPartition(item.topic, part.partition))
+            if known is not None:
+                known["leader"] = part.leader

@@ -1,0 +1,169 @@
+"""``oncelog partitions``: every partition of the cluster as one row, with filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.commands.cluster_health import min_insync_replicas
+from oncelog_cli.health import needed_isr
+from oncelog_cli.options import (
+    BootstrapOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    RegexOption,
+    bootstrap_servers,
+    chosen_format,
+    complete_topics,
+    matching,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog.admin_results import PartitionDescription, TopicDescription
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="List partitions: leaders, replicas, and what is wrong with them.",
+)
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition", right=True),
+    Column("LEADER", "leader", right=True, show=lambda value: "none" if value < 0 else str(value)),
+    Column("EPOCH", "leader_epoch", right=True),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("MIN ISR", "min_isr", right=True),
+    Column("STATE", "states", show=lambda value: ",".join(value) or "ok"),
+    Column("ELR", "elr", wide=True),
+    Column("LAST KNOWN ELR", "last_known_elr", wide=True),
+    Column("OFFLINE", "offline_replicas", wide=True),
+)
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(f"--{name}", help=text)
+
+
+UnderReplicated = Annotated[bool, _flag("under-replicated", "With replicas out of the ISR.")]
+Unavailable = Annotated[bool, _flag("unavailable", "That nobody leads.")]
+UnderMinIsr = Annotated[bool, _flag("under-min-isr", "With too few in-sync replicas to write.")]
+AtMinIsr = Annotated[bool, _flag("at-min-isr", "With just enough of them.")]
+NotPreferred = Annotated[bool, _flag("not-preferred", "Not led by their preferred replicas.")]
+Internal = Annotated[bool, _flag("internal", "The cluster's own topics as well.")]
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker", min=0, metavar="ID", help="With a replica there.")
+]
+LeaderOption = Annotated[
+    int | None, typer.Option("--leader", min=0, metavar="ID", help="Led by this broker.")
+]
+
+
+@app.callback()
+def partitions() -> None:
+    """A group, also while it has one command."""
+
+
+@app.command("list")
+def list_partitions(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+    ] = None,
+    regex: RegexOption = False,
+    broker: BrokerOption = None,
+    leader: LeaderOption = None,
+    under_replicated: UnderReplicated = False,
+    unavailable: Unavailable = False,
+    under_min_isr: UnderMinIsr = False,
+    at_min_isr: AtMinIsr = False,
+    not_preferred: NotPreferred = False,
+    internal: Internal = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """List partitions; of several conditions one has to hold.
+
+    States are unavailable, under-min-isr, at-min-isr, under-replicated and not-preferred.
+    """
+    output = Output("partitions list", chosen_format(output_format, as_json))
+    conditions = {
+        "unavailable": unavailable,
+        "under-min-isr": under_min_isr,
+        "at-min-isr": at_min_isr,
+        "under-replicated": under_replicated,
+        "not-preferred": not_preferred,
+    }
+    wanted = {state for state, asked in conditions.items() if asked}
+    found, min_isr = run(_describe(bootstrap_servers(bootstrap), topics or [], regex))
+    rows = []
+    for topic in found:
+        if topic.error is not None:
+            output.fail(topic.topic, topic.error)
+        elif internal or topics or not topic.internal:
+            rows += [_row(topic, item, min_isr) for item in topic.partitions]
+    rows = [
+        row
+        for row in rows
+        if (not wanted or wanted.intersection(row["states"]))
+        and (broker is None or broker in row["replicas"])
+        and (leader is None or leader == row["leader"])
+    ]
+    output.table(COLUMNS, rows)
+    output.finish({"partitions": rows})
+
+
+async def _describe(
+    servers: str, patterns: Sequence[str], regex: bool
+) -> tuple[Sequence[TopicDescription], dict[str, int]]:
+    """:raises CommandError: no topic is meant."""
+    async with clients.admin(servers) as admin:
+        names = None
+        if patterns:
+            known = await admin.list_topics(include_internal=True) if regex else []
+            names = matching(known, patterns, regex=regex)
+            if not names:
+                raise CommandError(f"no topic matches {' or '.join(patterns)}")
+        found = await admin.describe_topics(names)
+        sound = [topic.topic for topic in found if topic.error is None]
+        return found, await min_insync_replicas(admin, sound)
+
+
+def _row(
+    topic: TopicDescription, item: PartitionDescription, min_isr: Mapping[str, int]
+) -> dict[str, Any]:
+    return {
+        "topic": topic.topic,
+        "partition": item.partition,
+        "leader": item.leader,
+        "leader_epoch": item.leader_epoch,
+        "replicas": list(item.replicas),
+        "isr": list(item.isr),
+        "min_isr": min_isr.get(topic.topic, 1),
+        "elr": list(item.elr),
+        "last_known_elr": list(item.last_known_elr),
+        "offline_replicas": list(item.offline_replicas),
+        "states": states_of(item, needed_isr(min_isr, topic.topic, item)),
+    }
+
+
+def states_of(item: PartitionDescription, needed: int) -> list[str]:
+    """What is to be said of a partition, the worst first; nothing if all is well."""
+    states = {
+        "unavailable": item.leader < 0,
+        "under-min-isr": len(item.isr) < needed,
+        "at-min-isr": len(item.isr) == needed < len(item.replicas),
+        "under-replicated": len(item.isr) < len(item.replicas),
+        "not-preferred": item.leader >= 0 and item.leader != item.replicas[0],
+    }
+    return [state for state, holds in states.items() if holds]

@@ -1,0 +1,193 @@
+"""``oncelog profile``: clusters by name, and which of them is meant when none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from oncelog_cli.exits import CommandError, UsageError
+from oncelog_cli.invocation import ClientOptions, parse_client_options
+from oncelog_cli.options import (
+    DryRunOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    YesOption,
+    chosen_format,
+    confirm,
+)
+from oncelog_cli.profiles import (
+    Profile,
+    Profiles,
+    chosen_profile,
+    complete_profiles,
+    load_profiles,
+    profiles_path,
+    save_profiles,
+)
+from oncelog_cli.render import Column, Output
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Name clusters, with options for their clients, and choose one.",
+)
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_profiles)
+]
+Server = Annotated[
+    str, typer.Option("--server", "-s", metavar="HOST:PORT,...", help="Brokers to ask first.")
+]
+
+
+def _show_options(options: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in options.items()) or "-"
+
+
+LIST_COLUMNS = (
+    Column("PROFILE", "profile"),
+    Column("CURRENT", "current"),
+    Column("SERVERS", "bootstrap", show=lambda value: value or "-"),
+    Column("DESCRIPTION", "description", show=lambda value: value or "-"),
+    Column("OPTIONS", "options", wide=True, show=_show_options),
+)
+CHANGE_COLUMNS = (Column("PROFILE", "profile"), Column("CURRENT", "current"))
+
+
+@app.command("list")
+def list_profiles(output_format: FormatOption = Format.TEXT, as_json: JsonOption = False) -> None:
+    """List the profiles, and which one is in use."""
+    output = Output("profile list", chosen_format(output_format, as_json))
+    profiles = load_profiles()
+    rows = [_row(profiles, name) for name in sorted(profiles.profiles)]
+    output.table(LIST_COLUMNS, rows)
+    output.finish({"profiles": rows, "file": str(profiles_path())})
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", show_default=False, autocompletion=complete_profiles),
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one profile: of that name, or the one in force.
+
+    That is the one of $ONCELOG_PROFILE, else the one in use.
+    """
+    output = Output("profile show", chosen_format(output_format, as_json))
+    found = chosen_profile(name)
+    if found is None:
+        raise CommandError("no profile is in use: 'oncelog profile use NAME' chooses one")
+    profiles = load_profiles()
+    row = _row(profiles, found[0])
+    output.table(LIST_COLUMNS[:-1], [row])
+    for option, value in row["options"].items():
+        output.line(f"{option}={value}")
+    output.finish(row)
+
+
+@app.command()
+def use(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            help="'-' for the one before.",
+            autocompletion=complete_profiles,
+        ),
+    ],
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose the profile of commands that name none; '-' goes back to the one before."""
+    output = Output("profile use", chosen_format(output_format, as_json))
+    profiles = load_profiles().used(name)
+    save_profiles(profiles)
+    output.line(f"using {profiles.current}")
+    output.finish(_row(profiles, profiles.current or ""), CHANGE_COLUMNS)
+
+
+@app.command()
+def create(
+    name: Name,
+    server: Server = "",
+    client_options: ClientOptions = None,
+    description: Annotated[
+        str, typer.Option("--description", metavar="TEXT", help="What it is, for people.")
+    ] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In place of one of that name.")
+    ] = False,
+    chosen: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a profile down: where a cluster is, and options for its clients."""
+    output = Output("profile create", chosen_format(output_format, as_json))
+    options = _checked(server, client_options or [])
+    profiles = load_profiles()
+    if name in profiles.profiles and not replace:
+        raise CommandError(f"there is a profile {name!r} already: say --replace")
+    profiles = profiles.with_profile(name, Profile(server, description, options))
+    if chosen:
+        profiles = profiles.used(name)
+    save_profiles(profiles)
+    output.line(f"created {name}{', and using it' if chosen else ''}")
+    output.finish(_row(profiles, name), CHANGE_COLUMNS)
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget a profile; the cluster is not touched."""
+    output = Output("profile delete", chosen_format(output_format, as_json))
+    profiles = load_profiles()
+    left = profiles.without(name)
+    if dry_run:
+        output.line(f"would delete {name}")
+    else:
+        confirm(f"Delete the profile {name}?", yes)
+        save_profiles(left)
+        output.line(f"deleted {name}")
+    row = {"profile": name, "current": name == profiles.current, "deleted": not dry_run}
+    output.finish({"dry_run": dry_run, **row}, (*CHANGE_COLUMNS, Column("DELETED", "deleted")))
+
+
+def _checked(server: str, items: list[str]) -> dict[str, Any]:
+    """Client options, with values as the clients want them.
+
+    :raises UsageError: nothing that a client could be made with.
+    """
+    from oncelog.config import parse_addresses
+    from oncelog_cli import clients
+
+    if not server and not items:
+        raise UsageError("a profile says something: give --server, or options with -X")
+    if server:
+        parse_addresses(server)
+    return clients.typed_options(parse_client_options(items))
+
+
+def _row(profiles: Profiles, name: str) -> dict[str, Any]:
+    profile = profiles.named(name)
+    return {
+        "profile": name,
+        "current": name == profiles.current,
+        "bootstrap": profile.bootstrap,
+        "description": profile.description,
+        "options": dict(profile.options),
+    }

@@ -1,0 +1,315 @@
+"""``oncelog support-bundle``: what somebody needs who was not there, in one zip file.
+
+Versions, the cluster and its health, topics, settings, log directories, groups, transactions, the
+brokers' metrics, and logs and files of a local cluster. What cannot be had is noted in the bundle:
+it is made when something is broken, so that alone is no failure. That nobody answers at all is one,
+and the bundle is made all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import sys
+import time
+import urllib.request
+import zipfile
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oncelog_cli import clients
+from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
+from oncelog_cli.commands.cluster_health import snapshot
+from oncelog_cli.commands.generate import metrics_addresses
+from oncelog_cli.health import Limits, check_all
+from oncelog_cli.options import (
+    BootstrapOption,
+    DirectoryOption,
+    Format,
+    FormatOption,
+    JsonOption,
+    UsageError,
+    bootstrap_servers,
+    chosen_format,
+    local_directory,
+)
+from oncelog_cli.render import Column, Output
+from oncelog_cli.runner import CommandError, run
+
+if TYPE_CHECKING:
+    from oncelog import Admin
+
+PART_S = 15.0
+"""No question is waited for longer: somebody waits for the bundle."""
+METRICS_BYTES_MAX = 4 * 1024 * 1024
+PACKAGES = ("oncelog", "msgpack", "crc32c", "kazoo", "uvloop", "pydantic", "structlog", "pyspark")
+
+COLUMNS = (
+    Column("PART", "name"),
+    Column("BYTES", "size_bytes", right=True),
+    Column("NOTE", "note", show=lambda value: value or ""),
+)
+
+
+def support_bundle(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Default: oncelog-bundle-<time>.zip, here."
+        ),
+    ] = None,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--max-bytes", min=10_000, metavar="N", help="Of all parts, before compression."
+        ),
+    ] = BYTES_MAX,
+    logs: Annotated[
+        bool, typer.Option("--logs/--no-logs", help="Logs and files of the local cluster.")
+    ] = True,
+    directory: DirectoryOption = None,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """Gather what is known of the cluster into one zip file, without records and secrets."""
+    output = Output("support-bundle", chosen_format(output_format, as_json))
+    moment = datetime.now(UTC)
+    path = file or Path(f"oncelog-bundle-{moment:%Y%m%dT%H%M%SZ}.zip")
+    if path.exists():
+        raise UsageError(f"{path} exists: name another file with --output")
+    place = local_directory(directory)
+    servers = None
+    try:
+        servers = bootstrap_servers(bootstrap)
+    except UsageError as error:
+        if not (place / "cluster.json").exists():
+            raise
+        output.note(str(error))
+    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
+        bundle = Bundle(archive, size)
+        bundle.add_json("versions.json", versions())
+        if servers is not None:
+            failure = run(_ask(servers, bundle))
+            if failure is not None:
+                output.fail("", failure)  # the bundle is made all the same
+        if logs:
+            _add_local(place, bundle)
+        bundle.finish({"made": moment.isoformat(timespec="seconds"), "bootstrap": servers})
+    rows = [
+        {"name": part.name, "size_bytes": part.size_bytes, "note": part.error or _cut(part.cut)}
+        for part in bundle.parts
+    ]
+    output.table(COLUMNS, rows)
+    output.note(f"{path}: {path.stat().st_size:,} bytes")
+    output.finish({"file": str(path), "file_bytes": path.stat().st_size, "parts": rows})
+
+
+def _cut(cut: bool) -> str:
+    return "only its end" if cut else ""
+
+
+def versions() -> dict[str, Any]:
+    """What runs here: this command's side, not the brokers'."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return {
+        "python": sys.version,
+        "platform": platform.platform(),
+        "packages": found,
+        "time_ms": int(time.time() * 1000),
+    }
+
+
+async def _ask(servers: str, bundle: Bundle) -> BaseException | None:
+    """All that the brokers can be asked; why nobody could be."""
+    from oncelog import OncelogError
+
+    try:
+        async with clients.admin(servers) as admin:
+            for name, question in QUESTIONS.items():
+                await _add(bundle, name, question, admin)
+            await _add_metrics(bundle, admin)
+    except (OncelogError, OSError) as error:
+        bundle.fail("cluster", str(error))
+        return error
+    return None
+
+
+async def _add(
+    bundle: Bundle, name: str, question: Callable[[Admin], Awaitable[Any]], admin: Admin
+) -> None:
+    import asyncio
+
+    from oncelog import OncelogError
+
+    try:
+        async with asyncio.timeout(PART_S):
+            bundle.add_json(name, plain(await question(admin)))
+    except TimeoutError:
+        bundle.fail(name, f"no answer within {PART_S:g} s")
+    except (OncelogError, OSError, CommandError) as error:
+        bundle.fail(name, str(error))
+
+
+async def _health(admin: Admin) -> Any:
+    checks = check_all(await snapshot(admin), Limits())
+    return [
+        {"check": check.name, "status": str(check.status), "detail": check.detail}
+        for check in checks
+    ]
+
+
+async def _cluster(admin: Admin) -> Any:
+    return await admin.describe_cluster()
+
+
+async def _topics(admin: Admin) -> Any:
+    return list(await admin.describe_topics())
+
+
+async def _topic_configs(admin: Admin) -> Any:
+    names = await admin.list_topics(include_internal=True)
+    return [
+        {
+            "topic": outcome.name,
+            "error": outcome.error,
+            "settings": {
+                setting.key: [masked_value(setting.key, setting.value), setting.source]
+                for setting in outcome.settings.values()
+                if setting.source != "default"
+            },
+        }
+        for outcome in await admin.describe_configs(topics=names)
+    ]
+
+
+async def _broker_configs(admin: Admin) -> Any:
+    ids = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+    return [
+        {
+            "broker": outcome.name,
+            "error": outcome.error,
+            "settings": {
+                setting.key: [masked_value(setting.key, setting.value), setting.source]
+                for setting in outcome.settings.values()
+            },
+        }
+        for outcome in await admin.describe_configs(brokers=[*ids, None])
+    ]
+
+
+async def _log_dirs(admin: Admin) -> Any:
+    return await admin.describe_log_dirs()
+
+
+async def _groups(admin: Admin) -> Any:
+    listed = await admin.list_groups()
+    described = await admin.describe_groups([group.group_id for group in listed])
+    return {"groups": list(described), "unanswered": listed.unanswered}
+
+
+async def _transactions(admin: Admin) -> Any:
+    listed = await admin.list_transactions()
+    described = await admin.describe_transactions([item.transactional_id for item in listed])
+    return {"transactions": list(described), "unanswered": listed.unanswered}
+
+
+async def _hanging(admin: Admin) -> Any:
+    found = await admin.find_hanging_transactions()
+    return {"hanging": list(found), "undecided": list(found.undecided), "errors": found.errors}
+
+
+async def _api_versions(admin: Admin) -> Any:
+    return await admin.describe_api_versions()
+
+
+QUESTIONS: Mapping[str, Callable[[Admin], Awaitable[Any]]] = {
+    "cluster.json": _cluster,
+    "health.json": _health,
+    "topics.json": _topics,
+    "topic-configs.json": _topic_configs,
+    "broker-configs.json": _broker_configs,
+    "log-dirs.json": _log_dirs,
+    "groups.json": _groups,
+    "transactions.json": _transactions,
+    "hanging-transactions.json": _hanging,
+    "api-versions.json": _api_versions,
+}
+
+
+def plain(value: Any) -> Any:
+    """Results of the SDK as JSON: dataclasses as objects, errors as their text."""
+    if isinstance(value, BaseException):
+        return {"error": getattr(value, "name", type(value).__name__), "message": str(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "_asdict"):
+        return {key: plain(item) for key, item in value._asdict().items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return value
+
+
+async def _add_metrics(bundle: Bundle, admin: Admin) -> None:
+    """What brokers tell Prometheus, and whether they are ready."""
+    import asyncio
+
+    from oncelog import OncelogError
+
+    try:
+        addresses, without = await metrics_addresses(admin)
+    except (OncelogError, OSError) as error:
+        bundle.fail("metrics", str(error))
+        return
+    for broker_id in without:
+        bundle.fail(f"metrics/broker-{broker_id}.prom", "the broker has no fixed metrics_port")
+    for broker_id, (host, port) in addresses.items():
+        for page, name in (("metrics", "prom"), ("readyz", "readyz.txt")):
+            url = f"http://{host}:{port}/{page}"
+            part = f"metrics/broker-{broker_id}.{name}"
+            try:
+                bundle.add(part, await asyncio.to_thread(_fetch, url))
+            except (OSError, ValueError) as error:
+                bundle.fail(part, f"{url}: {error}")
+
+
+def _fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=PART_S) as answer:
+            data: bytes = answer.read(METRICS_BYTES_MAX)
+    except urllib.error.HTTPError as refusal:  # 503 has a body that says why
+        with refusal:
+            return refusal.read(METRICS_BYTES_MAX)
+    return data
+
+
+def _add_local(place: Path, bundle: Bundle) -> None:
+    """Logs and files of the cluster that lies on this machine, if there is one."""
+    if not (place / "cluster.json").exists():
+        return
+    bundle.add_settings("local/cluster.json", place / "cluster.json")
+    for directory in sorted(place.iterdir()):
+        if directory.is_dir():
+            for path in sorted(directory.glob("*.toml")):
+                bundle.add_settings(f"local/{directory.name}/{path.name}", path)
+            for path in sorted(directory.glob("*.log")):
+                bundle.add_log(f"local/{directory.name}/{path.name}", path)

@@ -1,0 +1,208 @@
+"""Is a cluster healthy? Checks over what an administrator can see of it. Pure.
+
+A check is *ok*, *warning* or *critical*; a cluster is healthy when every check is ok. Something is
+critical when clients are refused or data may be lost with the next failure: no controller, a
+partition without a leader or below ``min.insync.replicas``, a broken log directory, a disk that is
+nearly full, fewer brokers than were asked for. It is a warning when the cluster works and has lost
+some of its reserves: a broker that is assigned replicas and is away, replicas outside of the ISR, a
+disk that fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.admin_results import (
+        ClusterDescription,
+        LogDirDescription,
+        PartitionDescription,
+        TopicDescription,
+    )
+
+DISK_WARNING_PERCENT = 15.0
+DISK_CRITICAL_PERCENT = 5.0
+"""Free space below which a disk is reported. (Strimzi's default alert: 15 % free.)"""
+
+ITEMS_SHOWN = 5
+"""So many of what is wrong are named in a line of text; JSON names all."""
+
+
+class Status(IntEnum):
+    """How a check came out; the numbers are exit codes of Nagios' plugins."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From where on something is wrong."""
+
+    brokers: int = 0
+    """At least so many must be there; 0: those that are assigned replicas."""
+    disk_warning_percent: float = DISK_WARNING_PERCENT
+    disk_critical_percent: float = DISK_CRITICAL_PERCENT
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was seen of a cluster. ``min_isr``: min.insync.replicas by topic."""
+
+    cluster: ClusterDescription
+    topics: Sequence[TopicDescription] = ()
+    min_isr: Mapping[str, int] = field(default_factory=dict)
+    log_dirs: Sequence[LogDirDescription] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer; ``items`` are what is wrong."""
+
+    name: str
+    status: Status
+    items: tuple[str, ...] = ()
+    text: str = ""
+
+    @property
+    def detail(self) -> str:
+        """For people: what is wrong, in short."""
+        named = ", ".join(self.items[:ITEMS_SHOWN])
+        more = len(self.items) - ITEMS_SHOWN
+        tail = f" and {more} more" if more > 0 else ""
+        return ": ".join(part for part in (self.text, named + tail) if part)
+
+
+def check_all(seen: Snapshot, limits: Limits) -> list[Check]:
+    """Every check, in a fixed order."""
+    partitions = [(topic, item) for topic in seen.topics for item in topic.partitions]
+    return [
+        _controller(seen),
+        _brokers(seen, limits),
+        _partitions("leaderless", Status.CRITICAL, partitions, lambda _, item: item.leader < 0),
+        _partitions(
+            "under_min_isr",
+            Status.CRITICAL,
+            partitions,
+            lambda topic, item: len(item.isr) < needed_isr(seen.min_isr, topic.topic, item),
+        ),
+        _partitions(
+            "under_replicated",
+            Status.WARNING,
+            partitions,
+            lambda _, item: len(item.isr) < len(item.replicas),
+        ),
+        _directories(seen),
+        _disks(seen, limits),
+    ]
+
+
+def worst(checks: Iterable[Check]) -> Status:
+    """The status of the whole."""
+    return max((check.status for check in checks), default=Status.OK)
+
+
+def wrong_ones(checks: Iterable[Check]) -> list[str]:
+    """For people: what is not ok, and why."""
+    return [f"{check.name} {check.detail}" for check in checks if check.status is not Status.OK]
+
+
+def needed_isr(min_isr: Mapping[str, int], topic: str, item: PartitionDescription) -> int:
+    """In-sync replicas that a partition needs to take writes; a topic with fewer replicas than
+    min.insync.replicas needs just those."""
+    return min(min_isr.get(topic, 1), len(item.replicas))
+
+
+def _controller(seen: Snapshot) -> Check:
+    controller = seen.cluster.controller_id
+    if controller < 0:
+        return Check("controller", Status.CRITICAL, (), "nobody is controller")
+    if controller not in {broker.broker_id for broker in seen.cluster.brokers}:
+        return Check("controller", Status.WARNING, (), f"broker {controller}, which is not listed")
+    return Check("controller", Status.OK, (), f"broker {controller}")
+
+
+def _brokers(seen: Snapshot, limits: Limits) -> Check:
+    alive = {broker.broker_id for broker in seen.cluster.brokers}
+    assigned = {
+        replica for topic in seen.topics for item in topic.partitions for replica in item.replicas
+    }
+    missing = tuple(f"broker {broker_id}" for broker_id in sorted(assigned - alive))
+    if len(alive) < limits.brokers:
+        text = f"{len(alive)} of {limits.brokers}"
+        return Check("brokers", Status.CRITICAL, missing, text + (", missing" if missing else ""))
+    if missing:
+        return Check("brokers", Status.WARNING, missing, "missing")
+    return Check("brokers", Status.OK, (), f"{len(alive)}")
+
+
+def _partitions(
+    name: str,
+    status: Status,
+    partitions: Sequence[tuple[TopicDescription, PartitionDescription]],
+    is_wrong: Callable[[TopicDescription, PartitionDescription], bool],
+) -> Check:
+    items = tuple(
+        f"{topic.topic}-{item.partition}" for topic, item in partitions if is_wrong(topic, item)
+    )
+    if not items:
+        return Check(name, Status.OK, (), f"0 of {len(partitions)}")
+    return Check(name, status, items, f"{len(items)} of {len(partitions)}")
+
+
+def _directories(seen: Snapshot) -> Check:
+    broken = tuple(
+        f"broker {each.broker_id} {each.path}".rstrip()
+        for each in seen.log_dirs
+        if each.error is not None
+    )
+    if broken:
+        return Check("log_dirs", Status.CRITICAL, broken, "offline, or no answer")
+    return Check("log_dirs", Status.OK, (), f"{len(seen.log_dirs)} online")
+
+
+def _disks(seen: Snapshot, limits: Limits) -> Check:
+    full: list[tuple[float, str]] = []
+    status = Status.OK
+    for each in seen.log_dirs:
+        if each.error is not None or each.total_bytes <= 0:
+            continue
+        free = 100 * each.free_bytes / each.total_bytes
+        if free < limits.disk_warning_percent:
+            full.append((free, f"broker {each.broker_id} {each.path} {free:.1f} % free"))
+            critical = free < limits.disk_critical_percent
+            status = max(status, Status.CRITICAL if critical else Status.WARNING)
+    return Check("disk", status, tuple(text for _, text in sorted(full)))
+
+
+# ------------------------------------------------------------------------------ other formats
+
+
+def nagios_line(checks: Sequence[Check]) -> str:
+    """One line as Nagios' plugins write it: the status, what is wrong, and the counts."""
+    status = worst(checks)
+    wrong = wrong_ones(checks)
+    counts = " ".join(
+        f"{check.name}={len(check.items)}" for check in checks if check.name != "controller"
+    )
+    return f"{status.name} {'; '.join(wrong) or 'healthy'} | {counts}"
+
+
+def prometheus_text(checks: Sequence[Check]) -> str:
+    """The checks as metrics, for a textfile collector; 0 ok, 1 warning, 2 critical."""
+    lines = [
+        "# HELP oncelog_health_status How a check came out: 0 ok, 1 warning, 2 critical.",
+        "# TYPE oncelog_health_status gauge",
+        *(f'oncelog_health_status{{check="{check.name}"}} {check.status:d}' for check in checks),
+        "# HELP oncelog_health_count How many things a check found wrong.",
+        "# TYPE oncelog_health_count gauge",
+        *(f'oncelog_health_count{{check="{check.name}"}} {len(check.items)}' for check in checks),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,218 @@
+"""Profiles: clusters by name, with options for their clients, in a file of the user's.
+
+Profiles are in ``$XDG_CONFIG_HOME/oncelog/profiles.toml``, else
+``~/.config/oncelog/profiles.toml``; ``oncelog profile`` writes that file, and so may a person::
+
+    current = "prod"
+    previous = "local"
+
+    [profiles.prod]
+    description = "the one that matters"
+    bootstrap = "broker-1:9092,broker-2:9092"
+
+    [profiles.prod.options]
+    request_timeout_ms = 5000
+
+Rules: nothing is guessed from a file that is not as it must be, and what it may not say is named
+with its place. It is replaced as a whole, so that a reader sees the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from oncelog_cli.exits import CommandError, UsageError
+
+PREVIOUS = "-"
+"""Stands for the profile that was in use before, as with ``cd -``."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FIELDS = {"bootstrap": str, "description": str, "options": dict}
+_TOP = {"current": str, "previous": str, "profiles": dict}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One cluster: where it is, and what clients are told when they speak to it."""
+
+    bootstrap: str = ""
+    description: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Client options by name, in snake case; values as TOML has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """The file as a whole."""
+
+    current: str | None = None
+    previous: str | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def named(self, name: str) -> Profile:
+        """One of them.
+
+        :raises UsageError: there is none of this name.
+        """
+        if name not in self.profiles:
+            near = difflib.get_close_matches(name, self.profiles, 1)
+            known = ", ".join(sorted(self.profiles)) or "none: 'oncelog profile create' makes one"
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+            raise UsageError(f"there is no profile {name!r}; {hint}")
+        return self.profiles[name]
+
+    def used(self, name: str) -> Profiles:
+        """The same, with ``name`` in use; ``-`` is the one before.
+
+        :raises UsageError: there is no such profile.
+        """
+        if name == PREVIOUS:
+            if self.previous is None:
+                raise UsageError("there is no previous profile")
+            name = self.previous
+        self.named(name)
+        if name == self.current:
+            return self
+        return replace(self, current=name, previous=self.current)
+
+    def with_profile(self, name: str, profile: Profile) -> Profiles:
+        """The same, with this profile added or replaced.
+
+        :raises UsageError: the name is not allowed.
+        """
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r:.80} is no name for a profile: 1 to 64 letters, digits, '.', '_', '-',"
+                " the first a letter or digit"
+            )
+        return replace(self, profiles={**self.profiles, name: profile})
+
+    def without(self, name: str) -> Profiles:
+        """The same, without this profile; if it was in use none is.
+
+        :raises UsageError: there is none of this name.
+        """
+        self.named(name)
+        return Profiles(
+            None if self.current == name else self.current,
+            None if self.previous == name else self.previous,
+            {other: profile for other, profile in self.profiles.items() if other != name},
+        )
+
+
+def profiles_path() -> Path:
+    """Where the file is, or would be."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    place = Path(home) if home and Path(home).is_absolute() else Path.home() / ".config"
+    return place / "oncelog" / "profiles.toml"
+
+
+def load_profiles(path: Path | None = None) -> Profiles:
+    """The profiles; none when there is no file.
+
+    :raises UsageError: the file is not as it must be; the text names file, place and remedy.
+    """
+    path = path or profiles_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return Profiles()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    try:
+        return _parse(tomllib.loads(text))
+    except ValueError as error:  # a TOMLDecodeError is one
+        raise UsageError(f"{path}: {error}. Remedy: correct the file, or remove it") from None
+
+
+def _parse(document: Mapping[str, Any]) -> Profiles:
+    """:raises ValueError: it says what a profiles' file cannot say."""
+    _check("", document, _TOP)
+    profiles: dict[str, Profile] = {}
+    for name, table in document.get("profiles", {}).items():
+        if not isinstance(table, dict):
+            raise ValueError(f"profiles.{name} must be a table")
+        _check(f"profiles.{name}.", table, _FIELDS)
+        profiles[name] = Profile(**table)
+    for field_name in ("current", "previous"):
+        chosen = document.get(field_name)
+        if chosen is not None and chosen not in profiles:
+            raise ValueError(f"{field_name} names {chosen!r}, and there is no such profile")
+    return Profiles(document.get("current"), document.get("previous"), profiles)
+
+
+def _check(place: str, table: Mapping[str, Any], allowed: Mapping[str, type]) -> None:
+    for key, value in table.items():
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, 1)
+            hint = f"did you mean {near[0]}" if near else f"there are {', '.join(allowed)}"
+            raise ValueError(f"unknown key {place}{key}; {hint}")
+        if not isinstance(value, allowed[key]):
+            what = "text" if allowed[key] is str else "a table"
+            raise ValueError(f"{place}{key} must be {what}")
+
+
+def save_profiles(profiles: Profiles, path: Path | None = None) -> None:
+    """Write the file, readable by its owner alone.
+
+    :raises CommandError: it cannot be written.
+    """
+    from oncelog_cli.local.toml_writer import to_toml
+
+    path = path or profiles_path()
+    document: dict[str, Any] = {}
+    for name in ("current", "previous"):
+        if (chosen := getattr(profiles, name)) is not None:
+            document[name] = chosen
+    lines = [to_toml(document).strip()] if document else []
+    # One dotted heading a table: what a person would write, and can go on editing.
+    for name, profile in sorted(profiles.profiles.items()):
+        heading = _heading(name)
+        texts = {"description": profile.description, "bootstrap": profile.bootstrap}
+        plain = {key: text for key, text in texts.items() if text}
+        lines += ["", f"[profiles.{heading}]", *([to_toml(plain).strip()] if plain else [])]
+        if profile.options:
+            options = to_toml(dict(profile.options)).strip()
+            lines += ["", f"[profiles.{heading}.options]", options]
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines).lstrip("\n") + "\n")
+        beside.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error}") from None
+
+
+def _heading(name: str) -> str:
+    """A name as a part of a dotted key; it holds nothing that would need escapes."""
+    return f'"{name}"' if "." in name else name
+
+
+def chosen_profile(named: str | None) -> tuple[str, Profile] | None:
+    """The profile that is in force: ``named``, else ``ONCELOG_PROFILE``, else the one in use.
+
+    :raises UsageError: there is none of the name, or the file is not as it must be.
+    """
+    profiles = load_profiles()
+    name = named or os.environ.get("ONCELOG_PROFILE") or profiles.current
+    if name == PREVIOUS:
+        name = profiles.used(PREVIOUS).current
+    return None if not name else (name, profiles.named(name))
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Names of profiles for the shell; none when the file cannot be read."""
+    try:
+        names = sorted(load_profiles().profiles)
+    except UsageError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,143 @@
+"""What makes a cluster unhealthy, check by check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog.admin_results import (
+    BrokerDescription,
+    ClusterDescription,
+    LogDirDescription,
+    PartitionDescription,
+    TopicDescription,
+)
+from oncelog.errors import BrokerUnreachableError
+from oncelog_cli.health import (
+    Check,
+    Limits,
+    Snapshot,
+    Status,
+    check_all,
+    nagios_line,
+    prometheus_text,
+    worst,
+)
+
+
+def partition(number: int, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1) -> Any:
+    return PartitionDescription(number, leader, 0, (1, 2, 3), isr, ())
+
+
+def seen(
+    *partitions: PartitionDescription,
+    brokers: tuple[int, ...] = (1, 2, 3),
+    controller: int = 1,
+    min_isr: int = 2,
+    log_dirs: tuple[LogDirDescription, ...] = (),
+) -> Snapshot:
+    cluster = ClusterDescription(
+        "c", controller, 1, tuple(BrokerDescription(b, 1, None, {}) for b in brokers)
+    )
+    topics = [TopicDescription("t", None, "id", False, partitions or (partition(0),))]
+    return Snapshot(cluster, topics, {"t": min_isr}, log_dirs)
+
+
+def wrong(snapshot: Snapshot, limits: Limits | None = None) -> dict[str, tuple[Status, str]]:
+    return {
+        check.name: (check.status, check.detail)
+        for check in check_all(snapshot, limits or Limits())
+        if check.status is not Status.OK
+    }
+
+
+def disk(broker: int, free: int, error: Any = None) -> LogDirDescription:
+    return LogDirDescription(broker, f"/d{broker}", error, 1000, free)
+
+
+def test_a_healthy_cluster() -> None:
+    checks = check_all(seen(log_dirs=(disk(1, 500),)), Limits())
+    assert worst(checks) is Status.OK
+    assert [check.name for check in checks] == [
+        "controller",
+        "brokers",
+        "leaderless",
+        "under_min_isr",
+        "under_replicated",
+        "log_dirs",
+        "disk",
+    ]
+    assert nagios_line(checks).startswith("OK healthy | brokers=0 leaderless=0")
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (seen(controller=-1), {"controller": (Status.CRITICAL, "nobody is controller")}),
+        (
+            seen(controller=9),
+            {"controller": (Status.WARNING, "broker 9, which is not listed")},
+        ),
+        (
+            seen(partition(0, (1, 2)), brokers=(1, 2)),
+            {
+                "brokers": (Status.WARNING, "missing: broker 3"),
+                "under_replicated": (Status.WARNING, "1 of 1: t-0"),
+            },
+        ),
+        (
+            seen(partition(0, (1,)), partition(1)),
+            {
+                "under_min_isr": (Status.CRITICAL, "1 of 2: t-0"),
+                "under_replicated": (Status.WARNING, "1 of 2: t-0"),
+            },
+        ),
+        (
+            seen(partition(0, (), -1), min_isr=1),
+            {
+                "leaderless": (Status.CRITICAL, "1 of 1: t-0"),
+                "under_min_isr": (Status.CRITICAL, "1 of 1: t-0"),
+                "under_replicated": (Status.WARNING, "1 of 1: t-0"),
+            },
+        ),
+        (
+            seen(log_dirs=(disk(1, 100), disk(2, 10))),
+            {
+                "disk": (
+                    Status.CRITICAL,
+                    "broker 2 /d2 1.0 % free, broker 1 /d1 10.0 % free",
+                )
+            },
+        ),
+        (
+            seen(log_dirs=(LogDirDescription(2, "", BrokerUnreachableError(2, "h", "no")),)),
+            {"log_dirs": (Status.CRITICAL, "offline, or no answer: broker 2")},
+        ),
+    ],
+)
+def test_what_is_wrong(snapshot: Snapshot, expected: dict[str, Any]) -> None:
+    assert wrong(snapshot) == expected
+
+
+def test_limits() -> None:
+    snapshot = seen(log_dirs=(disk(1, 100),))
+    limits = Limits(brokers=4, disk_warning_percent=5, disk_critical_percent=1)
+    assert wrong(snapshot, limits) == {"brokers": (Status.CRITICAL, "3 of 4")}
+    # A topic with fewer replicas than min.insync.replicas needs just those.
+    assert wrong(seen(min_isr=9)) == {}
+
+
+def test_many_things_are_counted_and_some_named() -> None:
+    check = Check("x", Status.WARNING, tuple(f"t-{number}" for number in range(12)), "12 of 12")
+    assert check.detail == "12 of 12: t-0, t-1, t-2, t-3, t-4 and 7 more"
+
+
+def test_other_formats() -> None:
+    checks = check_all(seen(partition(0, (1,)), controller=-1), Limits())
+    line = nagios_line(checks)
+    assert line.startswith("CRITICAL controller nobody is controller; under_min_isr 1 of 1: t-0;")
+    assert "| brokers=0 leaderless=0 under_min_isr=1 under_replicated=1" in line
+    text = prometheus_text(checks)
+    assert 'oncelog_health_status{check="controller"} 2' in text
+    assert 'oncelog_health_count{check="under_min_isr"} 1' in text
