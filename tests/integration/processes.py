@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ SETTINGS = {
     "transaction_state_log_num_partitions": 5,
     "log_cleaner_backoff_ms": 200,
     "log_retention_check_interval_ms": 500,
+    "metrics_port": 0,
 }
 """Shorter than the defaults: tests of silent hosts, of groups and of retention are not to wait."""
 
@@ -92,6 +94,12 @@ class Processes:
         """Start ZooKeeper on the same port with the same data."""
         assert self.cluster.zookeeper is not None
         self.cluster.zookeeper.start()
+
+    def http(self, broker_id: int) -> tuple[str, int]:
+        """Where a broker answers HTTP; it must be ready."""
+        ready = json.loads(self.cluster.broker(broker_id).ready_path.read_text())
+        host, port = ready["http"]
+        return host, port
 
     async def heal(self) -> None:
         """Whatever a test left behind: everything runs again."""

@@ -1,0 +1,230 @@
+"""docker-compose.yml: by the Compose specification's schema, by the broker's settings, and by what
+the Dockerfile and the monitoring files say, for these have to agree."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from deploy.compose_file import Compose, Service, load
+from deploy.dockerfile import parse
+from oncelog_broker.config import BrokerConfig, ConfigError
+from oncelog_broker.config.sources import load as load_settings
+from support.house import ROOT
+
+BROKERS = ("broker-1", "broker-2", "broker-3")
+COMPOSE = load(ROOT / "docker-compose.yml")
+IMAGE = parse(ROOT / "Dockerfile")[-1]
+SCHEMA = json.loads(Path(__file__).with_name("compose-spec.json").read_text(encoding="utf-8"))
+
+
+def image_environment() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for instruction in IMAGE.instructions:
+        if instruction.keyword == "ENV":
+            found |= instruction.pairs()
+    return found
+
+
+def settings(service: Service, **changes: str) -> BrokerConfig:
+    """What a broker makes of the environment that its service has in a container."""
+    environment = {**image_environment(), **service.environment, **changes}
+    loaded = load_settings(None, environment=environment)
+    assert not loaded.ignored, "variables that are no settings"
+    return loaded.config
+
+
+def mistakes(document: Any) -> list[str]:
+    return [f"{e.json_path}: {e.message}" for e in Draft7Validator(SCHEMA).iter_errors(document)]
+
+
+# ---- the schema
+
+
+def test_the_file_is_valid() -> None:
+    assert not mistakes(COMPOSE.document)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda document: document.update(service=document.pop("services")),
+        lambda document: document["services"]["broker-1"].update(healtcheck={}),
+        lambda document: document["services"]["broker-1"].update(ports=[{"published": []}]),
+        lambda document: document["services"]["broker-1"].update(read_only=[]),
+        lambda document: document["services"]["zookeeper"]["healthcheck"].update(test=7),
+        lambda document: document["services"]["broker-1"]["depends_on"]["zookeeper"].clear(),
+        lambda document: document["volumes"].update({"broker-1": {"drivr": "local"}}),
+    ],
+)
+def test_the_schema_notices(spoil: Callable[[Any], object]) -> None:
+    document = copy.deepcopy(COMPOSE.document)
+    spoil(document)
+    assert mistakes(document)
+
+
+# ---- the settings
+
+
+def test_each_broker_has_settings_that_hold() -> None:
+    found = {name: settings(COMPOSE.services[name]) for name in BROKERS}
+    assert [config.broker_id for config in found.values()] == [1, 2, 3]
+    for name, config in found.items():
+        assert config.zookeeper_connect.startswith("zookeeper:2181")
+        assert config.inter_broker_listener == "internal"
+        internal, external = config.listener("internal"), config.listener("external")
+        assert (internal.host, internal.advertised_host) == ("0.0.0.0", name)
+        assert (external.host, external.advertised_host) == ("0.0.0.0", "localhost")
+        assert config.min_insync_replicas == 2
+        assert config.default_replication_factor == 3
+
+
+def test_a_misspelt_setting_would_be_noticed() -> None:
+    with pytest.raises(ConfigError, match="ONCELOG_MIN_INSYNC_REPLICAS"):
+        settings(COMPOSE.services["broker-1"], ONCELOG_MIN_INSYNC_REPLICA="2")
+
+
+def test_what_is_published_is_what_is_advertised() -> None:
+    published = []
+    for name in BROKERS:
+        service = COMPOSE.services[name]
+        config = settings(service)
+        ((address, host_port, container_port),) = service.ports
+        external = config.listener("external")
+        assert container_port == external.port
+        assert host_port == (external.advertised_port or external.port)
+        assert address == "127.0.0.1", "without a word from the user, this machine only"
+        published.append(host_port)
+    assert len(set(published)) == len(BROKERS)
+
+
+def test_addresses_for_elsewhere() -> None:
+    given = {"PUBLISH_ADDRESS": "0.0.0.0", "ADVERTISED_HOST": "logs.example.net"}
+    service = load(ROOT / "docker-compose.yml", given).services["broker-2"]
+    assert service.ports[0][0] == "0.0.0.0"
+    name = "ONCELOG_LISTENERS__EXTERNAL__ADVERTISED_HOST"
+    assert service.environment[name] == "logs.example.net"
+
+
+def test_the_command_in_a_container_finds_the_cluster() -> None:
+    ports = {name: settings(COMPOSE.services[name]).listener("internal").port for name in BROKERS}
+    expected = ",".join(f"{name}:{port}" for name, port in ports.items())
+    for name in BROKERS:
+        assert COMPOSE.services[name].environment["ONCELOG_BOOTSTRAP"] == expected
+
+
+# ---- structure
+
+
+def test_start_order_waits_for_health() -> None:
+    assert COMPOSE.services["zookeeper"].healthcheck is not None
+    for name in BROKERS:
+        assert COMPOSE.services[name].depends_on == {"zookeeper": "service_healthy"}
+    assert [service.name for service in COMPOSE.started()] == ["zookeeper", *BROKERS]
+    monitored = [service.name for service in COMPOSE.started("monitoring")]
+    assert monitored[4:] == ["prometheus", "grafana"]
+
+
+def test_data_is_on_named_volumes() -> None:
+    (data,) = IMAGE.last("VOLUME").words()
+    used = []
+    for service in COMPOSE.services.values():
+        for source, target, _ in service.volumes:
+            if source.startswith("."):
+                assert (ROOT / source).is_dir(), f"{service.name}: {source} is not there"
+            else:
+                used.append(source)
+            if service.name in BROKERS:
+                assert target == data
+    assert sorted(used) == sorted(COMPOSE.volumes), "each is used once, and declared"
+
+
+def test_brokers_have_no_more_rights_than_they_need() -> None:
+    for name in BROKERS:
+        service = COMPOSE.services[name]
+        assert service.read_only
+        assert service.no_new_privileges
+        assert service.cap_drop == ("ALL",)
+        assert service.tmpfs == ("/tmp",)
+        assert service.stop_grace_s >= 30, "a clean stop moves leadership and syncs"
+
+
+def test_images_are_pinned() -> None:
+    for service in COMPOSE.services.values():
+        name, _, tag = service.image.partition("@")[0].rpartition(":")
+        assert name, f"{service.name}: {service.image} has no tag"
+        assert service.builds or tag != "latest"
+    pinned = {s.name for s in COMPOSE.services.values() if "@sha256:" in s.image}
+    assert pinned == {"prometheus", "grafana"}
+
+
+# ---- the reader itself: what it does not understand it must not skip
+
+
+@pytest.mark.parametrize(
+    ("service", "problem"),
+    [
+        ({"image": "a:1", "pid": "host"}, "pid"),
+        ({"image": "${TAG}"}, "neither a value nor a default"),
+        ({"image": "${TAG:?tell}"}, "not understood"),
+        ({"image": "a:1", "environment": {"PORT": 1}}, "quote"),
+        ({"image": "a:1", "stop_grace_period": "soon"}, "duration"),
+    ],
+)
+def test_the_reader_refuses(tmp_path: Path, service: dict[str, Any], problem: str) -> None:
+    path = tmp_path / "compose.yml"
+    path.write_text(json.dumps({"services": {"a": service}}), encoding="utf-8")
+    with pytest.raises(AssertionError, match=problem):
+        load(path)
+
+
+# ---- monitoring
+
+
+def test_prometheus_scrapes_every_broker() -> None:
+    place = mounted(COMPOSE, "prometheus", "/etc/prometheus")
+    document = yaml.safe_load((place / "prometheus.yml").read_text(encoding="utf-8"))
+    targets = {
+        target
+        for job in document["scrape_configs"]
+        for group in job.get("static_configs", [])
+        for target in group["targets"]
+    }
+    expected = set()
+    for name in BROKERS:
+        config = settings(COMPOSE.services[name])
+        assert config.metrics_host == "0.0.0.0"
+        expected.add(f"{name}:{config.metrics_port}")
+    assert expected <= targets
+    for pattern in document["rule_files"]:
+        name = Path(pattern).name
+        assert (place / name).is_file() or list(place.glob(name)), f"{pattern} is not there"
+
+
+def test_grafana_is_provisioned() -> None:
+    provisioning = mounted(COMPOSE, "grafana", "/etc/grafana/provisioning")
+    (sources,) = (provisioning / "datasources").glob("*.y*ml")
+    (source,) = yaml.safe_load(sources.read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (providers,) = (provisioning / "dashboards").glob("*.y*ml")
+    (provider,) = yaml.safe_load(providers.read_text(encoding="utf-8"))["providers"]
+    folder = mounted(COMPOSE, "grafana", provider["options"]["path"])
+    dashboards = [json.loads(p.read_text(encoding="utf-8")) for p in folder.glob("*.json")]
+    assert dashboards
+    assert all(dashboard["panels"] for dashboard in dashboards)
+
+
+def mounted(compose: Compose, service: str, place: str) -> Path:
+    """The directory of the repository that a service has at ``place``."""
+    ((source, _, read_only),) = [
+        volume for volume in compose.services[service].volumes if volume[1] == place
+    ]
+    assert read_only
+    return ROOT / source
