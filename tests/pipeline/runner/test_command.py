@@ -113,8 +113,13 @@ def test_check(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(job_file)]) == 1
     assert "ERROR  cluster" in capsys.readouterr().out
     assert main(["check", str(job_file), "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
     assert not document["ok"]
+    assert list(document)[:2] == ["_command", "_version"]
+    assert [error["item"] for error in document["errors"]] == [
+        line.split(":")[1].strip() for line in shown.err.splitlines()
+    ]
     assert {"PySpark", "Java"} <= {f["about"] for f in document["findings"] if f["ok"]}
 
 

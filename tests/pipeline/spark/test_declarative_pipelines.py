@@ -6,7 +6,6 @@ It needs ``pyspark[pipelines]``, and starts a Spark Connect server of its own at
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import shutil
@@ -28,10 +27,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.zookeeper,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        any(importlib.util.find_spec(name) is None for name in ("grpc", "grpc_status", "yaml")),
-        reason="spark-pipelines needs pip install 'pyspark[pipelines]'",
-    ),
 ]
 
 

@@ -1,0 +1,163 @@
+"""What a page shows of a command's output, held against what it printed.
+
+Compared line by line, whatever the spaces between columns; ``...`` alone in a line stands for any
+number of lines. What differs in every run (addresses, ids, times) is compared by its kind, and
+remembered: where a page shows ``kill -9 12536``, the process that is meant is the one whose number
+stood in that place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+__all__ = ["Names", "commands_of", "difference"]
+
+KINDS = (
+    ("uuid", r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    ("instant", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?"),
+    ("milliseconds", r"(?<!\d)1\d{12}(?!\d)"),
+    ("address", r"127\.0\.0\.1:\d+"),
+)
+NAMED = ("uuid", "address", "varies")
+"""Kinds whose values later blocks of the page may name again."""
+
+
+class Names:
+    """What stands on the page, and what it is in this run."""
+
+    def __init__(self) -> None:
+        self._actual: dict[str, str] = {}
+
+    def learn(self, shown: str, actual: str) -> None:
+        """From now on ``shown`` means ``actual``."""
+        self._actual[shown] = actual
+
+    def replace(self, text: str) -> str:
+        """The text with what is meant, in one pass: no replacement is replaced again."""
+        if not self._actual:
+            return text
+        longest_first = sorted(self._actual, key=len, reverse=True)
+        anyone = "|".join(map(re.escape, longest_first))
+        return re.sub(rf"(?<![\w.:])(?:{anyone})(?!\w)", lambda m: self._actual[m[0]], text)
+
+
+def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a console block, each with the lines shown below it.
+
+    A command goes on in the next line after a backslash, while a quote is open, and to the end of
+    a here-document.
+
+    :raises ValueError: output before the first command.
+    """
+    command: list[str] = []
+    shown: list[str] = []
+    for line in text.splitlines():
+        if command and not shown and _goes_on(command):
+            command.append(line.removeprefix("> "))
+        elif line.startswith("$ "):
+            if command:
+                yield "\n".join(command), _trimmed(shown)
+            command, shown = [line[2:]], []
+        elif command:
+            shown.append(line)
+        else:
+            raise ValueError(f"output before the first command: {line!r}")
+    if command:
+        yield "\n".join(command), _trimmed(shown)
+
+
+def _goes_on(command: Sequence[str]) -> bool:
+    if command[-1].endswith("\\"):
+        return True
+    here = re.search(r"<<-?\s*'?(\w+)'?", command[0])
+    if here:
+        return here[1] not in (line.strip() for line in command[1:])
+    bare = re.sub(r"\\.", "", "\n".join(command))
+    bare = re.sub(r"(^|\s)#.*", "", re.sub(r"\"[^\"]*\"|'[^']*'", "", bare))
+    return bare.count("'") % 2 == 1 or bare.count('"') % 2 == 1
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def difference(
+    shown: Sequence[str],
+    printed: Sequence[str],
+    names: Names,
+    varies: Sequence[str] = (),
+    *,
+    any_order: bool = False,
+) -> str:
+    """The first line that differs, in words; nothing when all is as shown.
+
+    :param names: learns what the kinds that can be named stood for.
+    :param varies: regular expressions, without groups, of what differs in each run.
+    """
+    kinds = [*(("varies", each) for each in varies if each), *KINDS]
+    wanted = [line for line in map(_squeezed, shown) if line]
+    actual = [line for line in map(_squeezed, printed) if line]
+    if any_order:
+        wanted.sort(key=lambda line: _plain(line, kinds))
+        actual.sort(key=lambda line: _plain(line, kinds))
+    pairs = _aligned(wanted, actual, kinds)
+    if isinstance(pairs, str):
+        return pairs
+    for left, right in pairs:
+        for (kind, before), (_, now) in zip(
+            _varying(left, kinds), _varying(right, kinds), strict=True
+        ):
+            if kind in NAMED:
+                names.learn(before, now)
+    return ""
+
+
+def _squeezed(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _varying(line: str, kinds: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    found = []
+    for match in re.finditer("|".join(f"({pattern})" for _, pattern in kinds), line):
+        index = next(i for i, group in enumerate(match.groups()) if group is not None)
+        found.append((kinds[index][0], match[0]))
+    return found
+
+
+def _plain(line: str, kinds: Sequence[tuple[str, str]]) -> str:
+    pattern = "|".join(f"({each})" for _, each in kinds)
+
+    def name(match: re.Match[str]) -> str:
+        return f"<{next(kinds[i][0] for i, g in enumerate(match.groups()) if g is not None)}>"
+
+    return re.sub(pattern, name, line)
+
+
+def _aligned(
+    wanted: list[str], actual: list[str], kinds: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]] | str:
+    pairs: list[tuple[str, str]] = []
+    at = 0
+    skipping = False
+    for line in wanted:
+        if line == "...":
+            skipping = True
+            continue
+        plain = _plain(line, kinds)
+        start = at
+        while at < len(actual) and _plain(actual[at], kinds) != plain:
+            if not skipping:
+                return f"shown:   {line}\nprinted: {actual[at]}"
+            at += 1
+        if at == len(actual):
+            missing = f"shown, but not printed: {line}"
+            return f"{missing}\nafter line {start} of what was printed"
+        pairs.append((line, actual[at]))
+        at += 1
+        skipping = False
+    if at < len(actual) and not skipping:
+        return f"printed, but not shown: {actual[at]}"
+    return pairs
