@@ -25,6 +25,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+JSON_VERSION = 1
+"""Of documents, as the ``oncelog`` command has them: this is ``oncelog pipeline check``."""
 BOOTSTRAP_VARIABLE = "ONCELOG_BOOTSTRAP"
 
 
@@ -80,8 +82,16 @@ def _check(job: Job, chosen: argparse.Namespace) -> int:
     findings = check(job, with_plan=chosen.plan, submitted=chosen.submit)
     ok = all(finding.ok for finding in findings)
     if chosen.json:
-        document = {"ok": ok, "findings": [asdict(f) for f in findings]}
+        bad = [finding for finding in findings if not finding.ok]
+        document = {
+            "_command": "pipeline check",
+            "_version": JSON_VERSION,
+            "ok": ok,
+            "findings": [asdict(f) for f in findings],
+            "errors": [{"item": f.about, "error": "FAILED", "message": f.text} for f in bad],
+        }
         lines = [json.dumps(document, indent=2)]
+        sys.stderr.writelines(f"error: {finding.about}: {finding.text}\n" for finding in bad)
     else:
         lines = [finding.as_line() for finding in findings]
     sys.stdout.write("\n".join(lines) + "\n")
