@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from oncelog_testing.memory.files import MemoryFiles
 from simulation.compacted_canon import kept_in
 from simulation.history import key_of
-from simulation.log_view import LogView
+from simulation.log_view import Batch, LogView
 from simulation.store_view import InvariantViolation, StoredPartition
 from simulation.truth import Promise, Rules, Truth
 
@@ -50,7 +50,11 @@ def keep_promises(
 
 
 def _believe(truth: Truth, promise: Promise, views: list[LogView]) -> None:
-    """Take the canon up to the promise from a replica that goes on from it."""
+    """Take the canon up to the promise from a replica that goes on from it: of several, from the
+    one whose batch is of the newest epoch. What a deposed leader took may hold the same record at
+    the same offset, sent again to its successor, and is cut; had it been committed, no later leader
+    would have another batch there."""
+    found: list[tuple[Batch, LogView]] = []
     for view in views:
         truth.canon.match(view)
         batch = view.at(promise.offset)
@@ -61,9 +65,12 @@ def _believe(truth: Truth, promise: Promise, views: list[LogView]) -> None:
         except LookupError:
             continue
         if value == promise.value:
-            truth.canon.extend(view, batch.next)
-            truth.high = max(truth.high, batch.next)
-            return
+            found.append((batch, view))
+    if found:
+        batch, view = max(found, key=lambda each: each[0].epoch)
+        truth.canon.extend(view, batch.next)
+        truth.high = max(truth.high, batch.next)
+        return
     if truth.compacts and any(_superseded(view, promise) for view in views):
         return
     ends = [(view.matched, view.end) for view in views]
