@@ -102,8 +102,8 @@ REPLICA_WHOLE_AGAIN = Event(
 
 # ---- replica_manager
 REPLICA_WITHOUT_LOG = Event("replica_without_log", "%s: no log: %s", "partition error")
-OLD_LOG_MOVED_ASIDE = Event(
-    "old_log_moved_aside", "%s: moving the old log aside: %s", "partition error"
+OLD_LOG_REMOVED = Event(
+    "old_log_removed", "%s: removing the log of an earlier topic: %s", "partition error"
 )
 ROLE_CALLBACK_FAILED = Event("role_callback_failed", "%s: telling of its role failed", "partition")
 REPLICA_NOT_DELETED = Event(

@@ -223,7 +223,7 @@ class ReplicaManager:
         except InconsistentTopicIdError as error:
             # The topic was deleted and made anew. Orders come in their order from one controller,
             # so the order's id is the present one and ours is of the past.
-            logger.warning(logged.OLD_LOG_MOVED_ASIDE, topic_partition, error)
+            logger.warning(logged.OLD_LOG_REMOVED, topic_partition, error)
             self._remove(topic_partition)
             self._clear(topic_partition, order)
             return error.code
@@ -344,7 +344,7 @@ class ReplicaManager:
 
     def _note_strays(self, listed: set[TopicPartition]) -> None:
         """Replicas that the controller does not count as ours serve nobody. Their data stays:
-        a deleted topic that comes back has another id, and then the directory is moved aside."""
+        a deleted topic that comes back has another id, and then the old log goes."""
         for partition in self.partitions():
             if partition.topic_partition not in listed:
                 logger.warning(logged.REPLICA_NOT_OURS, partition.topic_partition)
