@@ -31,7 +31,7 @@ MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
-.PHONY: help setup demo demo-pipeline test unit integration check fmt lint types layers house docs \
+.PHONY: help setup demo demo-pipeline test nightly unit integration check fmt lint types layers house docs \
 	bench bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
 	chaos chaos-spark bench-spark
 
@@ -49,6 +49,9 @@ demo-pipeline: setup ## flights through Spark, driver and broker killed, totals 
 
 test: setup ## every test: units, ports, integration with real processes and ZooKeeper
 	@$(PYTEST) $(TEST)
+
+nightly: setup ## every test, also those that take minutes: all crash points, declarative pipelines, spark-submit
+	@$(PYTEST) --nightly $(TEST)
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 	@$(PYTEST) $(TEST) -m "not integration and not zookeeper and not slow"

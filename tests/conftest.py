@@ -25,10 +25,31 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--nightly``: the tests with that mark too."""
+    parser.addoption("--nightly", action="store_true", help="run what takes minutes as well")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked nightly is left out, unless it was asked for."""
+    if config.getoption("--nightly"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: tests wait nearly as often as they work."""
+    return (os.cpu_count() or 1) + 1
+
+
 WITH_SPARK = ("tests/pipeline/spark/", "tests/pipeline/runner/test_dataflow.py")
 LONGEST = (
     "spark",
-    "tests/broker/log/test_crash_points.py",
     "tests/cli/demo/test_pipeline_job.py",
     "tests/deploy/test_containers.py",
     "tests/docs/test_pages.py",

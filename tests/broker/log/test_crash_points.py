@@ -399,6 +399,7 @@ def test_every_crash_point_of_a_start_after_some_crash(scenario: Scenario) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point_of_the_start_after_every_crash(scenario: Scenario) -> None:
     judge_interrupted_starts(scenario, 1)

@@ -24,6 +24,7 @@ CARRIERS = ("UA", "AA")
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.integration,
     pytest.mark.zookeeper,
     pytest.mark.timeout(600),

@@ -188,6 +188,7 @@ def test_a_query_that_fails_says_why(
     assert "\n" not in reason
 
 
+@pytest.mark.nightly
 def test_by_spark_submit_with_a_function_of_ones_own(processes: Processes, tmp_path: Path) -> None:
     topics(processes, "shout-in", "shout-out")
     send(processes, "shout-in", [b"hear", b"this"])
