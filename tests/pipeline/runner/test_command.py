@@ -68,12 +68,23 @@ def test_brokers_by_command_line_file_and_variable() -> None:
     assert with_bootstrap(silent, None, {}).bootstrap_servers is None
 
 
-def test_without_java(
-    job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert main(["run", str(job_file), "--bootstrap", "here:1"]) == 1
-    assert "JAVA_HOME is /nowhere" in capsys.readouterr().err
+def run_here(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """``python -m pyspark_oncelog`` in a process of its own."""
+    rooms = [str(ROOT / room) for room in ("pipeline", "client", "protocol", "runtime")]
+    return subprocess.run(
+        [sys.executable, "-m", "pyspark_oncelog", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_java(job_file: Path) -> None:
+    """In a process of its own: in this one Spark may run already, which needs no other Java."""
+    done = run_here("run", str(job_file), "--bootstrap", "here:1", JAVA_HOME="/nowhere")
+    assert done.returncode == 1
+    assert "JAVA_HOME is /nowhere" in done.stderr
 
 
 def test_arguments_of_spark_submit_need_it(
@@ -92,16 +103,8 @@ def test_it_becomes_spark_submit(job_file: Path, tmp_path: Path) -> None:
     submit.parent.mkdir(parents=True)
     submit.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     submit.chmod(0o755)
-    rooms = [str(ROOT / room) for room in ("pipeline", "client", "protocol", "runtime")]
-    command = [sys.executable, "-m", "pyspark_oncelog", "run", str(job_file), "--submit", "--json"]
-    command += ["--bootstrap", "here:1", "--", "--num-executors", "2"]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": os.pathsep.join(rooms)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ["run", str(job_file), "--submit", "--json", "--bootstrap", "here:1"]
+    done = run_here(*arguments, "--", "--num-executors", "2", SPARK_HOME=str(home))
     assert done.returncode == 7
     lines = done.stdout.splitlines()
     assert lines[:4] == ["--name", "job", "--num-executors", "2"]
