@@ -19,8 +19,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from integration.processes import Processes
 from oncelog import Admin, TopicPartition
 from oncelog.errors import OncelogError
 from oncelog_cli.local.process import ManagedProcess, start_process
+from support.waiting import in_thread
 
 PARTITIONS = 6
 COPIERS = 3
@@ -187,7 +186,7 @@ class Nemesis:
         self._copiers.start(number)
 
     async def _bounce_copier(self, number: int) -> None:
-        await asyncio.to_thread(self._copiers.running[number].stop, 20.0)
+        await in_thread(self._copiers.running[number].stop, 20.0)
         self.client_kills += 1
         self._copiers.start(number)
 
@@ -261,7 +260,7 @@ async def play(processes: Processes, directory: Path, plan: Round, verdict: Verd
     try:
         for number in range(COPIERS):
             copiers.start(number)
-        async with harm(processes, nemesis):
+        async with processes.harmed_by(nemesis.run()):
             is_done = await wait_copied(processes, plan, 3 * plan.seconds)
         is_done = is_done or await wait_copied(processes, plan, SETTLE_WITHIN_S, copiers)
         await copiers.stop()
@@ -276,20 +275,6 @@ async def play(processes: Processes, directory: Path, plan: Round, verdict: Verd
     verdict.add(copied, nemesis, ok=copied.is_exact and is_done)
     for topic in (source, target):
         await processes.delete_topic(topic)
-
-
-@asynccontextmanager
-async def harm(processes: Processes, nemesis: Nemesis) -> AsyncIterator[None]:
-    """Harm is done while the block runs; afterwards every broker runs again."""
-    task = asyncio.create_task(nemesis.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        ((outcome),) = await asyncio.gather(task, return_exceptions=True)
-        await processes.heal()
-    if not isinstance(outcome, asyncio.CancelledError):
-        raise outcome if isinstance(outcome, BaseException) else AssertionError("nemesis ended")
 
 
 async def wait_copied(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from oncelog_protocol.messages.groups import (
     FindCoordinatorResponse,
 )
 from simulation.checkers.replicas import AllReplicas
+from support.waiting import in_thread
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ class Processes:
 
     async def stop_cleanly(self, broker_id: int) -> None:
         """SIGTERM, and it must end by itself."""
-        assert await asyncio.to_thread(self.cluster.broker(broker_id).stop)
+        assert await in_thread(self.cluster.broker(broker_id).stop)
 
     def start(self, broker_id: int) -> None:
         """Start a broker without waiting for it."""
@@ -78,12 +80,12 @@ class Processes:
 
     async def restart(self, broker_id: int) -> None:
         """Start a broker and wait until it serves."""
-        await asyncio.to_thread(self.cluster.start_broker, broker_id, DEADLINE_S)
+        await in_thread(self.cluster.start_broker, broker_id, DEADLINE_S)
 
     async def wait_ready(self) -> None:
         """Wait until every broker serves."""
         for broker in self.cluster.brokers.values():
-            await asyncio.to_thread(broker.wait_ready, DEADLINE_S)
+            await in_thread(broker.wait_ready, DEADLINE_S)
 
     def stop_zookeeper(self) -> None:
         """End ZooKeeper."""
@@ -112,6 +114,19 @@ class Processes:
             if broker.state == "stopped":
                 await self.restart(broker_id)
         await self.wait_ready()
+
+    @asynccontextmanager
+    async def harmed_by(self, trouble: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Endless ``trouble`` is made while the block runs; afterwards every broker runs again."""
+        task = asyncio.create_task(trouble)
+        try:
+            yield
+        finally:
+            task.cancel()
+            ((outcome),) = await asyncio.gather(task, return_exceptions=True)
+            await self.heal()
+        if not isinstance(outcome, asyncio.CancelledError):
+            raise outcome if isinstance(outcome, BaseException) else AssertionError("it ended")
 
     # ---- facts
 

@@ -5,6 +5,7 @@ And the judge of it is judged: what it calls lost, doubled and out of order.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,6 +42,24 @@ async def test_a_topic_is_copied_exactly_once(
     assert verdict.ok, verdict
     assert (verdict.count_in, verdict.count_out) == (MESSAGES, MESSAGES)
     assert verdict.broker_kills + verdict.client_kills > 0
+
+
+async def test_what_is_given_up_half_way_ends_before_the_cluster_is_healed(
+    cluster: Processes,
+) -> None:
+    begun = asyncio.Event()
+
+    async def trouble() -> None:
+        begun.set()
+        await cluster.stop_cleanly(1)
+        await asyncio.Event().wait()
+
+    broker = cluster.cluster.broker(1)
+    stopped = broker.pid
+    async with cluster.harmed_by(trouble()):
+        await begun.wait()
+    assert broker.state == "running"
+    assert broker.pid != stopped
 
 
 def values(*numbers: int) -> list[bytes]:

@@ -18,8 +18,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -152,7 +150,7 @@ class Play:
         """All of it."""
         await self._copy.prepare()
         try:
-            async with self._brokers_in_trouble():
+            async with self._processes.harmed_by(self._trouble()):
                 for number, point in enumerate(self._plan.points):
                     await self._live(number, point)
                 is_done = await self._last_life()
@@ -242,19 +240,6 @@ class Play:
                 process.kill()
 
     # ---- brokers
-
-    @asynccontextmanager
-    async def _brokers_in_trouble(self) -> AsyncIterator[None]:
-        """One at a time is killed or stopped while the block runs; afterwards all run again."""
-        task = asyncio.create_task(self._trouble())
-        try:
-            yield
-        finally:
-            task.cancel()
-            ((outcome),) = await asyncio.gather(task, return_exceptions=True)
-            await self._processes.heal()
-        if not isinstance(outcome, asyncio.CancelledError):
-            raise outcome if isinstance(outcome, BaseException) else AssertionError("ended")
 
     async def _trouble(self) -> None:
         while True:

@@ -549,16 +549,27 @@ async def test_it_runs_beside_everything_else() -> None:
     await manager.start("cluster")
     log = manager.create(TP, "id", MERGING)
     expected: dict[bytes, bytes] = {}
-    for number in range(300):
+
+    def write(number: int) -> None:
         key, value = b"k%d" % (number % 7), b"%d" % number * 20
         append(log, (key, value))
         expected[key] = value
+
+    for number in range(300):
+        write(number)
         if number % 10 == 0:
             await asyncio.sleep(0.001)
             found = newest_in(records_in(log))
             assert {key: record.value for key, record in found.items()} == expected
-    await eventually(lambda: manager.cleaner.passes > 2, what="passes")
-    await eventually(lambda: len(records_in(log)) < 150, what="a compacted log")
+    while (passes := manager.cleaner.passes) <= 2:  # its pace is its own: it may be behind us
+        for number in range(300, 400):
+            write(number)
+        await eventually(
+            lambda passes=passes: manager.cleaner.passes > passes,  # type: ignore[misc]
+            timeout_s=30,
+            what="a pass",
+        )
+    await eventually(lambda: len(records_in(log)) < 150, timeout_s=30, what="a compacted log")
     upto = log.clean.upto
     assert upto > 0
     await manager.stop(clean=True)
