@@ -154,7 +154,7 @@ class Coordinators:
             await self._router.retry(attempt, deadline, "asking the coordinators")
         except DeadlineExceededError as error:
             for key in left:
-                found[key] = _as_api_error(key, failed.get(key, error))
+                found[key] = as_api_error(key, failed.get(key, error))
         return found
 
     def judge(self, key: str, error: BaseException) -> None:
@@ -205,7 +205,7 @@ class Coordinators:
                 if is_retriable(error):
                     failed[key] = error
                 else:
-                    found[key] = _as_api_error(key, error)
+                    found[key] = as_api_error(key, error)
         return by_broker
 
     async def _ask_about(
@@ -230,7 +230,7 @@ class Coordinators:
                 if is_retriable(error):
                     failed[key] = error
                 else:
-                    found[key] = _as_api_error(key, error)
+                    found[key] = as_api_error(key, error)
             return
         for item in response.groups:
             refusal = error_for(item.error_code, item.error_message or "")
@@ -262,7 +262,7 @@ def attempt_deadline(deadline: float) -> float:
     return min(deadline, asyncio.get_running_loop().time() + ATTEMPT_S)
 
 
-def _as_api_error(key: str, error: BaseException) -> ApiError:
+def as_api_error(key: str, error: BaseException) -> ApiError:
     """What stands at an item: the broker's word, or that nobody answered in time."""
     if isinstance(error, ApiError):
         return error

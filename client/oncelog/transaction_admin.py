@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from oncelog.admin_calls import AdminCalls
 from oncelog.admin_results import Results
-from oncelog.coordinators import attempt_deadline, refused_at_top
+from oncelog.coordinators import as_api_error, attempt_deadline, refused_at_top
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
@@ -28,7 +28,8 @@ from oncelog.errors import (
     ConfigurationError,
     DeadlineExceededError,
 )
-from oncelog.partition_producers import describe_producers, leader_of
+from oncelog.partition_leaders import leader_of
+from oncelog.partition_producers import describe_producers
 from oncelog.router import Failure
 from oncelog.transaction_results import (
     TRANSACTION_STATES,
@@ -47,7 +48,6 @@ from oncelog.transaction_results import (
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
     InvalidTxnStateError,
-    RequestTimedOutError,
     TransactionalIdNotFoundError,
     error_for,
 )
@@ -142,7 +142,7 @@ class TransactionAdmin(AdminCalls):
             try:
                 response = await self._txn_coordinators.call(name, request, deadline, _refused)
             except (ApiError, DeadlineExceededError) as error:
-                return TransactionDescription(name, _as_api_error(name, error))
+                return TransactionDescription(name, as_api_error(name, error))
             return _described(response.transactions[0], self._txn_coordinators.known(name))
 
         return Results(await _each(one, names))
@@ -217,7 +217,7 @@ class TransactionAdmin(AdminCalls):
                     name, request, deadline, refused_at_top
                 )
             except (ApiError, DeadlineExceededError) as error:
-                return FencedProducer(name, _as_api_error(name, error))
+                return FencedProducer(name, as_api_error(name, error))
             return FencedProducer(name, None, response.producer_id, response.producer_epoch)
 
         return Results(await _each(one, list(dict.fromkeys(transactional_ids))))
@@ -506,10 +506,3 @@ def _known(value: int) -> int | None:
 def _named(code: int, name: str) -> ApiError:
     error = error_for(code)
     return type(error)(f"{name}: {error}")
-
-
-def _as_api_error(name: str, error: BaseException) -> ApiError:
-    """What stands at an item: the broker's word, or that nobody answered in time."""
-    if isinstance(error, ApiError):
-        return error
-    return RequestTimedOutError(f"{name}: {error}")
