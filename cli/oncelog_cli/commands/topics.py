@@ -6,7 +6,7 @@ code is then 1. What destroys asks first; ``--dry-run`` shows what would be done
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,13 +31,11 @@ from oncelog_cli.options import (
     complete_topics,
     confirm,
     key_values,
-    matching,
 )
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog import Admin
     from oncelog.admin_results import ConfigSetting, TopicDescription
 
 OFFSETS_DEADLINE_MS = 5_000
@@ -215,7 +213,7 @@ def list_topics(
 
     async def work() -> tuple[Sequence[TopicDescription], dict[str, int]]:
         async with clients.admin(servers) as admin:
-            names = await _names(admin, patterns, regex) if patterns else None
+            names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
             found = await admin.describe_topics(names)
             sound = [topic.topic for topic in found if topic.error is None]
             return found, await min_insync_replicas(admin, sound)
@@ -261,20 +259,6 @@ def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> dic
     }
 
 
-async def _names(admin: Admin, patterns: Iterable[str], regex: bool) -> list[str]:
-    """The topics that are meant.
-
-    :raises CommandError: none is.
-    """
-    from oncelog_cli.runner import CommandError
-
-    known = await admin.list_topics(include_internal=True) if regex else []
-    found = matching(known, patterns, regex=regex)
-    if not found:
-        raise CommandError(f"no topic matches {' or '.join(patterns)}")
-    return found
-
-
 # ------------------------------------------------------------------------------ describe
 
 
@@ -298,7 +282,7 @@ def describe(
 
     async def work() -> list[dict[str, Any]]:
         async with clients.admin(servers) as admin:
-            names = await _names(admin, topics, regex)
+            names = await clients.topics_named(admin, topics, regex=regex)
             described = await admin.describe_topics(names)
             settings = await admin.describe_configs(topics=names)
         found = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
@@ -429,7 +413,7 @@ def alter(
 
     async def work() -> list[dict[str, Any]]:
         async with clients.admin(servers) as admin:
-            names = await _names(admin, topics, regex)
+            names = await clients.topics_named(admin, topics, regex=regex)
             failed: dict[str, str] = {}
             if entries:
                 changes = dict.fromkeys(names, entries)
@@ -483,7 +467,7 @@ def delete(
 
     async def find() -> list[dict[str, Any]]:
         async with clients.admin(servers) as admin:
-            names = await _names(admin, topics, regex)
+            names = await clients.topics_named(admin, topics, regex=regex)
             return [
                 {"topic": topic.topic, "error": topic.error}
                 for topic in await admin.describe_topics(names)
