@@ -8,7 +8,6 @@ Commands, options and their words are those of ``--help``; the chapters at the e
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from enum import Enum
@@ -20,6 +19,7 @@ for folder in ("", "protocol", "runtime", "client", "cli"):
     sys.path.insert(0, str(ROOT / folder))
 
 import typer  # noqa: E402
+from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import markdown, table  # noqa: E402
 
 from oncelog_cli import (  # noqa: E402
@@ -171,23 +171,5 @@ def outputs() -> dict[Path, str]:
     return {ROOT / "docs/cli.md": cli()}
 
 
-def main() -> int:
-    """Write or check; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
-    check = parser.parse_args().check
-    stale = 0
-    for path, text in outputs().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if check:
-            print(f"{path.relative_to(ROOT)} is out of date: run python tools/cli_docs.py")
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

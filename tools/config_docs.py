@@ -9,7 +9,6 @@ the sections from its comments.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 import sys
@@ -23,6 +22,7 @@ for folder in ("", "protocol", "runtime", "broker", "controller"):
 
 from pydantic import BaseModel  # noqa: E402
 from pydantic.fields import FieldInfo  # noqa: E402
+from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import attribute_docs, one_line, table  # noqa: E402
 
 from oncelog_broker.config.marks import is_cluster_wide, is_dynamic, is_secret  # noqa: E402
@@ -258,23 +258,5 @@ def outputs() -> dict[Path, str]:
     return {ROOT / "docs" / "broker-configs.md": page()}
 
 
-def main() -> int:
-    """Write, or with ``--check`` compare."""
-    parser = argparse.ArgumentParser(description="Write docs/broker-configs.md.")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
-    check = parser.parse_args().check
-    stale = False
-    for path, text in outputs().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale = True
-        if check:
-            print(f"{path.name} is out of date: make docs")
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"{path.name} written")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

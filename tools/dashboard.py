@@ -9,7 +9,6 @@ long, and nobody can review a change in it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.generated import write_or_check  # noqa: E402
+
 PATH = ROOT / "deploy/grafana/dashboards/oncelog.json"
 DATASOURCE = {"type": "prometheus", "uid": "oncelog-prometheus"}
 WIDTH = 24
@@ -393,23 +396,5 @@ def outputs() -> dict[Path, str]:
     return {PATH: json.dumps(dashboard(), indent=1) + "\n"}
 
 
-def main() -> int:
-    """Write it, or say whether it is out of date."""
-    parser = argparse.ArgumentParser(description="Write the Grafana dashboard.")
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    stale = []
-    for path, text in outputs().items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path)
-            if not options.check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    if options.check and stale:
-        print(*stale, "out of date: make docs")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

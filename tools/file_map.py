@@ -11,6 +11,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.generated import write_or_check  # noqa: E402
+
 DOCUMENT = ROOT / "ARCHITECTURE.md"
 BEGIN = "<!-- file map: begin (made by tools/file_map.py) -->"
 END = "<!-- file map: end -->"
@@ -46,22 +50,14 @@ def sections() -> list[str]:
     return lines
 
 
-def main() -> int:
-    before = DOCUMENT.read_text()
-    head, begin, rest = before.partition(BEGIN)
+def outputs() -> dict[Path, str]:
+    """What the document must hold: what it holds, with today's map."""
+    head, begin, rest = DOCUMENT.read_text().partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        print(f"{DOCUMENT.name} lacks the markers of the file map", file=sys.stderr)
-        return 1
-    after = "\n".join([head + BEGIN, "", *sections(), END + tail])
-    if after == before:
-        return 0
-    if "--check" in sys.argv[1:]:
-        print("the file map is stale: make docs", file=sys.stderr)
-        return 1
-    DOCUMENT.write_text(after)
-    return 0
+        sys.exit(f"{DOCUMENT.name} lacks the markers of the file map")
+    return {DOCUMENT: "\n".join([head + BEGIN, "", *sections(), END + tail])}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

@@ -8,7 +8,6 @@ Texts and fields come from the rooms' ``logged.py``, levels and modules from the
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib
 import re
@@ -20,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 for folder in ("", "protocol", "runtime", "broker", "controller"):
     sys.path.insert(0, str(ROOT / folder))
 
+from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import table  # noqa: E402
 
 from oncelog_broker.log_levels import LOGGERS, REPEAT_MAX  # noqa: E402
@@ -172,23 +172,5 @@ def outputs() -> dict[Path, str]:
     return {ROOT / "docs/logs.md": logs()}
 
 
-def main() -> int:
-    """Write or check; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
-    check = parser.parse_args().check
-    stale = 0
-    for path, text in outputs().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if check:
-            print(f"{path.relative_to(ROOT)} is out of date: run python tools/log_docs.py")
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

@@ -6,14 +6,15 @@ python tools/metrics_docs.py --check    say whether it is out of date, exit 1 if
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-for room in ("protocol", "runtime", "broker", "controller"):
+for room in ("", "protocol", "runtime", "broker", "controller"):
     sys.path.insert(0, str(ROOT / room))
+
+from tools.generated import write_or_check  # noqa: E402
 
 from oncelog_broker.config import BrokerConfig  # noqa: E402
 from oncelog_broker.observability.catalogue import CATALOGUE, Metric  # noqa: E402
@@ -117,22 +118,5 @@ def outputs() -> dict[Path, str]:
     return {PATH: page()}
 
 
-def main() -> int:
-    """Write it, or say whether it is out of date."""
-    parser = argparse.ArgumentParser(description="Write docs/metrics.md.")
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    stale = []
-    for path, text in outputs().items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path)
-            if not options.check:
-                path.write_text(text, encoding="utf-8")
-    if options.check and stale:
-        print(*stale, "out of date: make docs")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))

@@ -9,7 +9,6 @@ classes themselves. Nothing is written by hand in the two files, so nothing in t
 
 from __future__ import annotations
 
-import argparse
 import ast
 import dataclasses
 import inspect
@@ -21,7 +20,10 @@ import typing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "protocol"))
+for folder in ("", "protocol"):
+    sys.path.insert(0, str(ROOT / folder))
+
+from tools.generated import write_or_check  # noqa: E402
 
 from oncelog_protocol import connection, frame, limits  # noqa: E402
 from oncelog_protocol.errors import ERRORS, ApiError  # noqa: E402
@@ -259,23 +261,5 @@ def outputs() -> dict[Path, str]:
     return {ROOT / "docs/wire.md": wire(), ROOT / "docs/topic-configs.md": topic_configs()}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
-    check = parser.parse_args().check
-    stale = 0
-    for path, text in outputs().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if check:
-            print(f"{path.relative_to(ROOT)} is out of date: run python tools/wire_docs.py")
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, outputs))
