@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 import sys
 import tempfile
@@ -14,12 +12,10 @@ import typer
 
 from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_path
 from oncelog_cli.demo.job import Job
-from oncelog_cli.demo.verdict import Verdict
+from oncelog_cli.demo.staging import run_on_cluster, show
 from oncelog_cli.demo.view import PlainView, View, make_view
 from oncelog_cli.exits import EXIT_FAILED, EXIT_USAGE
-from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.local.process import LocalClusterError
-from oncelog_cli.render import JSON_VERSION
 
 EXIT_LOST = EXIT_FAILED
 EXIT_CANNOT = EXIT_USAGE
@@ -50,7 +46,7 @@ def demo(
     home = directory or Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
     try:
         path = flights_path()
-        verdict = _run(home, Job(path, limit=limit, rate=rate), view)
+        verdict = run_on_cluster(home, Job(path, limit=limit, rate=rate), view)
     except (FlightsMissingError, LocalClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(EXIT_CANNOT) from None
@@ -58,32 +54,12 @@ def demo(
         view.close()
         if directory is None:
             shutil.rmtree(home, ignore_errors=True)
-    _print(verdict, as_json)
+    show(
+        "demo",
+        verdict,
+        as_json=as_json,
+        kept="Every acknowledged record came back, once and in order.",
+        broken="acknowledged records were lost, doubled or misordered.",
+    )
     if not verdict.ok:
         raise typer.Exit(EXIT_LOST)
-
-
-def _run(home: Path, job: Job, view: View) -> Verdict:
-    cluster = LocalCluster(home / "cluster", brokers=3)
-    view.say("Starting a ZooKeeper and three brokers ...")
-    cluster.start()
-    try:
-        view.say(f"They serve at {cluster.bootstrap}.")
-        return asyncio.run(job.run(cluster, view))
-    finally:
-        cluster.stop()
-
-
-def _print(verdict: Verdict, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"_command": "demo", "_version": JSON_VERSION, **verdict.as_dict()}))
-        return
-    print()
-    for name, value in verdict.as_dict().items():
-        shown = f"{value:,}" if type(value) is int else value
-        print(f"  {name:<18} {shown}")
-    print()
-    if verdict.ok:
-        print("Every acknowledged record came back, once and in order.")
-    else:
-        print("FAILED: acknowledged records were lost, doubled or misordered.")

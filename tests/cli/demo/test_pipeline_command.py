@@ -1,4 +1,4 @@
-"""``oncelog pipeline demo`` as a shell sees it, where it cannot run."""
+"""``oncelog pipeline demo`` as a shell sees it, around the job itself."""
 
 from __future__ import annotations
 
@@ -34,12 +34,22 @@ def test_without_the_data_it_says_what_to_install(
     assert "oncelog[demo]" in capsys.readouterr().err
 
 
-def test_the_verdict_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline_command._print(Judge({}).verdict(**KNOWN), as_json=False)
-    assert "Every total came once" in capsys.readouterr().out
-    pipeline_command._print(Judge({}).verdict(**KNOWN), as_json=True)
+@pytest.mark.parametrize(
+    ("lag", "code", "word"),
+    [(0, 0, "Every total came once"), (3, 1, "FAILED: totals are missing")],
+)
+def test_the_verdict_is_said_in_words_and_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lag: int,
+    code: int,
+    word: str,
+) -> None:
+    verdict = Judge({}).verdict(**{**KNOWN, "lag": lag})
+    monkeypatch.setattr(pipeline_command, "run_on_cluster", lambda *_: verdict)
+    assert run_command(["pipeline", "demo"]) == code
+    assert word in capsys.readouterr().out
+    assert run_command(["pipeline", "demo", "--json"]) == code
     document = json.loads(capsys.readouterr().out)
     assert (document["_command"], document["_version"]) == ("pipeline demo", 1)
-    known = {**KNOWN, "lag": 3}
-    pipeline_command._print(Judge({}).verdict(**known), as_json=False)
-    assert "FAILED" in capsys.readouterr().out
+    assert document["ok"] is (code == 0)

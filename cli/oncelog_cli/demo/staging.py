@@ -1,0 +1,63 @@
+"""What the demos do around their jobs: a cluster to run on, and the verdict for all to see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from oncelog_cli.demo.view import View
+from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.render import JSON_VERSION
+
+
+class AnyVerdict(Protocol):
+    """Of a demo."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it was promised."""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """Name to value, in the order of showing."""
+
+
+V = TypeVar("V", bound=AnyVerdict, covariant=True)
+
+
+class AnyJob(Protocol[V]):
+    """Of a demo."""
+
+    async def run(self, cluster: LocalCluster, view: View) -> V:
+        """Do it all, and judge it."""
+
+
+def run_on_cluster(home: Path, job: AnyJob[V], view: View) -> V:
+    """A cluster of three below ``home`` for as long as the job takes.
+
+    :raises LocalClusterError: it does not start.
+    """
+    cluster = LocalCluster(home / "cluster", brokers=3)
+    view.say("Starting a ZooKeeper and three brokers ...")
+    cluster.start()
+    try:
+        view.say(f"They serve at {cluster.bootstrap}.")
+        return asyncio.run(job.run(cluster, view))
+    finally:
+        cluster.stop()
+
+
+def show(command: str, verdict: AnyVerdict, *, as_json: bool, kept: str, broken: str) -> None:
+    """Print a table and what it means, ``kept`` or ``broken``; or one line of JSON."""
+    values = verdict.as_dict()
+    if as_json:
+        print(json.dumps({"_command": command, "_version": JSON_VERSION, **values}))
+        return
+    print()
+    for name, value in values.items():
+        shown = f"{value:,}" if type(value) is int else value
+        print(f"  {name:<18} {shown}")
+    print()
+    print(kept if verdict.ok else f"FAILED: {broken}")
