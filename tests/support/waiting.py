@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def eventually(
-    condition: Callable[[], object], *, timeout_s: float = 5.0, what: str = ""
+    condition: Callable[[], object], *, timeout_s: float = 15.0, what: str = ""
 ) -> None:
     """Return as soon as the condition holds; fail the test after ``timeout_s`` seconds.
 
