@@ -6,6 +6,7 @@ Fakes and helpers are imported from ``support``, not fixtures, so that a reader 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -24,6 +25,12 @@ settings.register_profile(
     "long", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+# A shell gives its background jobs an ignored SIGINT, which every child would inherit: tests that
+# press Ctrl+C would wait for ever. A handler of our own is the default to a child.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

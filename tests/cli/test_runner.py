@@ -18,7 +18,7 @@ from oncelog_cli.options import Format, UsageError
 from oncelog_cli.render import Output
 from oncelog_cli.runner import CommandError, exit_code_of, run
 from support.cluster import Cluster
-from support.shell import COMMAND, environment
+from support.shell import COMMAND, environment, start
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,13 @@ def test_nobody_answers(arguments: list[str], capsys: pytest.CaptureFixture[str]
 async def test_ctrl_c_ends_a_tail_without_a_traceback(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create_topic("t")
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *("consume", "t", "--from-beginning", "--bootstrap", cluster.bootstrap),
-            env=environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        produced = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *("produce", "t", "--file", "-", "--bootstrap", cluster.bootstrap),
-            env=environment(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        await produced.communicate(b"hello\n")
-        async with asyncio.timeout(20):
+        async with (
+            start("consume", "t", "--from-beginning", bootstrap=cluster.bootstrap) as process,
+            start("produce", "t", "--file", "-", bootstrap=cluster.bootstrap) as produced,
+            asyncio.timeout(60),
+        ):
+            await produced.communicate(b"hello\n")
+            assert process.stdout is not None
             assert await process.stdout.readline() == b"hello\n"
             process.send_signal(signal.SIGINT)
             _, err = await process.communicate()

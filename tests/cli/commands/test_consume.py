@@ -185,7 +185,7 @@ async def test_several_topics(cluster: Cluster) -> None:
 async def test_by_default_only_what_comes_is_printed(cluster: Cluster) -> None:
     async with (
         start("consume", "t", "-n", "1", bootstrap=cluster.bootstrap) as process,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         while process.returncode is None:
             # It begins at what is the end when it has started; when that is, only it knows.
@@ -203,7 +203,7 @@ async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -
     ) as process:
         shown = await oncelog("produce", "t", "-p", "1", stdin=lines, bootstrap=cluster.bootstrap)
         assert shown.code == 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             out, err = await process.communicate()
         assert (process.returncode, out, err) == (0, b"b7\nb8\n", b"")
 
@@ -316,7 +316,7 @@ async def test_where_a_group_begins(cluster: Cluster, where: str, wanted: list[s
 async def test_ctrl_c_commits_and_leaves(cluster: Cluster) -> None:
     async with (
         start("consume", "t", "-g", "g", "-o", "start", bootstrap=cluster.bootstrap) as process,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         assert process.stdout is not None
         lines = [await process.stdout.readline() for _ in range(15)]
