@@ -331,6 +331,12 @@ class StaleBrokerEpochError(ApiError, code=77, kind=Kind.FATAL, definite=True):
     """Inter-broker APIs: the broker epoch is of an earlier life of the broker."""
 
 
+class OffsetNotAvailableError(ApiError, code=78, kind=Kind.RETRIABLE, definite=True):
+    """ListOffsets: a new leader does not know yet how far its predecessor has shown the log to
+    readers; an end offset might be less than one that was told before (KIP-207).
+    """
+
+
 class MemberIdRequiredError(ApiError, code=79, kind=Kind.RETRIABLE, definite=True):
     """JoinGroup: join again with the member id that this answer carries."""
 

@@ -68,6 +68,10 @@ class Safeguards:
     """Readers of committed records stop at the first undecided transaction (I15). Off: at the high
     watermark."""
 
+    list_from_epoch_start: bool = True
+    """A new leader tells where a partition ends only when its high watermark has come to where its
+    epoch began (KIP-207). Off: an end that was told before can be taken back."""
+
     log: LogSafeguards = field(default_factory=LogSafeguards)
     """Those of the log."""
 
@@ -99,6 +103,7 @@ SWITCHES: dict[str, int] = {
     "truncate_on_divergence": 0,
     "join_at_log_start": 0,
     "ignore_diverging_fetches": 0,
+    "list_from_epoch_start": 0,
 }
 """Every switch by its field, with its number in the list of ablations; 0: not in that list. The
 controller has the other half of 7, and 6 and 8."""

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
+from oncelog_broker.replication.listed_offsets import end_offset, first_at
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server import logged
@@ -78,7 +79,7 @@ class _EndsQuestion:
     times_ms = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
 
     def own(self, partition: Partition) -> tuple[int, int]:
-        return partition.log.log_start_offset, partition.last_stable_offset
+        return partition.log.log_start_offset, end_offset(partition, IsolationLevel.READ_COMMITTED)
 
     def answer(self, offsets: list[int]) -> tuple[int, int]:
         return offsets[0], offsets[1]
@@ -91,9 +92,9 @@ class _TimesQuestion:
         self.times_ms = times_ms
 
     def own(self, partition: Partition) -> list[int]:
-        end = partition.last_stable_offset
-        found = [partition.log.offset_for_timestamp(time_ms) for time_ms in self.times_ms]
-        return [-1 if each is None or each[1] >= end else each[1] for each in found]
+        level = IsolationLevel.READ_COMMITTED
+        found = [first_at(partition, time_ms, level) for time_ms in self.times_ms]
+        return [-1 if each is None else each.offset for each in found]
 
     def answer(self, offsets: list[int]) -> list[int]:
         return offsets

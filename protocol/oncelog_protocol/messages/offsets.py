@@ -29,7 +29,8 @@ class ListOffsetsTopic:
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-    UNKNOWN_LEADER_EPOCH, STORAGE_ERROR, TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that
+    UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (not yet: a new leader), STORAGE_ERROR,
+    TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that
     timestamp or a later one."""
 
     partition: Int32

@@ -44,6 +44,7 @@ async def test_the_default_is_safe() -> None:
         join_at_log_start=True,
         ignore_diverging_fetches=True,
         lso_respects_transactions=True,
+        list_from_epoch_start=True,
         log=LogSafeguards(sync_directories=True, keep_damaged_logs=True),
     )
 

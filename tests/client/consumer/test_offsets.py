@@ -11,6 +11,7 @@ from oncelog.consumer.offsets import list_offsets
 from oncelog.errors import (
     DeadlineExceededError,
     NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -59,6 +60,7 @@ async def test_moved_leaders_and_lost_connections() -> None:
         cluster.move_leader("t", 0, 2)
         cluster.rule(ApiKey.LIST_OFFSETS, Action.DROP_BEFORE, broker=2)
         cluster.rule(ApiKey.LIST_OFFSETS, Action.ERROR, error=NotLeaderOrFollowerError, broker=2)
+        cluster.rule(ApiKey.LIST_OFFSETS, Action.ERROR, error=OffsetNotAvailableError, broker=2)
         found = await list_offsets(router, {A: -1, B: -1}, 0, soon())
         assert [answer.offset for answer in found.values()] == [3, 3]
         await router.close()

@@ -2,12 +2,14 @@
 
 Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log
 start, -1 the high watermark (at read_committed the last stable offset), else the first record at
-or after a timestamp, if it is below that. Per-partition errors: those in ``messages.offsets``;
-INVALID_REQUEST for a timestamp below -2.
+or after a timestamp, if it is below that. A new leader that may know too low an end says so:
+OFFSET_NOT_AVAILABLE (KIP-207, see ``listed_offsets``). Per-partition errors: those in
+``messages.offsets``; INVALID_REQUEST for a timestamp below -2.
 """
 
 from __future__ import annotations
 
+from oncelog_broker.replication.listed_offsets import end_offset, first_at
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.authorizer import DESCRIBE, TOPIC, Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
@@ -85,17 +87,15 @@ class ListOffsetsHandler:
     ) -> None:
         partition = self._replicas.partition(TopicPartition(topic, asked.partition))
         partition.check_epoch(asked.leader_epoch)
-        log = partition.log
-        end = partition.readable_end(isolation_level)
         if asked.timestamp == EARLIEST_TIMESTAMP:
-            answer.offset = log.log_start_offset
+            answer.offset = partition.log.log_start_offset
         elif asked.timestamp == LATEST_TIMESTAMP:
-            answer.offset = end
+            answer.offset = end_offset(partition, isolation_level)
         elif asked.timestamp < 0:
             raise InvalidRequestError(f"timestamp {asked.timestamp}")
         else:
-            found = log.offset_for_timestamp(asked.timestamp)
-            if found is not None and found[1] < end:
+            found = first_at(partition, asked.timestamp, isolation_level)
+            if found is not None:
                 answer.timestamp, answer.offset, answer.leader_epoch = found
             return
         answer.leader_epoch = partition.leader_epoch

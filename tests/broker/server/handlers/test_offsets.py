@@ -16,6 +16,7 @@ from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InvalidRequestError,
     NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
     TopicAuthorizationFailedError,
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
@@ -33,6 +34,7 @@ from oncelog_protocol.messages.offsets import (
 from oncelog_protocol.types import Acks, TopicPartition
 from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Cluster, Node, call
+from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
@@ -119,6 +121,24 @@ async def test_uncommitted_records_are_not_listed() -> None:
         assert ask(cluster[1], -1).offset == 1
         assert ask(cluster[1], -1, isolation=1).offset == 1
         assert ask(cluster[1], NOW_MS).offset == 0
+
+
+async def test_a_new_leader_that_may_know_too_low_an_end_says_so() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        await cluster.produced(TP, b"a")
+        for broker_id in (1, 3):
+            cluster[broker_id].cut()
+        cluster[2].partition(TP).high_watermark = 0  # it has not heard of more
+        cluster.lead(TP, 2)
+        code = OffsetNotAvailableError.code
+        assert ask(cluster[2], -1).error_code == code
+        assert ask(cluster[2], NOW_MS).error_code == code
+        assert (ask(cluster[2], -2).error_code, ask(cluster[2], -2).offset) == (0, 0)
+        for broker_id in (1, 3):
+            cluster[broker_id].reachable = True
+        await eventually(lambda: ask(cluster[2], -1).error_code == 0)
+        assert ask(cluster[2], -1).offset == 1
 
 
 @pytest.mark.parametrize(

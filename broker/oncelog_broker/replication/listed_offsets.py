@@ -1,0 +1,56 @@
+"""Where a partition ends, and where a time begins in it, as its leader tells those who ask. Pure.
+
+Rule (KIP-207): what was said once is not taken back. A new leader may not know yet how far its
+predecessor has shown the log to readers: not below the high watermark that it knows itself, not
+beyond where its own log ended when its epoch began, for it was in the ISR. Until its high watermark
+has come to there, an end that may be too low is not told.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.errors import OffsetNotAvailableError
+
+
+class FoundRecord(NamedTuple):
+    """The first record at or after a time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def end_offset(partition: Partition, isolation_level: int) -> int:
+    """The high watermark, or at read_committed the last stable offset.
+
+    :raises OffsetNotAvailableError: that may be less than what was told before.
+    """
+    _check_end_known(partition)
+    return partition.readable_end(isolation_level)
+
+
+def first_at(partition: Partition, time_ms: int, isolation_level: int) -> FoundRecord | None:
+    """The first record of that time or later, of those that may be read; None: there is none.
+
+    :param time_ms: since 1970.
+    :raises OffsetNotAvailableError: there is none below an end that may be too low.
+    :raises StorageError: it cannot be read.
+    """
+    found = partition.log.offset_for_timestamp(time_ms)
+    if found is not None and found[1] < partition.readable_end(isolation_level):
+        return FoundRecord(*found)
+    _check_end_known(partition)
+    return None
+
+
+def _check_end_known(partition: Partition) -> None:
+    leader = partition.leader_role()
+    if not partition.safeguards.list_from_epoch_start:
+        return
+    if partition.high_watermark < leader.epoch_start_offset:
+        raise OffsetNotAvailableError(
+            f"{partition.topic_partition}: the new leader's high watermark is "
+            f"{partition.high_watermark}, its epoch began at {leader.epoch_start_offset}"
+        )

@@ -1,0 +1,77 @@
+"""Where a partition ends and where a time begins in it: what was told once is not taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at
+from oncelog_broker.replication.safeguards import Safeguards, without
+from oncelog_protocol.errors import NotLeaderOrFollowerError, OffsetNotAvailableError
+from oncelog_protocol.types import IsolationLevel
+from support.replicas import NOW_MS, Replicas
+
+pytestmark = pytest.mark.asyncio
+
+LEVELS = tuple(IsolationLevel)
+
+
+def told_and_deposed(safeguards: Safeguards | None = None) -> Replicas:
+    """Broker 1 has told that the log ends at 2. Broker 2, which holds both records and has heard of
+    one high watermark, 1, leads now, and nobody has fetched from it."""
+    group = Replicas(safeguards=safeguards)
+    group.produce(b"a")
+    group.replicate()
+    group.produce(b"b")
+    group.sync(1)
+    for follower in (2, 3):
+        group.fetch(follower)
+        group.sync(follower)
+    group.fetch(2)
+    group.fetch(3)
+    assert [end_offset(group[1].partition, level) for level in LEVELS] == [2, 2]
+    group.elect(2)
+    assert group[2].partition.high_watermark == 1
+    return group
+
+
+async def test_a_new_leader_tells_no_end_before_it_knows_what_was_told() -> None:
+    group = told_and_deposed()
+    partition = group[2].partition
+    for level in LEVELS:
+        with pytest.raises(OffsetNotAvailableError, match="watermark is 1, its epoch began at 2"):
+            end_offset(partition, level)
+    group.replicate()
+    assert [end_offset(partition, level) for level in LEVELS] == [2, 2]
+
+
+async def test_without_the_rule_an_end_is_taken_back() -> None:
+    group = told_and_deposed(without("list_from_epoch_start"))
+    assert end_offset(group[2].partition, IsolationLevel.READ_UNCOMMITTED) == 1
+
+
+async def test_a_time_is_found_below_the_end_that_is_known() -> None:
+    group = told_and_deposed()
+    partition = group[2].partition
+    for level in LEVELS:
+        assert first_at(partition, NOW_MS, level) == FoundRecord(NOW_MS, 0, 0)
+        with pytest.raises(OffsetNotAvailableError):
+            first_at(partition, NOW_MS + 1, level)
+    group.replicate()
+    assert [first_at(partition, NOW_MS + 1, level) for level in LEVELS] == [None, None]
+
+
+async def test_a_record_beyond_the_end_is_found_when_it_is_committed() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.sync(1)
+    partition = group[1].partition
+    assert first_at(partition, NOW_MS, IsolationLevel.READ_UNCOMMITTED) is None
+    assert end_offset(partition, IsolationLevel.READ_UNCOMMITTED) == 0
+    group.replicate()
+    assert first_at(partition, NOW_MS, IsolationLevel.READ_UNCOMMITTED) == (NOW_MS, 0, 0)
+
+
+async def test_only_leaders_know() -> None:
+    group = told_and_deposed()
+    with pytest.raises(NotLeaderOrFollowerError):
+        end_offset(group[1].partition, IsolationLevel.READ_UNCOMMITTED)
