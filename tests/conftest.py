@@ -59,8 +59,13 @@ LONGEST = (
     "tests/cli/demo/test_pipeline_job.py",
     "tests/deploy/test_containers.py",
     "tests/docs/test_pages.py",
+    "tests/observability/",
+    "tests/integration/",
+    "tests/simulation/",
+    "tests/model/",
+    "tests/fuzz/",
 )
-"""What begins first, so that no worker is left alone with it at the end."""
+"""What begins first, so that no worker is left alone with it at the end: files, or folders."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,9 +77,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         """Of what is left."""
 
         def _assign_work_unit(self, node: Any) -> None:
-            first = next((name for name in LONGEST if name in self.workqueue), None)
-            if first is not None:
-                self.workqueue.move_to_end(first, last=False)
+            for begin in LONGEST:
+                first = next((name for name in self.workqueue if name.startswith(begin)), None)
+                if first is not None:
+                    self.workqueue.move_to_end(first, last=False)
+                    break
             super()._assign_work_unit(node)
 
     scheduler = LongestFirst(config, log)

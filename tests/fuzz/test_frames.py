@@ -17,7 +17,7 @@ from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.packing import MalformedError, pack, unpack
 from oncelog_protocol.registry import supported_ranges
-from support.messages import apis, buffer_bytes, feed, message_classes, messages, mutated
+from support.messages import a_third, apis, buffer_bytes, feed, message_classes, messages, mutated
 
 MIB = 2**20
 HELLO = buffer_bytes(ClientConnection("client-1").handshake()[1])
@@ -84,6 +84,7 @@ def test_any_value_as_a_head(head: Any, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("cls", message_classes(), ids=lambda cls: cls.__name__)
+@a_third
 @given(body=VALUES)
 def test_any_value_as_a_body(cls: type, body: Any) -> None:
     try:
@@ -93,6 +94,7 @@ def test_any_value_as_a_body(cls: type, body: Any) -> None:
 
 
 @pytest.mark.parametrize("api", apis(), ids=lambda api: api.__name__)
+@a_third
 @given(data=st.data())
 def test_requests_with_a_few_bytes_changed(api: type[Request], data: st.DataObject) -> None:
     body = schema.encode(data.draw(messages(api)), 0)
@@ -102,6 +104,7 @@ def test_requests_with_a_few_bytes_changed(api: type[Request], data: st.DataObje
 
 
 @pytest.mark.parametrize("api", apis(), ids=lambda api: api.__name__)
+@a_third
 @given(data=st.data())
 def test_responses_with_a_few_bytes_changed(api: type[Request], data: st.DataObject) -> None:
     body = schema.encode(data.draw(messages(api.response)), 0)

@@ -42,7 +42,7 @@ from oncelog_protocol.messages.produce import (
 )
 from oncelog_protocol.registry import supported_ranges
 from oncelog_protocol.schema import Span
-from support.messages import apis, buffer_bytes, feed, messages
+from support.messages import a_third, apis, buffer_bytes, feed, messages
 
 METADATA = MetadataRequest(None)
 METADATA_ANSWER = MetadataResponse("cluster", 1)
@@ -191,6 +191,7 @@ def test_api_versions_itself_in_a_newer_version_is_answered_in_version_0() -> No
 
 
 @pytest.mark.parametrize("api", apis(), ids=lambda api: api.__name__)
+@a_third
 @given(data=st.data())
 def test_any_request_and_any_answer(api: type[Request], data: st.DataObject) -> None:
     client, server = pair()

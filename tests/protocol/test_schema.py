@@ -16,7 +16,7 @@ from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
 from oncelog_protocol.packing import pack, unpack
 from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Span, since
-from support.messages import all_message_classes, message_classes, messages
+from support.messages import a_third, all_message_classes, message_classes, messages
 
 
 @dataclass(slots=True)
@@ -102,6 +102,7 @@ def through_the_wire(message: Any, version: int = 0) -> Any:
         for version in range(getattr(cls, "versions", (0, 0))[1] + 1)
     ],
 )
+@a_third
 @given(data=st.data())
 def test_every_message_survives_the_wire(cls: type, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))

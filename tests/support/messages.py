@@ -8,6 +8,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from oncelog_protocol.messages.base import Request
@@ -17,6 +18,7 @@ from oncelog_protocol.types import Buffer
 
 __all__ = [
     "Receiver",
+    "a_third",
     "all_message_classes",
     "apis",
     "buffer_bytes",
@@ -28,6 +30,9 @@ __all__ = [
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ITEMS_MAX = 3
+
+a_third = settings(max_examples=settings().max_examples // 3)
+"""The examples of a test that runs for every message: they are much alike, and there are many."""
 
 
 def message_classes() -> list[type]:
