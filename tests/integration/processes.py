@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -99,9 +98,10 @@ class Processes:
 
     def http(self, broker_id: int) -> tuple[str, int]:
         """Where a broker answers HTTP; it must be ready."""
-        ready = json.loads(self.cluster.broker(broker_id).ready_path.read_text())
-        host, port = ready["http"]
-        return host, port
+        address = self.cluster.broker(broker_id).http_address
+        assert address is not None
+        host, _, port = address.partition(":")
+        return host, int(port)
 
     async def heal(self) -> None:
         """Whatever a test left behind: everything runs again."""

@@ -46,6 +46,8 @@ async def test_three_processes_are_ready_and_one_is_controller(processes: Proces
     await processes.heal()
     await until(lambda: all_ready(processes), "all are ready")
     for broker_id in processes.broker_ids:
+        status = processes.cluster.status()["processes"][broker_id]
+        assert status["http"] == "{}:{}".format(*processes.http(broker_id))
         for path in ("/livez", "/startupz", "/readyz"):
             assert (await get(processes.http(broker_id), path)).status == 200
     assert await total(processes, "oncelog_active_controller") == 1

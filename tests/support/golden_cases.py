@@ -355,6 +355,7 @@ HINTS: Mapping[str, Any] = {
     "broker_id": "integer or null",
     "committed": "boolean or null",
     "elr": ["integer"],
+    "http": "string or null",
     "ignored": ["string"],
     "items": ["string"],
     "last_known_elr": ["integer"],

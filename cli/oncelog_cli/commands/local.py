@@ -33,6 +33,7 @@ COLUMNS = (
     Column("ADDRESS", "address"),
     Column("LOG", "log", wide=True),
     Column("DATA", "data", wide=True),
+    Column("HTTP", "http", wide=True),
 )
 
 FOREGROUND_CHECK_S = 0.5

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from oncelog_cli.local.process import LocalClusterError, ManagedProcess, start_process
 from oncelog_cli.local.toml_writer import Value, to_toml
@@ -122,11 +123,23 @@ class LocalBroker:
 
     def is_ready(self) -> bool:
         """Whether the very process that was started has said that it serves."""
+        return bool(self._said())
+
+    @property
+    def http_address(self) -> str | None:
+        """``host:port`` of metrics and probes; None without a ``metrics_port``, or not up yet."""
+        if "http" not in (said := self._said()):
+            return None
+        host, port = said["http"]
+        return f"{host}:{port}"
+
+    def _said(self) -> dict[str, Any]:
+        """What the very process that was started says of itself; empty before it serves."""
         try:
             ready = json.loads(self.ready_path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return False
-        return isinstance(ready, dict) and ready.get("pid") == self.pid
+            return {}
+        return ready if isinstance(ready, dict) and ready.get("pid") == self.pid else {}
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> None:
         """Wait until it serves.

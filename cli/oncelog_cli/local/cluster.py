@@ -218,6 +218,7 @@ class LocalCluster:
                     "state": "running" if alive else "stopped",
                     "pid": process.pid if process is not None and alive else None,
                     "address": self.zookeeper.address,
+                    "http": None,
                     "log": str(self.zookeeper.log_path),
                     "data": str(self.zookeeper.directory / "data"),
                 }
@@ -230,6 +231,7 @@ class LocalCluster:
                     "state": state,
                     "pid": None if state == "stopped" else broker.pid,
                     "address": broker.address,
+                    "http": None if state == "stopped" else broker.http_address,
                     "log": str(broker.log_path),
                     "data": str(broker.data_path),
                 }

@@ -86,6 +86,7 @@ def test_only_the_ready_file_of_this_very_process_counts(broker: LocalBroker) ->
     for text in ("", "[]", json.dumps({"pid": 1})):
         broker.ready_path.write_text(text)
         assert not broker.is_ready()
+        assert broker.http_address is None
 
 
 @pytest.mark.integration
