@@ -136,7 +136,7 @@ async def values(world: World, topic: str, **options: object) -> list[Value]:
 
 @pytest.mark.asyncio
 async def test_records_come_back_as_they_were(world: World, topic: str) -> None:
-    await create(world, topic, 2)
+    await create(world, topic, 2, retention_ms="-1")  # a record of 1970 would not stay for long
     async with Producer(world.bootstrap, compression_type="zstd") as producer:
         headers = [("a", b"1"), ("a", None)]
         sent = await producer.send(
