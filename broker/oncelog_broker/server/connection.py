@@ -147,8 +147,12 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
-        return self.machine.get_buffer(sizehint)
+        """Where the next bytes go: no more than the broker has room for."""
+        view = self.machine.get_buffer(sizehint)
+        if self.listener.internal:
+            return view
+        room = self.listener.pool.room_for(self)
+        return view if len(view) <= room else view[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in what arrived and serve the requests that it completes."""

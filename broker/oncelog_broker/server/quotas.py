@@ -9,8 +9,10 @@ Rules of the pool
 * It counts bytes that are there, not bytes that a length field claims.
 * Over the limit, members that ask are told to stop reading and wait in line. They go on, oldest
   first, when there is room again.
+* Nobody reads more at once than there is room for, however much has arrived: many may read before
+  the first is told to wait. ``READ_BYTES_MIN`` may be read always.
 * One waiting member at a time goes on even without room, so that half frames can be completed and
-  freed; memory is bounded by the limit and one frame.
+  freed. So what is counted is bounded by the limit, one frame, and a little for each connection.
 * Responses leave by themselves, so while the pool is full it asks its members every 20 ms what they
   still hold.
 """
@@ -26,6 +28,9 @@ REFRESH_S = 0.02
 
 SMALL_BYTES = 64 * 1024
 """What a connection may hold without being counted: most requests never touch the pool."""
+
+READ_BYTES_MIN = 4 * 1024
+"""What may be read when there is no room: less than nothing cannot be asked of a socket."""
 
 
 @dataclass(slots=True)
@@ -102,6 +107,12 @@ class BytePool:
                 self._runner = None
         if self.exhausted:
             self._arm()
+
+    def room_for(self, member: PoolMember) -> int:
+        """How many bytes ``member`` may read at once."""
+        if member is self._runner:
+            return self.bytes_max
+        return max(self.bytes_max - self.used, READ_BYTES_MIN)
 
     def must_wait(self, member: PoolMember) -> bool:
         """Whether ``member`` has to stop reading; if so it stands in line from now on."""

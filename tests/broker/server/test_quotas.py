@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.server.quotas import SMALL_BYTES, BytePool
+from oncelog_broker.server.quotas import READ_BYTES_MIN, SMALL_BYTES, BytePool
 from support.waiting import eventually
 
 KIB = 1024
@@ -62,6 +62,21 @@ async def test_over_the_limit_members_wait_in_line_until_there_is_room() -> None
     await eventually(lambda: not second.waits)
     assert pool.used == 0
     assert pool.exhausted_count >= 1
+
+
+@pytest.mark.asyncio
+async def test_nobody_reads_more_at_once_than_there_is_room_for() -> None:
+    pool = BytePool(1000 * KIB)
+    first, second = Member(pool), Member(pool)
+    assert pool.room_for(first) == 1000 * KIB
+    second.hold(900 * KIB)
+    assert pool.room_for(first) == 100 * KIB
+    second.hold(1200 * KIB)
+    assert pool.room_for(first) == pool.room_for(second) == READ_BYTES_MIN
+    assert second.ask()
+    await eventually(lambda: not second.waits)
+    # It is its turn to complete its frame.
+    assert (pool.room_for(first), pool.room_for(second)) == (READ_BYTES_MIN, 1000 * KIB)
 
 
 @pytest.mark.asyncio
