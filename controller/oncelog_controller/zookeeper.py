@@ -106,6 +106,10 @@ class _StandingWatch:
     """kazoo's ZnodeStat at arming; None: the node was missing."""
     arming: int = 0
     """Grows with each arming; an event of an earlier one is void."""
+    stood: bool = False
+    """Whether the read that armed it has been answered."""
+    early: WatchKind | None = None
+    """What it fired for before that: the answer came first, but was overtaken (see ``_send``)."""
 
 
 class ZooKeeperStore:
@@ -443,6 +447,8 @@ class ZooKeeperStore:
         assert self._loop is not None
         loop = self._loop
         self._in_flight += 1
+        # The answer can be there before the link, which then reports it from here, while kazoo's
+        # thread goes on: what it reports next, such as a watch that fired, can come before it.
         call.start(self._client).rawlink(lambda result: _post(loop, self._settle, call, result))
 
     def _settle(self, call: _Call, result: Any) -> None:
@@ -483,7 +489,10 @@ class ZooKeeperStore:
 
         def stand(value: Any) -> None:
             watch.seen = value if method == "exists_async" else value[1]
+            watch.stood = True
             self._watches[watch] = None
+            if watch.early is not None:
+                asyncio.get_running_loop().call_soon(self._fire, watch, watch.early)
 
         return await self._call(
             path, lambda client: getattr(client, method)(full, **options), stand
@@ -499,6 +508,9 @@ class ZooKeeperStore:
         kind = _KINDS.get(event.type)
         if kind is None or arming != watch.arming:
             return  # kazoo's notice that it dropped the watch: it is armed again on reconnect
+        if not watch.stood:
+            watch.early = kind
+            return
         self._fire(watch, kind)
 
     def _fire(self, watch: _StandingWatch, kind: WatchKind) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -136,6 +137,53 @@ async def test_a_watch_of_a_cancelled_read_is_not_armed(store: ZooKeeperStore) -
     await store.get("/a")
     assert events == []
     assert not store._watches
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("read", ["children", "get", "exists"])
+async def test_a_watch_that_fires_before_its_read_is_answered_is_not_lost(
+    harness: RealHarness, store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """The thread of the loop rests between the sending of a read and the link to its result, and
+    kazoo's thread meanwhile sees the answer, to which nobody is linked, and the event."""
+    other = await harness.open()
+    await store.create("/a", b"", make_parents=True)
+    events: list[WatchEvent] = []
+    assert store._client is not None
+    children, data = store._client._child_watchers, store._client._data_watchers
+    path, send = store._full("/a"), store._send
+    linking: list[asyncio.Task[None]] = []
+
+    class LateLink:
+        def __init__(self, result: Any) -> None:
+            self.result = result
+
+        def rawlink(self, callback: Any) -> None:
+            linking.append(asyncio.create_task(self.link(callback)))
+
+        async def link(self, callback: Any) -> None:
+            await eventually(self.result.ready)
+            if read == "children":
+                await other.create("/a/b", b"")
+            else:
+                await other.set("/a", b"1")
+            await eventually(lambda: path not in {*children, *data})
+            await asyncio.sleep(0.01)  # what kazoo's thread has posted has run
+            assert not events, "the answer goes first"
+            self.result.rawlink(callback)
+
+    def late(call: Any) -> None:
+        monkeypatch.setattr(store, "_send", send)
+        start = call.start
+        call.start = lambda client: LateLink(start(client))
+        send(call)
+
+    monkeypatch.setattr(store, "_send", late)
+    await getattr(store, read)("/a", events.append)
+    kind = WatchKind.CHILDREN if read == "children" else WatchKind.CHANGED
+    await eventually(lambda: events == [WatchEvent(kind, "/a")])
+    assert not store._watches
+    await asyncio.gather(*linking)
 
 
 @pytest.mark.asyncio
