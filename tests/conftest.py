@@ -77,11 +77,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         """Of what is left."""
 
         def _assign_work_unit(self, node: Any) -> None:
-            for begin in LONGEST:
-                first = next((name for name in self.workqueue if name.startswith(begin)), None)
-                if first is not None:
-                    self.workqueue.move_to_end(first, last=False)
-                    break
+            left = self.workqueue
+            heavy = (name for begin in LONGEST for name in left if name.startswith(begin))
+            first = next(heavy, None)
+            if first is not None:
+                left.move_to_end(first, last=False)
             super()._assign_work_unit(node)
 
     scheduler = LongestFirst(config, log)

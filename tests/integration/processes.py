@@ -123,7 +123,7 @@ class Processes:
             yield
         finally:
             task.cancel()
-            ((outcome),) = await asyncio.gather(task, return_exceptions=True)
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
             await self.heal()
         if not isinstance(outcome, asyncio.CancelledError):
             raise outcome if isinstance(outcome, BaseException) else AssertionError("it ended")

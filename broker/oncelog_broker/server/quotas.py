@@ -30,7 +30,7 @@ SMALL_BYTES = 64 * 1024
 """What a connection may hold without being counted: most requests never touch the pool."""
 
 READ_BYTES_MIN = 4 * 1024
-"""What may be read when there is no room: less than nothing cannot be asked of a socket."""
+"""What may be read when there is no room: a transport is never given an empty buffer."""
 
 
 @dataclass(slots=True)

@@ -30,8 +30,7 @@ class ListOffsetsTopic:
 class ListOffsetsPartitionResponse:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (not yet: a new leader), STORAGE_ERROR,
-    TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that
-    timestamp or a later one."""
+    TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that timestamp or a later one."""
 
     partition: Int32
     error_code: Int16 = 0
