@@ -19,6 +19,10 @@ JOBS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile
 N ?= 20
 
+# `make bench-compare`: the other commit, and how often each is measured.
+REF ?= main~1
+TURNS ?= 5
+
 # The simulator: SEED=17 for one run, SEEDS=100 FROM=1 for many.
 SEED ?= 1
 SEEDS ?= 100
@@ -31,9 +35,9 @@ MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
-.PHONY: help setup demo demo-pipeline test nightly unit integration check fmt lint types layers house docs \
-	bench bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
-	chaos chaos-spark bench-spark
+.PHONY: help setup demo demo-pipeline test nightly unit integration check fmt lint types layers house house-report docs \
+	bench bench-compare bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
+	chaos chaos-spark bench-loop bench-spark
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -107,7 +111,10 @@ types: setup
 layers: setup ## the import law
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 
-house: setup ## shape, mirrored tests, file map, traps
+house-report: setup ## who reaches into whose state, circles of imports, citations without a rule; ends with one JSON line
+	@$(BIN)/python tools/house_report.py --list
+
+house: setup ## shape, mirrored tests, rules that are cited, file map, traps
 	@$(BIN)/python -m pytest -q tests/house
 
 fmt: setup ## format, and repair what can be repaired
@@ -116,6 +123,7 @@ fmt: setup ## format, and repair what can be repaired
 
 docs: setup ## rewrite the generated parts of the documents
 	@$(BIN)/python tools/file_map.py
+	@$(BIN)/python tools/rules_docs.py
 	@$(BIN)/python tools/wire_docs.py
 	@$(BIN)/python tools/cli_docs.py
 	@$(BIN)/python tools/log_docs.py
@@ -126,12 +134,19 @@ docs: setup ## rewrite the generated parts of the documents
 bench: setup ## our figures, with the raw baseline
 	@$(BIN)/oncelog bench
 
+bench-loop: setup ## the longest turn of a broker's loop for each feared operation; one JSON line
+	@$(BIN)/oncelog bench --only loop
+
 bench-spark: setup ## what PySpark pipelines reach, beside PySpark without Oncelog; one JSON line
 	@$(BIN)/python -m oncelog_bench.spark
 
 bench-peers: setup ## the same work by Apache Kafka and its Python clients
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
 	@$(BIN)/python -m oncelog_bench.peers
+
+bench-compare: setup ## REF=main~1: our figures and those of another commit in turns; QUICK=1, ONLY="failover idle"
+	@$(BIN)/python tools/bench_compare.py $(REF) --turns $(TURNS) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 fuzz: setup ## hostile bytes against every decoder, for longer than in the tests
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/protocol tests/fuzz -k "fuzz or hostile"

@@ -1,6 +1,6 @@
 """Sums per customer in SQLite, every payment counted once: the offsets are in the database too.
 
-    python examples/offsets_in_the_store.py 127.0.0.1:9092 payments balances.db
+    python examples/offsets_in_the_store.py payments balances.db
 
 A sum cannot be written over itself: counting a payment twice would change it. So how far we have
 read is stored in the same transaction as the sums, and reading begins where the database says.
@@ -14,7 +14,8 @@ import asyncio
 import sqlite3
 import sys
 
-from oncelog import Consumer
+from oncelog import Consumer, bootstrap_servers
+from oncelog.errors import ClosedError
 from oncelog.stores import OffsetTable, ResumeFromStore, StaleOffsetError
 
 TABLE = "CREATE TABLE IF NOT EXISTS balances (customer TEXT PRIMARY KEY, cents INTEGER NOT NULL)"
@@ -47,10 +48,14 @@ async def add_up(consumer: Consumer, topic: str, database: sqlite3.Connection) -
                 print(f"{len(records)} payments", flush=True)
 
 
-async def main(bootstrap: str, topic: str, path: str) -> None:
+async def main(topic: str, path: str) -> None:
     """One reader. The group shares the partitions; its offsets show the lag and decide nothing."""
-    async with Consumer(bootstrap_servers=bootstrap, group_id="balances") as consumer:
-        await add_up(consumer, topic, sqlite3.connect(path))
+    async with Consumer(bootstrap_servers=bootstrap_servers(), group_id="balances") as consumer:
+        consumer.stop_on_signals()
+        try:
+            await add_up(consumer, topic, sqlite3.connect(path))
+        except ClosedError:
+            pass  # Ctrl+C or SIGTERM closed it
 
 
 if __name__ == "__main__":

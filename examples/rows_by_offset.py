@@ -1,6 +1,6 @@
 """Orders into SQLite, each once: rows are keyed by where their record lies in the log.
 
-    python examples/rows_by_offset.py 127.0.0.1:9092 orders orders.db
+    python examples/rows_by_offset.py orders orders.db
 
 Records are read at least once: the group commits what is in the database, and after a crash what
 was read since the last commit is read again. The second time the same rows are written over
@@ -13,7 +13,8 @@ import asyncio
 import sqlite3
 import sys
 
-from oncelog import Consumer
+from oncelog import Consumer, bootstrap_servers
+from oncelog.errors import ClosedError
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -47,16 +48,20 @@ async def copy(consumer: Consumer, database: sqlite3.Connection) -> None:
         print(f"{len(rows)} rows", flush=True)
 
 
-async def main(bootstrap: str, topic: str, path: str) -> None:
+async def main(topic: str, path: str) -> None:
     """One reader of the group."""
     async with Consumer(
         topic,
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=bootstrap_servers(),
         group_id="orders-to-sqlite",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     ) as consumer:
-        await copy(consumer, sqlite3.connect(path))
+        consumer.stop_on_signals()
+        try:
+            await copy(consumer, sqlite3.connect(path))
+        except ClosedError:
+            pass  # Ctrl+C or SIGTERM closed it
 
 
 if __name__ == "__main__":

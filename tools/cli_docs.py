@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 for folder in ("", "protocol", "runtime", "client", "cli"):
     sys.path.insert(0, str(ROOT / folder))
 
-import typer  # noqa: E402
 from tools.generated import write_or_check  # noqa: E402
 from tools.wire_docs import markdown, table  # noqa: E402
 
@@ -138,7 +137,7 @@ def paragraphs(docstring: str | None) -> str:
 
 def cli() -> str:
     """The whole page."""
-    root = typer.main.get_command(app)
+    root = app.made()
     commands = every_command()
     index = [
         [

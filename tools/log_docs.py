@@ -38,7 +38,7 @@ A broker writes its log to standard error: text on a terminal, one JSON object a
 ```json
 {{"event": "isr_changed", "message": "orders-3: isr (1, 2, 3) -> (1, 3), version 8",
  "partition": "orders-3", "before": [1, 2, 3], "after": [1, 3], "partition_epoch": 8,
- "level": "info", "logger": "oncelog_broker.replication.isr_changes",
+ "level": "info", "logger": "oncelog_broker.replication.leadership",
  "timestamp": "2026-11-20T09:30:00.123456Z", "broker": 1}}
 ```
 

@@ -50,7 +50,7 @@ metrics_port = 9644
 metrics_host = "0.0.0.0"   # default 127.0.0.1
 ```
 
-On one's own machine `oncelog up --set metrics_port=0` gives every broker a free port, and
+On one's own machine `oncelog up` gives every broker a free port, and
 `oncelog status --format wide` says which.
 
 {settings} are described with all others in [broker-configs.md](broker-configs.md).

@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 
 from oncelog.history_events import json_lines
-from oncelog_bench import suite
+from oncelog_bench import loop, suite
 from oncelog_bench.report import Report
 
 GROUPS = (
@@ -30,17 +30,26 @@ GROUPS = (
 )
 
 
+LOOP = "loop"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks; returns the exit code."""
     parser = argparse.ArgumentParser(prog="oncelog bench", description=__doc__)
     parser.add_argument("--json", action="store_true", help="end with one JSON line on stdout")
     parser.add_argument("--quick", action="store_true", help="small work, one repeat: does it run?")
-    parser.add_argument("--only", action="append", choices=GROUPS, default=[], help="one group")
+    parser.add_argument(
+        "--only", action="append", choices=(*GROUPS, LOOP), default=[], help="one group"
+    )
     parser.add_argument("--peers", action="store_true", help="Apache Kafka beside, in one run")
     parser.add_argument("--repeats", type=int, help="runs a figure (the median is shown)")
     parser.add_argument("--warm-seconds", type=float, default=300.0, help="warm-up of Kafka's JVMs")
     parser.add_argument("--history", metavar="FILE", help="record the failover group's clients")
     options = parser.parse_args(arguments)
+    if LOOP in options.only:
+        if options.only != [LOOP]:
+            parser.error(f"--only {LOOP} goes alone: it measures turns, and is no row of the table")
+        return loop.run(quick=options.quick)
     scale = suite.QUICK if options.quick else suite.FULL
     if options.repeats:
         groups = replace(scale.groups, repeats=options.repeats)

@@ -15,7 +15,7 @@ from pathlib import Path
 import crc32c
 
 from oncelog.config import Address
-from oncelog.connection import ask, open_channel
+from oncelog.core.connection import ask, open_channel
 from oncelog_bench.cluster import LocalCluster
 from oncelog_bench.offsets import TIMEOUT_S, commit_request, find_coordinator
 from oncelog_protocol.messages.groups import OffsetFetchRequest, OffsetFetchTopic

@@ -16,7 +16,7 @@ from typing import Any
 
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
 from oncelog.config import Address
-from oncelog.connection import ask, open_channel
+from oncelog.core.connection import ask, open_channel
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import (
     FindCoordinatorRequest,

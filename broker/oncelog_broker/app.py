@@ -5,7 +5,7 @@ at the directories, connect to the metadata store, learn the cluster id, load th
 replication, serve the internal listener, register, run for controller, and serve clients once the
 controller has described the cluster.
 
-Stop (rule D10): have the leaderships moved, resign, leave, give up the transactions and the
+Stop [D10]: have the leaderships moved, resign, leave, give up the transactions and the
 groups, close the listeners, stop replication, sync everything, write the clean-shutdown file with
 the broker epoch.
 
@@ -19,9 +19,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from functools import partial
 
 from oncelog_broker import logged
+from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
 from oncelog_broker.controller_settings import ControllerSettings, controller_config
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
@@ -33,9 +35,12 @@ from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.preflight import check_directories, known_cluster_id
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.room_configs import advertised_listeners
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
+from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.controller_fence import ControllerFence
+from oncelog_broker.server.giving_way import GivingWay
 from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handler_table import install_handlers
 from oncelog_broker.server.internal_topics import InternalTopics, group_topic, transaction_topic
@@ -46,17 +51,22 @@ from oncelog_broker.server.quotas import BytePool
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
+from oncelog_controller.campaign import elected_in
+from oncelog_controller.clock_exchange import ClockExchange
+from oncelog_controller.existence import is_deleted
+from oncelog_controller.life import ask_life
 from oncelog_controller.membership import DuplicateBrokerIdError, Membership
 from oncelog_controller.runner import ControllerRunner
 from oncelog_controller.safeguards import ControllerSafeguards
-from oncelog_controller.state import DataClaim, DataLoss
+from oncelog_controller.state import DataClaim, DataLoss, KeptPartitions
 from oncelog_controller.store import MetadataStore
 from oncelog_protocol.errors import OncelogError
-from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.replication import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from oncelog_runtime.checked_clock import CheckedClock
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
@@ -100,8 +110,7 @@ class Broker:
         coordinator_safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         self.config = config
-        self.live = LiveConfig(config)
-        """The settings in force."""
+        self.live = LiveConfig(config)  # the settings in force
         self.live.on_change.append(self._settings_changed)
         self.broker_id = config.broker_id
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -109,31 +118,27 @@ class Broker:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the exception after which this broker cannot go on."""
         self.failed.add_done_callback(_retrieve)
-        self.phase = BrokerPhase.NEW
-        """How far it has come."""
+        self.phase = BrokerPhase.NEW  # how far it has come
         self.files = files
-        self.clock = clock
+        safeguards = safeguards if safeguards is not None else Safeguards()
+        loop, check = asyncio.get_running_loop(), safeguards.log.check_clock
+        self.clock = CheckedClock(clock, loop.time, check=check)
         self._entropy = entropy
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
         self.tasks = Tasks(f"broker-{config.broker_id}", self._task_failed)
-        safeguards = safeguards if safeguards is not None else Safeguards()
-        self.fence = ControllerFence(check_broker_epoch=safeguards.check_broker_epoch)
+        self._check_identity = safeguards.check_identity
+        self.fence = ControllerFence(
+            elected=elected_in(metadata_store) if safeguards.believe_elected_controllers else None,
+            check_broker_epoch=safeguards.check_broker_epoch,
+        )
         self.image = MetadataImage("")
+        self.clock_watch = self._make_clock_watch(clock)
         self.router = self._make_router()
         self.pool = BytePool(config.queued_max_bytes)
         self.listeners: dict[str, Listener] = {}
-        self.logs = LogManager(
-            files=files,
-            clock=clock,
-            entropy=entropy.fork("logs"),
-            config=self.live.log,
-            broker_id=config.broker_id,
-            on_dir_offline=self._directory_failed,
-            safeguards=safeguards.log,
-        )
-        listener = config.inter_broker_listener
-        self._connector = BrokerConnector(config.broker_id, self.image, listener)
+        self.logs = self._make_logs(safeguards)
+        self._connector = self._make_connector()
         self.runner = self._make_runner(controller_safeguards)
         self._isr_controller = self._controller_channel()
         self._admin_controller = self._controller_channel()
@@ -142,15 +147,43 @@ class Broker:
         self.producer_ids = ProducerIds(
             config.broker_id, self._admin_controller, self.fence, self.tasks
         )
+        calls, stalled = BrokerCalls(self._connector), safeguards.give_way_when_stalled
+        self._giving_way = GivingWay(self.logs, self.replicas, calls, when_stalled=stalled)
         self.coordination = self._make_coordination(coordinator_safeguards)
         self.transactions = self._make_transactions(coordinator_safeguards)
         self.membership: Membership | None = None
         self._stopping = False
 
+    def _make_clock_watch(self, wall: WallClock) -> ClockWatch:
+        return ClockWatch(
+            self.clock,
+            ClockExchange(self._store, self.broker_id, wall),
+            self.image,
+            broker_id=self.broker_id,
+            interval_ms=self.config.log_retention_check_interval_ms,
+        )
+
+    def _make_logs(self, safeguards: Safeguards) -> LogManager:
+        return LogManager(
+            files=self.files,
+            clock=self.clock,
+            entropy=self._entropy.fork("logs"),
+            config=self.live.log,
+            broker_id=self.broker_id,
+            on_dir_offline=self._directory_failed,
+            safeguards=safeguards.log,
+        )
+
+    def _make_connector(self) -> BrokerConnector:
+        listener, check = self.config.inter_broker_listener, self._check_identity
+        return BrokerConnector(self.broker_id, self.image, listener, check_identity=check)
+
     def _make_router(self) -> Router:
-        return Router(self.tasks, self.authorizer)
+        """Clusters for tests put their faults in front of it."""
+        return Router(self.tasks, self.authorizer, check_identity=self._check_identity)
 
     def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
+        self._asks_registered_life = safeguards is None or safeguards.ask_registered_life
         return ControllerRunner(
             broker_id=self.broker_id,
             store=self._store,
@@ -177,6 +210,7 @@ class Broker:
             safeguards=safeguards,
             on_failure=self._task_failed,
             on_broken_replica=self._report_storage_failure,
+            is_known=lambda tp: self.image.partition(tp) is not None,
         )
 
     def _make_internal_topics(self) -> InternalTopics:
@@ -230,11 +264,18 @@ class Broker:
             connector=self._connector,
             clock=self.clock,
             tasks=self.tasks,
+            is_deleted=partial(is_deleted, self._store),
             safeguards=safeguards,
         )
 
     def _controller_channel(self) -> ControllerChannel:
         return ControllerChannel(self.broker_id, self.image, self._connector, self.runner)
+
+    @property
+    def identity(self) -> Identity:
+        """What this broker answers to; unknown before it has learned which cluster it is of."""
+        known = self.image.cluster_id and self._check_identity
+        return Identity(self.image.cluster_id, self.broker_id) if known else UNKNOWN
 
     @property
     def metadata_store(self) -> MetadataStore:
@@ -268,21 +309,24 @@ class Broker:
         await self._store.start()
         self.membership = membership = self._make_membership()
         self.image.cluster_id = await membership.cluster_id()
+        await self.clock_watch.look()
         self.phase = BrokerPhase.LOADING
         await self._load_logs()
         await self.replicas.start()
-        self.replicas.is_known = lambda tp: self.image.partition(tp) is not None
         self._install_handlers()
-        await self.listeners[self.config.inter_broker_listener].serve()
+        await self.listeners[self.config.inter_broker_listener].serve(self.identity)
         self.phase = BrokerPhase.REGISTERING
         await self._register(membership)
-        await self.runner.start()
+        await self.runner.start(self.image.cluster_id)
         self.phase = BrokerPhase.WAITING
         await self._first_metadata()
+        self.tasks.spawn("clock watch", self.clock_watch.run())
+        self.tasks.spawn("first block of producer ids", self.producer_ids.stock())
+        self.tasks.spawn("giving way", self._giving_way.run())
         self.router.ready = True
         for name, listener in self.listeners.items():
             if name != self.config.inter_broker_listener:
-                await listener.serve()
+                await listener.serve(self.identity)
         self.phase = BrokerPhase.SERVING
         logger.info(logged.BROKER_SERVES, self.broker_id, self.image.cluster_id, self.broker_epoch)
 
@@ -295,6 +339,7 @@ class Broker:
                 router=self.router,
                 limits=self.live.connections,
                 pool=self.pool,
+                names_askers=internal and self._check_identity,
             )
             try:
                 await listener.bind(wanted.host, wanted.port)
@@ -321,12 +366,15 @@ class Broker:
         return Membership(
             self._store,
             broker_id=self.broker_id,
-            listeners=self._advertised(),
+            listeners=advertised_listeners(self.config, self.addresses),
             rack=self.config.rack,
             cluster_id_hint=known_cluster_id(self.files, self.config) or self._entropy.uuid(),
             previous_session=self._previous_session(),
             remember_session=self._remember_session,
             claim_data=self._claim_data,
+            inter_broker_listener=self.config.inter_broker_listener,
+            session_timeout_s=self.config.zookeeper_session_timeout_ms / 1000,
+            ask=ask_life if self._asks_registered_life else None,
         )
 
     async def _register(self, membership: Membership) -> None:
@@ -338,19 +386,6 @@ class Broker:
             problem, _, remedy = str(exc).partition("; ")
             raise ConfigError("broker_id", problem, _sentence(remedy)) from exc
 
-    def _advertised(self) -> list[ListenerAddress]:
-        found = []
-        for listener in self.config.listeners:
-            port = self.addresses[listener.name][1]
-            found.append(
-                ListenerAddress(
-                    listener.name,
-                    listener.advertised_host or listener.host,
-                    listener.advertised_port or port,
-                )
-            )
-        return found
-
     def _install_handlers(self) -> None:
         creation = None
         if self.config.auto_create_topics_enable:
@@ -358,6 +393,7 @@ class Broker:
         install_handlers(
             self.router,
             broker_id=self.broker_id,
+            identity=self.identity,
             files=self.files,
             logs=self.logs,
             replicas=self.replicas,
@@ -404,10 +440,16 @@ class Broker:
             logger.info(logged.BROKER_REGISTERED, self.broker_id, broker_epoch)
             self.fence.broker_epoch = broker_epoch
             self.replicas.registered(broker_epoch)
+            self.clock_watch.hurry()
 
-    def _claim_data(self) -> DataClaim:
+    def _claim_data(self, losses: Mapping[str, int]) -> DataClaim:
+        self.logs.continuity.heard(losses)
         kept = self.logs.continuity.claim()
-        return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value))
+        listed = tuple(
+            KeptPartitions(each.since, each.until, each.partitions)
+            for each in self.logs.continuity.listed
+        )
+        return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value), listed)
 
     def _settings_changed(self) -> None:
         self.pool.bytes_max = self.live.current.queued_max_bytes
@@ -433,9 +475,19 @@ class Broker:
             logger.warning(logged.SESSION_NOT_REMEMBERED, exc)
 
     def _directory_failed(self, directory: LogDir) -> None:
-        """D9: the replicas there stop, and the controller takes their roles from them; without any
-        directory left, the broker stops."""
+        """[D9]: the replicas there stop, and the controller takes their roles from them; without
+        any directory left, the broker stops."""
+        self.logs.continuity.note_failed(directory)
         self.replicas.directory_failed(directory)
+        if not self._stopping:
+            self.tasks.spawn("noting a failure", self._note_failure(directory))
+
+    async def _note_failure(self, directory: LogDir) -> None:
+        """What may be lost with a directory is on record before the broker ends for it, or the next
+        life would not know. Without the store that life could not register either."""
+        lossy = await self.logs.continuity.directory_failed(directory)
+        if lossy and self.membership is not None and self.broker_epoch >= 0:
+            await self.membership.report_loss(lossy)
         if not any(d.online for d in self.logs.dirs):
             self._fail(BrokerFailedError("no log directory is usable any more"))
         else:
@@ -476,6 +528,7 @@ class Broker:
             await self._step("closing a listener", listener.close())
         await self._step("stopping replication", self.replicas.stop())
         self._isr_controller.close()
+        self._giving_way.close()
         self._admin_controller.close()
         await self._step("stopping tasks", self.tasks.close())
         await self._step("closing the logs", self._stop_logs(clean))

@@ -17,10 +17,24 @@ FILE_LIMIT_NOT_RAISED = Event(
     "file_limit_not_raised", "the limit of open files stays at %d: %s", "limit error"
 )
 
+LOOP_HELD = Event(
+    "loop_held",
+    "one turn kept everything else waiting for %d ms, %d ms of it CPU time: %s",
+    "held_ms cpu_ms ran",
+)
+
 # ---- live_config, controller_settings
 SETTING_CHANGED = Event("setting_changed", "%s was %s and is now %s", "key before value")
 SETTING_LEFT_OUT = Event(
     "setting_left_out", "what is set while brokers run cannot hold here: %s", "error"
+)
+
+# ---- clock_watch
+CLOCK_LEAPT = Event(
+    "clock_leapt",
+    "the wall clock of broker %d is %.0f s ahead of the checked time: it is not believed until "
+    "most brokers agree, and nothing expires by it",
+    "broker_id ahead_s",
 )
 
 # ---- app

@@ -15,12 +15,21 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-import structlog
-
 from oncelog_broker.log_levels import REPEAT_MAX, set_levels
 from oncelog_broker.logged import LINES_SUPPRESSED
 from oncelog_runtime.clock import monotonic_s
 from oncelog_runtime.logs import Event, Overdue, Repetitions, Subject, fields_of
+
+if "rich" in sys.modules:
+    import structlog
+else:
+    # It would load rich where that is installed, for tracebacks in colour: 4 MB of a broker, which
+    # prints none.
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        import structlog
+    finally:
+        del sys.modules["rich"]
 
 __all__ = ["REPEAT_INTERVAL_S", "LogHandler", "configure_logging"]
 

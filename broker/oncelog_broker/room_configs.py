@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
@@ -9,6 +11,7 @@ from oncelog_broker.log.cleaner import CleanerConfig
 from oncelog_broker.log.log_manager import LogConfig
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.server.quotas import ConnectionLimits
+from oncelog_protocol.messages.metadata import ListenerAddress
 
 
 def log_config(config: BrokerConfig) -> LogConfig:
@@ -18,8 +21,10 @@ def log_config(config: BrokerConfig) -> LogConfig:
         flush=config.flush,
         flush_interval_ms=config.flush_interval_ms,
         flush_inline_bytes_max=config.flush_inline_bytes_max,
+        log_dir_sync_timeout_ms=config.log_dir_sync_timeout_ms,
         retention_check_interval_ms=config.log_retention_check_interval_ms,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
+        producer_ids_per_partition_max=config.producer_ids_per_partition_max,
         checkpoint_interval_ms=config.log_checkpoint_interval_ms,
         scrub_interval_ms=config.log_scrub_interval_ms,
         scrub_bytes_per_second=config.log_scrub_bytes_per_second,
@@ -78,3 +83,17 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         unsent_bytes_max=config.connection_unsent_max_bytes,
         stall_s=config.response_stall_timeout_ms / 1000,
     )
+
+
+def advertised_listeners(
+    config: BrokerConfig, addresses: Mapping[str, tuple[str, int]]
+) -> list[ListenerAddress]:
+    """What the registration says of where this broker is; ``addresses`` are those it listens at."""
+    return [
+        ListenerAddress(
+            listener.name,
+            listener.advertised_host or listener.host,
+            listener.advertised_port or addresses[listener.name][1],
+        )
+        for listener in config.listeners
+    ]

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog_cli.exits import CommandError, UsageError
 from oncelog_cli.invocation import CURRENT, parse_client_options
-from oncelog_cli.options import matching
+from oncelog_cli.patterns import matching
 from oncelog_cli.profiles import chosen_profile
 
 if TYPE_CHECKING:
     from oncelog import Admin, Consumer, Producer
 
 CLIENT_ID = "oncelog-cli"
+INTERNAL_PREFIX = "__"
+"""How the names of internal topics begin."""
 
 OWN_WORDS = {
     "acks": ("acks", "--acks"),
@@ -67,10 +69,17 @@ def producer(servers: str, **own: Any) -> Producer:
 async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) -> list[str]:
     """The topics that are meant: names as they are, or with ``regex`` those that match.
 
+    An internal topic is meant only by an expression that begins as its name does: whoever writes
+    ``.*`` means their own topics.
+
     :raises CommandError: none is.
     """
     known = await admin.list_topics(include_internal=True) if regex else []
     found = matching(known, patterns, regex=regex)
+    if regex:
+        internal = [pattern for pattern in patterns if pattern.startswith(INTERNAL_PREFIX)]
+        meant = matching(found, internal, regex=True)
+        found = [name for name in found if not name.startswith(INTERNAL_PREFIX) or name in meant]
     if not found:
         raise CommandError(f"no topic matches {' or '.join(patterns)}")
     return found

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-import typer
-
+from oncelog_cli.command_table import COMMANDS, load
 from oncelog_cli.exits import MEANINGS, UsageError
-from oncelog_cli.main import COMMANDS, app, load
 from oncelog_cli.render import JSON_VERSION
 
 
@@ -54,9 +52,11 @@ def parameters(leaf: Leaf, kind: str) -> list[Any]:
     ]
 
 
-def command_tree() -> dict[str, Any]:
-    """Every command with its words, arguments and options, as JSON has them."""
-    root = typer.main.get_command(app)
+def command_tree(root: Any) -> dict[str, Any]:
+    """Every command with its words, arguments and options, as JSON has them.
+
+    :param root: the command of click that all others belong to.
+    """
     return {
         "_command": "--help-json",
         "_version": JSON_VERSION,

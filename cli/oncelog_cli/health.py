@@ -4,8 +4,8 @@ A check is *ok*, *warning* or *critical*; a cluster is healthy when every check 
 critical when clients are refused or data may be lost with the next failure: no controller, a
 partition without a leader or below ``min.insync.replicas``, a broken log directory, a disk that is
 nearly full, fewer brokers than were asked for. It is a warning when the cluster works and has lost
-some of its reserves: a broker that is assigned replicas and is away, replicas outside of the ISR, a
-disk that fills up.
+some of its reserves: a broker that is assigned replicas and is away, or that does not answer about
+its directories, replicas outside of the ISR, a disk that fills up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.admin_results import (
+    from oncelog.admin.results import (
         ClusterDescription,
         LogDirDescription,
         PartitionDescription,
@@ -70,6 +70,13 @@ class Check:
     status: Status
     items: tuple[str, ...] = ()
     text: str = ""
+    unnamed: int = 0
+    """What is wrong besides, and has no name."""
+
+    @property
+    def count(self) -> int:
+        """How many things are wrong."""
+        return len(self.items) + self.unnamed
 
     @property
     def detail(self) -> str:
@@ -123,9 +130,10 @@ def needed_isr(min_isr: Mapping[str, int], topic: str, item: PartitionDescriptio
 def _controller(seen: Snapshot) -> Check:
     controller = seen.cluster.controller_id
     if controller < 0:
-        return Check("controller", Status.CRITICAL, (), "nobody is controller")
+        return Check("controller", Status.CRITICAL, (), "nobody is controller", unnamed=1)
     if controller not in {broker.broker_id for broker in seen.cluster.brokers}:
-        return Check("controller", Status.WARNING, (), f"broker {controller}, which is not listed")
+        text = f"broker {controller}, which is not listed"
+        return Check("controller", Status.WARNING, (), text, unnamed=1)
     return Check("controller", Status.OK, (), f"broker {controller}")
 
 
@@ -137,7 +145,13 @@ def _brokers(seen: Snapshot, limits: Limits) -> Check:
     missing = tuple(f"broker {broker_id}" for broker_id in sorted(assigned - alive))
     if len(alive) < limits.brokers:
         text = f"{len(alive)} of {limits.brokers}"
-        return Check("brokers", Status.CRITICAL, missing, text + (", missing" if missing else ""))
+        return Check(
+            "brokers",
+            Status.CRITICAL,
+            missing,
+            text + (", missing" if missing else ""),
+            unnamed=max(limits.brokers - len(alive) - len(missing), 0),
+        )
     if missing:
         return Check("brokers", Status.WARNING, missing, "missing")
     return Check("brokers", Status.OK, (), f"{len(alive)}")
@@ -158,13 +172,22 @@ def _partitions(
 
 
 def _directories(seen: Snapshot) -> Check:
-    broken = tuple(
-        f"broker {each.broker_id} {each.path}".rstrip()
-        for each in seen.log_dirs
-        if each.error is not None
-    )
-    if broken:
-        return Check("log_dirs", Status.CRITICAL, broken, "offline, or no answer")
+    wrong = [each for each in seen.log_dirs if each.error is not None]
+    names = tuple(f"broker {each.broker_id} {each.path}".rstrip() for each in wrong)
+    if any(each.path for each in wrong):
+        return Check("log_dirs", Status.CRITICAL, names, "offline, or no answer")
+    if wrong:  # brokers that are about to be missing: that is a warning too
+        return Check("log_dirs", Status.WARNING, names, "no answer")
+    damaged = tuple(f"broker {d.broker_id} {tp}" for d in seen.log_dirs for tp in d.damaged)
+    if damaged:
+        leaders = {
+            f"broker {item.leader} {topic.topic}-{item.partition}"
+            for topic in seen.topics
+            for item in topic.partitions
+        }
+        # Who does not lead is fetched again; who does has nobody to be fetched from.
+        status = Status.CRITICAL if leaders.intersection(damaged) else Status.WARNING
+        return Check("log_dirs", status, damaged, "damaged logs")
     return Check("log_dirs", Status.OK, (), f"{len(seen.log_dirs)} online")
 
 
@@ -190,7 +213,7 @@ def nagios_line(checks: Sequence[Check]) -> str:
     status = worst(checks)
     wrong = wrong_ones(checks)
     counts = " ".join(
-        f"{check.name}={len(check.items)}" for check in checks if check.name != "controller"
+        f"{check.name}={check.count}" for check in checks if check.name != "controller"
     )
     return f"{status.name} {'; '.join(wrong) or 'healthy'} | {counts}"
 
@@ -203,6 +226,6 @@ def prometheus_text(checks: Sequence[Check]) -> str:
         *(f'oncelog_health_status{{check="{check.name}"}} {check.status:d}' for check in checks),
         "# HELP oncelog_health_count How many things a check found wrong.",
         "# TYPE oncelog_health_count gauge",
-        *(f'oncelog_health_count{{check="{check.name}"}} {len(check.items)}' for check in checks),
+        *(f'oncelog_health_count{{check="{check.name}"}} {check.count}' for check in checks),
     ]
     return "\n".join(lines)

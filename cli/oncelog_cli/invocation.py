@@ -15,8 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.exits import UsageError
 from oncelog_cli.profiles import complete_profiles
 
@@ -53,7 +52,7 @@ def invoked(invocation: Invocation) -> Iterator[None]:
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--profile",
         metavar="NAME",
         help="Settings to use. Default: $ONCELOG_PROFILE, else what 'profile use' chose.",
@@ -62,7 +61,7 @@ ProfileOption = Annotated[
 ]
 ClientOptions = Annotated[
     list[str] | None,
-    typer.Option(
+    typed.Option(
         "-X",
         metavar="KEY=VALUE",
         help="An option of the client, such as request_timeout_ms=5000; repeatable.",
@@ -110,7 +109,7 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(function, ADDED) or "bootstrap" not in signature.parameters:
         return function
     hints = typing.get_type_hints(function, include_extras=True)
-    context_name = next((name for name, hint in hints.items() if hint is typer.Context), None)
+    context_name = next((name for name, hint in hints.items() if hint is typed.Context), None)
 
     @functools.wraps(function)
     def command(**arguments: Any) -> Any:
@@ -122,7 +121,7 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     added: dict[str, Any] = {"profile": ProfileOption, "client_options": ClientOptions}
     if context_name is None:
-        added["_context"] = typer.Context
+        added["_context"] = typed.Context
     keyword = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[
@@ -146,7 +145,7 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _given(context: typer.Context) -> Iterator[str]:
+def _given(context: typed.Context) -> Iterator[str]:
     """Names of the parameters that stand on the command line."""
     for name in context.params:
         source = context.get_parameter_source(name)

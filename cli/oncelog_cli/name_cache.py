@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from oncelog_cli.places import cache_directory
+
 FRESH_S = 5.0
 """How long names count as true."""
 
@@ -45,7 +47,5 @@ def keep(servers: str, kind: str, names: Sequence[str]) -> None:
 
 
 def _path(servers: str, kind: str) -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    place = Path(home) if home and Path(home).is_absolute() else Path.home() / ".cache"
     named = hashlib.sha256(servers.encode()).hexdigest()[:16]
-    return place / "oncelog" / f"names-{kind}-{named}.json"
+    return cache_directory() / f"names-{kind}-{named}.json"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,8 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_OK
 from oncelog_cli.exits import UsageError as UsageError
 from oncelog_cli.invocation import CURRENT, invocation_of, invoked
@@ -53,22 +51,22 @@ class Format(StrEnum):
 def parse_format(text: str) -> Format:
     """The format of that name; ``text`` is the old name of ``table``.
 
-    :raises typer.BadParameter: there is none.
+    :raises typed.BadParameter: there is none.
     """
     try:
         return Format("table" if text == "text" else text)
     except ValueError:
         names = ", ".join(item.value for item in Format)
-        raise typer.BadParameter(f"{text!r} is not one of {names}") from None
+        raise typed.BadParameter(f"{text!r} is not one of {names}") from None
 
 
-def show_schema(context: typer.Context, chosen: Format) -> Format:
+def show_schema(context: typed.Context, chosen: Format) -> Format:
     """``--format help``: say what the JSON of the command looks like, and leave."""
     if chosen is Format.HELP and not context.resilient_parsing:
         from oncelog_cli.schemas import schema_text
 
         print(schema_text(context.command_path.partition(" ")[2]))
-        raise typer.Exit(EXIT_OK)
+        raise typed.Exit(EXIT_OK)
     return chosen
 
 
@@ -79,7 +77,7 @@ def complete_formats(incomplete: str) -> list[str]:
 
 BootstrapOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--bootstrap",
         "-b",
         metavar="HOST:PORT,...",
@@ -88,7 +86,7 @@ BootstrapOption = Annotated[
 ]
 FormatOption = Annotated[
     Format,
-    typer.Option(
+    typed.Option(
         "--format",
         "-f",
         metavar="table|wide|json|yaml|tsv|help",
@@ -100,22 +98,22 @@ FormatOption = Annotated[
         autocompletion=complete_formats,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+JsonOption = Annotated[bool, typed.Option("--json", help="The same as --format json.")]
 DirectoryOption = Annotated[
     Path | None,
-    typer.Option(
+    typed.Option(
         "--dir",
         "-d",
         metavar="PATH",
         help="Directory of the local cluster. Default: $ONCELOG_DIR, else ~/.oncelog/local.",
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typed.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only check and say what would be done.")
+    bool, typed.Option("--dry-run", help="Only check and say what would be done.")
 ]
 RegexOption = Annotated[
-    bool, typer.Option("--regex", "-r", help="Names are regular expressions that match whole.")
+    bool, typed.Option("--regex", "-r", help="Names are regular expressions that match whole.")
 ]
 
 
@@ -128,7 +126,7 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} Nobody is there to ask: say --yes")
-    typer.confirm(question, abort=True, err=True)
+    typed.confirm(question, abort=True, err=True)
 
 
 def chosen_format(chosen: Format, as_json: bool) -> Format:
@@ -182,24 +180,7 @@ def _local_bootstrap() -> str | None:
     return found if isinstance(found, str) else None
 
 
-def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> list[str]:
-    """The names that any pattern matches whole, in order; without ``regex`` the patterns as they
-    are, known or not.
-
-    :raises UsageError: a pattern is not a regular expression.
-    """
-    if not regex:
-        return list(dict.fromkeys(patterns))
-    compiled = []
-    for pattern in patterns:
-        try:
-            compiled.append(re.compile(pattern))
-        except re.error as error:
-            raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
-    return [name for name in names if any(item.fullmatch(name) for item in compiled)]
-
-
-def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_topics(ctx: typed.Context, incomplete: str) -> list[str]:
     """Topic names for the shell; none when the cluster does not answer at once."""
 
     async def names(admin: Admin) -> list[str]:
@@ -208,7 +189,7 @@ def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     return _complete(ctx, incomplete, "topics", names)
 
 
-def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_groups(ctx: typed.Context, incomplete: str) -> list[str]:
     """Names of consumer groups for the shell."""
 
     async def names(admin: Admin) -> list[str]:
@@ -217,7 +198,7 @@ def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return _complete(ctx, incomplete, "groups", names)
 
 
-def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_transactional_ids(ctx: typed.Context, incomplete: str) -> list[str]:
     """Transactional ids for the shell."""
 
     async def names(admin: Admin) -> list[str]:
@@ -227,7 +208,7 @@ def complete_transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]
 
 
 def _complete(
-    ctx: typer.Context, incomplete: str, kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
+    ctx: typed.Context, incomplete: str, kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
 ) -> list[str]:
     """What begins so, of what the cluster has, or had some seconds ago."""
     from oncelog_cli import name_cache

@@ -118,13 +118,42 @@ def parse_json_line(line: bytes) -> InputRecord:
         raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
     if "value" not in document:
         raise ValueError('there is no "value"; a tombstone has "value": null')
+    value, key = document["value"], document.get("key")
+    nested = _texts_of(line) if _is_nested(value) or _is_nested(key) else {}
     return InputRecord(
-        from_json_value(document["value"], "value"),
-        from_json_value(document.get("key"), "key"),
+        nested["value"] if _is_nested(value) else from_json_value(value, "value"),
+        nested["key"] if _is_nested(key) else from_json_value(key, "key"),
         _parse_headers(document.get("headers")),
         _parse_count(document.get("partition"), "partition", 2**31 - 1),
         _parse_count(document.get("timestamp"), "timestamp", 2**63 - 1),
     )
+
+
+def _is_nested(value: Any) -> bool:
+    """An array, or an object that is not bytes as base64."""
+    return isinstance(value, list) or (isinstance(value, dict) and list(value) != [BASE64])
+
+
+def _texts_of(line: bytes) -> dict[str, bytes]:
+    """The text of each member of an object that is known to be JSON, as it stands there: numbers
+    and white space are not written anew."""
+    text = line.decode(json.detect_encoding(line))
+    decoder = json.JSONDecoder()
+    found: dict[str, bytes] = {}
+    position = text.index("{")
+    while text[position] != "}":
+        name, position = decoder.raw_decode(text, _after_space(text, position + 1))
+        start = _after_space(text, _after_space(text, position) + 1)  # behind the colon
+        _, end = decoder.raw_decode(text, start)
+        found[name] = text[start:end].encode()
+        position = _after_space(text, end)
+    return found
+
+
+def _after_space(text: str, position: int) -> int:
+    while text[position] in " \t\n\r":
+        position += 1
+    return position
 
 
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})

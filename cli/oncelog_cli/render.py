@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
-
-from oncelog_cli import invocation
+from oncelog_cli import invocation, typed
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
@@ -137,7 +135,7 @@ class Output:
             held = list(rows)
             _print_tsv([], columns or [Column(key, key) for key in next(iter(held), {})], {}, held)
         if self.errors:
-            raise typer.Exit(EXIT_FAILED)
+            raise typed.Exit(EXIT_FAILED)
 
     def abort(self, error: BaseException) -> None:
         """The command failed as a whole: its document holds nothing but errors."""
@@ -193,7 +191,7 @@ REQUESTED: ContextVar[Sequence[str]] = ContextVar("REQUESTED", default=())
 """The command line as it was typed."""
 
 
-def requested_output(context: typer.Context) -> None:
+def requested_output(context: typed.Context) -> None:
     """Make the output of a command that ended before it could: its command line is wrong, and which
     format it asks for has to be seen from the words themselves."""
     command: Any = context.command
@@ -279,6 +277,11 @@ def _print_rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bo
         table.add_row(*(Text(text) for text in row))
     Console(highlight=False).print(table)
     return True
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 record``, ``2 records``, ``1,000 records``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def human_bytes(value: Any) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar, overload
 
-import typer
-
-from oncelog_cli import render
+from oncelog_cli import render, typed
 from oncelog_cli.exits import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -38,18 +38,50 @@ T = TypeVar("T")
 
 
 def run(command: Coroutine[Any, Any, T]) -> T:
-    """Run a command to its end; Ctrl+C cancels it, so that it closes what it opened."""
+    """Run a command to its end; Ctrl+C and SIGTERM cancel it, so that it closes what it opened."""
     import asyncio  # 20 ms that ``oncelog --help`` does not pay
 
     try:
-        return asyncio.run(command)
-    except KeyboardInterrupt:
+        return asyncio.run(_until_terminated(command))
+    except (KeyboardInterrupt, _TerminatedError):
         render.tell_document(CommandError("interrupted"))
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typed.Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError as error:
-        # Typer would end with 1 and no word, whichever pipe it was.
+        # click would end with 1 and no word, whichever pipe it was.
         code = exit_code_of(error)
-        raise typer.Exit(code) from None
+        raise typed.Exit(code) from None
+
+
+class _TerminatedError(Exception):
+    """SIGTERM came, and what was under way is cancelled."""
+
+
+async def _until_terminated(command: Coroutine[Any, Any, T]) -> T:
+    """SIGTERM does what Ctrl+C does, also where SIGINT is ignored (a script's background job). In
+    another thread than the main one signals are others'."""
+    import asyncio
+
+    came = False
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def end() -> None:
+        nonlocal came
+        came = True
+        task.cancel()
+
+    main = threading.current_thread() is threading.main_thread()
+    if main:
+        loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if came:
+            raise _TerminatedError from None
+        raise
+    finally:
+        if main:
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 @overload
@@ -77,17 +109,15 @@ def exit_code_of(error: Exception) -> int | None:
 
 
 def _usage_code_of(error: Exception) -> int | None:
-    """The exit code of what Typer itself raises, said in one line; None for anything else.
-
-    Known by its face: the classes live in click or in Typer, depending on Typer's release.
-    """
-    if isinstance(error, typer.Abort):
+    """The exit code of what click itself raises, said in one line; None for anything else."""
+    if isinstance(error, typed.Abort):
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return EXIT_INTERRUPTED
         render.report(CommandError("aborted"))
         return EXIT_FAILED
-    say = getattr(error, "format_message", None)
-    if say is None:
+    if not isinstance(error, typed.ClickError):
         return None
-    message = " ".join(str(say()).split())
+    message = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
     if context is not None:
         render.requested_output(context)

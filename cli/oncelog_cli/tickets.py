@@ -11,16 +11,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.options import UsageError
 
 if TYPE_CHECKING:
-    from oncelog.shared_transaction import Receipt, Ticket
+    from oncelog.shared_transactions.transaction import Receipt, Ticket
 
 TicketOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--ticket",
         metavar="FILE|JSON",
         help="Write as one of the writers of a shared transaction ('shared begin' prints it).",
@@ -34,7 +33,7 @@ def read_ticket(text: str) -> Ticket:
     :raises UsageError: neither.
     """
     from oncelog.errors import ConfigurationError
-    from oncelog.shared_transaction import Ticket
+    from oncelog.shared_transactions.transaction import Ticket
 
     found = _read("ticket", text)
     try:
@@ -49,7 +48,7 @@ def read_receipt(text: str) -> Receipt:
     :raises UsageError: neither.
     """
     from oncelog.errors import ConfigurationError
-    from oncelog.shared_transaction import Receipt
+    from oncelog.shared_transactions.transaction import Receipt
 
     found = _read("receipt", text)
     try:

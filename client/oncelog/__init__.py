@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oncelog import blocking, errors
-    from oncelog.admin import Admin
-    from oncelog.admin_results import NewTopic, Results
+    from oncelog.admin.admin import Admin
+    from oncelog.admin.group_results import OffsetReset
+    from oncelog.admin.results import NewTopic, Results
     from oncelog.consumer.assignors.base import Assignor
     from oncelog.consumer.columns import ColumnBatch
     from oncelog.consumer.consumer import Consumer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oncelog.consumer.outgoing import ProducerRecord
     from oncelog.consumer.record import Record
     from oncelog.consumer.retry import Retry
+    from oncelog.core.health import ClientHealth
     from oncelog.errors import (
         ApiError,
         ClientError,
@@ -35,57 +37,60 @@ if TYPE_CHECKING:
         TransactionAlreadyCommittedError,
         TransactionOutcomeUnknownError,
     )
-    from oncelog.group_results import OffsetReset
     from oncelog.history import History
     from oncelog.history_events import HistoryRecorder
-    from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+    from oncelog.producer.partition_queue import Delivery
     from oncelog.producer.partitioner import Partitioner
     from oncelog.producer.producer import Producer
-    from oncelog.producer.transaction import Transaction
-    from oncelog.shared_transaction import Receipt, SharedTransaction, Ticket
-    from oncelog.shared_writer import SharedWriter, join
+    from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
+    from oncelog.producer.transactions.transaction import Transaction
+    from oncelog.shared_transactions.transaction import Receipt, SharedTransaction, Ticket
+    from oncelog.shared_transactions.writer import SharedWriter, join
+    from oncelog.whereabouts import bootstrap_servers
     from oncelog_protocol.types import TopicPartition
 
 _HOMES = {
-    "Admin": "oncelog.admin",
+    "Admin": "oncelog.admin.admin",
     "ApiError": "oncelog.errors",
     "Assignor": "oncelog.consumer.assignors.base",
-    "BatchMetadata": "oncelog.producer.delivery",
+    "BatchMetadata": "oncelog.producer.record_metadata",
     "ClientError": "oncelog.errors",
+    "ClientHealth": "oncelog.core.health",
     "ColumnBatch": "oncelog.consumer.columns",
     "CommitFailedError": "oncelog.errors",
     "Consumer": "oncelog.consumer.consumer",
-    "Delivery": "oncelog.producer.delivery",
+    "Delivery": "oncelog.producer.partition_queue",
     "DeliveryTimeoutError": "oncelog.errors",
     "GroupMetadata": "oncelog.consumer.offset_metadata",
     "History": "oncelog.history",
     "HistoryRecorder": "oncelog.history_events",
     "MaxPollIntervalExceededError": "oncelog.errors",
-    "NewTopic": "oncelog.admin_results",
+    "NewTopic": "oncelog.admin.results",
     "NoBrokersAvailableError": "oncelog.errors",
     "OffsetAndMetadata": "oncelog.consumer.offset_metadata",
     "OffsetAndTimestamp": "oncelog.consumer.offsets",
-    "OffsetReset": "oncelog.group_results",
+    "OffsetReset": "oncelog.admin.group_results",
     "OncelogError": "oncelog.errors",
     "Partitioner": "oncelog.producer.partitioner",
     "Producer": "oncelog.producer.producer",
     "ProducerFencedError": "oncelog.errors",
     "ProducerRecord": "oncelog.consumer.outgoing",
     "RebalanceListener": "oncelog.consumer.group.listener",
-    "Receipt": "oncelog.shared_transaction",
+    "Receipt": "oncelog.shared_transactions.transaction",
     "Record": "oncelog.consumer.record",
-    "RecordMetadata": "oncelog.producer.delivery",
-    "Results": "oncelog.admin_results",
+    "RecordMetadata": "oncelog.producer.record_metadata",
+    "Results": "oncelog.admin.results",
     "Retry": "oncelog.consumer.retry",
-    "SharedTransaction": "oncelog.shared_transaction",
-    "SharedWriter": "oncelog.shared_writer",
-    "Ticket": "oncelog.shared_transaction",
+    "SharedTransaction": "oncelog.shared_transactions.transaction",
+    "SharedWriter": "oncelog.shared_transactions.writer",
+    "Ticket": "oncelog.shared_transactions.transaction",
     "TopicPartition": "oncelog_protocol.types",
-    "Transaction": "oncelog.producer.transaction",
+    "Transaction": "oncelog.producer.transactions.transaction",
     "TransactionAbortableError": "oncelog.errors",
     "TransactionAlreadyCommittedError": "oncelog.errors",
     "TransactionOutcomeUnknownError": "oncelog.errors",
-    "join": "oncelog.shared_writer",
+    "bootstrap_servers": "oncelog.whereabouts",
+    "join": "oncelog.shared_transactions.writer",
 }
 _MODULES = ("blocking", "errors")
 
@@ -95,6 +100,7 @@ __all__ = [
     "Assignor",
     "BatchMetadata",
     "ClientError",
+    "ClientHealth",
     "ColumnBatch",
     "CommitFailedError",
     "Consumer",
@@ -129,6 +135,7 @@ __all__ = [
     "TransactionAlreadyCommittedError",
     "TransactionOutcomeUnknownError",
     "blocking",
+    "bootstrap_servers",
     "errors",
     "join",
 ]

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from oncelog.errors import ConfigurationError
 from oncelog_protocol import limits
+from oncelog_protocol.records import compression
 from oncelog_protocol.types import Acks, IsolationLevel
 
 BootstrapServers = str | Sequence[str]
@@ -21,6 +22,7 @@ AcksOption = Literal["all", "0", "1"] | int
 ResetOption = Literal["earliest", "latest", "none", "error"] | str | timedelta
 """By duration: a timedelta, or Kafka's "by_duration:PT1H" (KIP-1106)."""
 CompressionOption = Literal["none", "gzip", "lz4", "zstd"]
+CorruptBatchesOption = Literal["raise", "skip"]
 IsolationOption = Literal["read_uncommitted", "read_committed"]
 
 T = TypeVar("T")
@@ -34,7 +36,7 @@ IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """A broker listens there."""
 
     host: str
     port: int
@@ -146,7 +148,7 @@ def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What every client needs to talk to a cluster."""
+    """Every client needs these to talk to a cluster."""
 
     bootstrap_servers: BootstrapServers
     client_id: str = "oncelog"
@@ -182,7 +184,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """How records are gathered, sent and tried again."""
+    """These say how records are gathered, sent and tried again."""
 
     acks: AcksOption = "all"
     compression_type: CompressionOption = "none"
@@ -210,6 +212,7 @@ class ProducerOptions:
         if self.acks not in ("all", "0", "1", -1, 0, 1) or isinstance(self.acks, bool):
             raise ConfigurationError(f'acks={self.acks!r}: must be "all", 1 or 0')
         _one_of("compression_type", self.compression_type, ("none", "gzip", "lz4", "zstd"))
+        compression.require(compression.Codec[self.compression_type.upper()])
         if isinstance(self.linger_ms, bool) or not 0 <= self.linger_ms <= 3_600_000:
             raise ConfigurationError(f"linger_ms={self.linger_ms!r}: must be from 0 to 3600000")
         _at_least("batch_size", self.batch_size, 1, limits.BATCH_BYTES_MAX)
@@ -242,7 +245,7 @@ class ProducerOptions:
 
     @property
     def idempotent(self) -> bool:
-        """Whether batches carry sequence numbers."""
+        """Return whether batches carry sequence numbers."""
         return self.enable_idempotence is not False and not self.against_idempotence
 
     @property
@@ -263,7 +266,7 @@ class ProducerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """How records are fetched."""
+    """These say how records are fetched."""
 
     auto_offset_reset: ResetOption = "latest"
     """Where to begin without a position, or with one that is out of range."""
@@ -273,6 +276,9 @@ class ConsumerOptions:
     """Bytes of one answer; twice as many are held in advance."""
     max_partition_fetch_bytes: int = MEBIBYTE
     check_crcs: bool = True
+    corrupt_batches: CorruptBatchesOption = "raise"
+    """What becomes of a batch that does not hold, though its leader has looked at it again: an
+    error, or it is left out, and counted in ``metrics().batches_skipped_total``."""
     isolation_level: IsolationOption = "read_committed"
     """Whether transactions that are open or aborted are left out (KIP-98). Kafka's default is
     "read_uncommitted"."""
@@ -281,6 +287,7 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         parse_reset(self.auto_offset_reset)
+        _one_of("corrupt_batches", self.corrupt_batches, ("raise", "skip"))
         _one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         _at_least("fetch_min_bytes", self.fetch_min_bytes, 0, limits.FETCH_BYTES_MAX)
         _at_least("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, limits.FETCH_WAIT_MS_MAX)
@@ -297,7 +304,7 @@ class ConsumerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """How a consumer takes part in a group; nothing of it matters without ``group_id``."""
+    """These say how a consumer takes part in a group. None matters without ``group_id``."""
 
     group_id: str | None = None
     group_instance_id: str | None = None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from oncelog_protocol import errors as _protocol
 from oncelog_protocol.errors import (
     ApiError,
+    BrokerNotAvailableError,
     ClusterAuthorizationFailedError,
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -33,6 +34,7 @@ from oncelog_protocol.errors import (
     GroupSubscribedToTopicError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    InconsistentTopicIdError,
     InvalidCommitOffsetSizeError,
     InvalidConfigError,
     InvalidGroupIdError,
@@ -67,6 +69,7 @@ from oncelog_protocol.errors import (
     ProducerFencedError,
     ProtocolError,
     RebalanceInProgressError,
+    RebootstrapRequiredError,
     RecordListTooLargeError,
     RemoteProtocolError,
     RequestTimedOutError,
@@ -91,7 +94,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.channel import NotSentError
 
 if TYPE_CHECKING:
-    from oncelog.producer.delivery import BatchMetadata
+    from oncelog.producer.record_metadata import BatchMetadata
 
 
 class ClientError(OncelogError):
@@ -110,6 +113,11 @@ class ConfigurationError(ClientError, ValueError):
 
 class ClosedError(ClientError):
     """The producer, consumer or admin is closed, or was never started."""
+
+
+class WrongLoopError(ClientError, RuntimeError):
+    """The client lives on another event loop, in another thread, or in the process before a fork.
+    The message says which. ``definite`` is false where a delivery is awaited: that was taken."""
 
 
 class NoBrokersAvailableError(ClientError, ConnectionError):
@@ -204,7 +212,7 @@ class TransactionOutcomeUnknownError(ClientError, TimeoutError):
 
 
 class NoTransactionError(ClientError):
-    """What was asked does not fit where the producer is: a send outside of a transaction, a second
+    """The call does not fit where the producer is: a send outside of a transaction, a second
     begin, a commit of what was not begun. *What to do*: mend the program; nothing was harmed."""
 
     kind = Kind.ABORTABLE
@@ -228,7 +236,8 @@ class UndeliveredRecordsError(ClientError):
 class CorruptRecordError(ClientError):
     """A batch read from the log does not hold: wrong CRC, or a body that contradicts its header.
 
-    The position stays in front of it; ``seek`` past ``offset`` to leave it out.
+    The position stays in front of it; ``seek`` past ``offset`` to leave it out. A consumer with
+    ``corrupt_batches="skip"`` steps over such batches by itself, and counts them.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -253,6 +262,21 @@ class LogTruncationError(ClientError):
         self.partition = partition
         self.offset = offset
         self.divergence_offset = divergence_offset
+
+
+class TopicRecreatedError(ClientError):
+    """A topic was deleted and made again, and its partition was assigned by hand.
+
+    The position was that of the former topic; there is none any more. ``seek`` to go on.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        super().__init__(
+            f"{partition}: the topic was deleted and made again, the position {offset} was that of"
+            " the former one: seek to go on"
+        )
+        self.partition = partition
+        self.offset = offset
 
 
 class NoOffsetForPartitionError(ClientError):
@@ -358,14 +382,21 @@ InvalidTransactionTimeout = InvalidTransactionTimeoutError
 
 
 def is_definite(error: BaseException) -> bool:
-    """Whether after ``error`` the write certainly had no effect; unknown errors say no."""
+    """Return whether after ``error`` the write certainly had no effect; unknown errors say no."""
     if isinstance(error, NotSentError):
         return True
     return bool(getattr(error, "definite", False))
 
 
+def may_have_acted(error: BaseException) -> None:
+    """Let ``error`` say that the write may have had an effect. Errors that are not Oncelog's own
+    never promise otherwise."""
+    if isinstance(error, OncelogError):
+        error.may_have_acted()
+
+
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later, unchanged."""
+    """Return whether the same request may succeed later, unchanged."""
     if isinstance(error, ApiError):
         return error.retriable
     return isinstance(error, (OSError, TimeoutError, RemoteProtocolError))
@@ -376,6 +407,7 @@ ERRORS = _protocol.ERRORS
 __all__ = [
     "ERRORS",
     "ApiError",
+    "BrokerNotAvailableError",
     "BrokerUnreachableError",
     "BufferExhaustedError",
     "ClientError",
@@ -402,6 +434,7 @@ __all__ = [
     "GroupSubscribedToTopicError",
     "IllegalGenerationError",
     "InconsistentGroupProtocolError",
+    "InconsistentTopicIdError",
     "InvalidCommitOffsetSizeError",
     "InvalidConfigError",
     "InvalidGroupIdError",
@@ -454,6 +487,7 @@ __all__ = [
     "ProducerFencedError",
     "ProtocolError",
     "RebalanceInProgressError",
+    "RebootstrapRequiredError",
     "RecordListTooLargeError",
     "RemoteProtocolError",
     "ReorderError",
@@ -461,6 +495,7 @@ __all__ = [
     "StorageError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",
+    "TopicRecreatedError",
     "TransactionAbortableError",
     "TransactionAlreadyCommittedError",
     "TransactionCoordinatorFencedError",
@@ -478,4 +513,5 @@ __all__ = [
     "error_for",
     "is_definite",
     "is_retriable",
+    "may_have_acted",
 ]

@@ -9,12 +9,14 @@ would be "destroyed but pending" at some later time.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
-from oncelog.errors import ClosedError
+from oncelog.core.home import forked
+from oncelog.errors import ClosedError, WrongLoopError
 
 T = TypeVar("T")
 
@@ -48,6 +50,11 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
+        self._stopping = False
+        self._process = os.getpid()
+        self._order = threading.RLock()
+        """Nothing is submitted behind the end, where nobody would do it. A signal's handler may
+        interrupt a submission with one of its own: hence RLock."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -60,8 +67,18 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether calls are possible."""
-        return self._thread.is_alive() and not self._loop.is_closed()
+        """Return whether calls are possible."""
+        return not self._stopping and self._thread.is_alive()
+
+    @property
+    def forked(self) -> bool:
+        """Return whether this process was forked from the one that has the thread."""
+        return os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """:raises WrongLoopError: this is a forked process."""
+        if self.forked:
+            raise forked(self._process)
 
     def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run ``coro`` on the loop; its result or its exception.
@@ -76,16 +93,25 @@ class LoopThread:
             raise
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``coro`` on the loop without waiting; what was submitted first runs first."""
-        if not self.running:
+        """Run ``coro`` on the loop without waiting; what was submitted first runs first.
+
+        :raises WrongLoopError: this is a forked process, in which the thread does not exist.
+        """
+        try:
+            self.check_process()
+        except WrongLoopError:
             coro.close()
-            raise ClosedError("the client is closed")
+            raise
         if threading.current_thread() is self._thread:
             coro.close()
             raise RuntimeError(
                 "a blocking call inside of the client's own loop would wait for ever"
             )
-        return asyncio.run_coroutine_threadsafe(coro, self._loop)
+        with self._order:
+            if self.running:
+                return asyncio.run_coroutine_threadsafe(coro, self._loop)
+        coro.close()
+        raise ClosedError("the client is closed")
 
     async def visit(self, work: Callable[[], T]) -> T:
         """Do ``work`` on this loop, waited for on another."""
@@ -100,8 +126,13 @@ class LoopThread:
         self._loop.call_soon_threadsafe(work)
 
     def stop(self) -> None:
-        """End the loop and its thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
+        """End the loop and its thread; when somebody else does, wait until they have ended. After a
+        fork there is nothing to end: the locks here may be held by threads that are no more."""
+        if self.forked:
+            return
+        with self._order:
+            first, self._stopping = not self._stopping, True
+            if first and self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()

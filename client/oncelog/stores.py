@@ -49,7 +49,7 @@ class StaleOffsetError(ClientError):
 
 
 class Connection(Protocol):
-    """What is needed of a database connection (PEP 249); ``sqlite3.Connection`` fulfils it."""
+    """A database connection (PEP 249) has at least this; ``sqlite3.Connection`` does."""
 
     def cursor(self) -> Any:
         """A cursor with ``execute``, ``fetchall`` and ``rowcount``."""

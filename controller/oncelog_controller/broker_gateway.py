@@ -5,11 +5,14 @@ Rules
 * One outlet per life of a broker (id and epoch), one connection each. Orders leave in the order in
   which they were given; what waits is one bundle, in which newer orders replace older ones.
 * An order is retried in place until it is answered, on this connection or the next; none is skipped
-  (Z12). An order that the broker could not carry out closes the connection: it and all after it go
+  [Z12]. An order that the broker could not carry out closes the connection: it and all after it go
   out again on the next one.
-* STALE_BROKER_EPOCH ends the outlet: the broker has restarted and will be told anew (K21).
-  STALE_CONTROLLER_EPOCH ends the term (Z4).
-* Refused connections are reported as suspicion, once until the broker answers again.
+* STALE_BROKER_EPOCH ends the outlet: the broker has restarted and will be told anew [K21].
+* STALE_CONTROLLER_EPOCH makes the term look whether it is over [Z4]: the store knows, a single
+  broker may have been told nonsense. If it goes on, so does the order.
+* Long orders go some a turn of the loop, over all brokers: a new controller describes everything to
+  everybody.
+* What refused connections mean is judged by ``suspicions``.
 """
 
 from __future__ import annotations
@@ -23,10 +26,11 @@ from typing import Any
 
 from oncelog_controller import logged
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
-from oncelog_controller.link import BrokerLink
-from oncelog_controller.orders import OrderRequest, Orders, bundle
+from oncelog_controller.events import Event, OrdersAnswered
+from oncelog_controller.link import BrokerLink, meant
+from oncelog_controller.orders import OrderRequest, Orders, bundle, is_slice
 from oncelog_controller.state import BrokerRegistration
+from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import (
     ERRORS,
     NO_ERROR,
@@ -35,6 +39,7 @@ from oncelog_protocol.errors import (
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
+from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.replication import UpdateMetadataRequest
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
@@ -43,6 +48,15 @@ logger = logged.get_logger(__name__)
 
 UNANSWERED_MAX = 6
 """Orders of one broker on their way; what comes meanwhile is bundled."""
+
+PARTITIONS_PER_TURN = 1500
+"""Of all orders that are sent in one turn of the loop, about: some 10 ms."""
+
+ORDER_COST = 50
+"""What an order costs besides, in partitions: the live brokers in it, and the socket."""
+
+SLICED_VERSION = 2
+"""Of UpdateMetadata: from here on a description comes in slices."""
 
 Report = Callable[[Event], None]
 
@@ -55,20 +69,29 @@ class BrokerGateway:
         *,
         controller_id: int,
         controller_epoch: int,
+        cluster_id: str = NO_CLUSTER,
         config: ControllerConfig,
         report: Report,
-        on_fenced: Callable[[str], None],
+        suspicions: Suspicions,
+        on_fenced: Callable[[int], None],
+        on_failed: Callable[[str], None],
     ) -> None:
+        """``on_fenced``: told which broker knows a newer controller; ``on_failed``: of a bug."""
         self._head = (controller_id, controller_epoch)
+        self._cluster_id = cluster_id
         self._config = config
         self._report = report
+        self._suspicions = suspicions
         self._on_fenced = on_fenced
+        self._on_failed = on_failed
         self._outlets: dict[int, _Outlet] = {}
+        self._pace = _Pace()
         self._tasks = Tasks(f"controller-{controller_id}-gateway", self._failed)
 
     def connect(self, brokers: Sequence[BrokerRegistration]) -> None:
         """Keep connections to exactly these lives of brokers."""
         wanted = {broker.broker_id: broker for broker in brokers}
+        self._suspicions.watch(brokers)
         for broker_id, outlet in list(self._outlets.items()):
             if wanted.get(broker_id) != outlet.broker:
                 outlet.close()
@@ -81,12 +104,20 @@ class BrokerGateway:
                 logger.warning(logged.BROKER_WITHOUT_LISTENER, broker_id)
                 continue
             outlet = _Outlet(
-                broker, self._head, self._config.order_timeout_ms / 1000, self._report, self._fenced
+                broker,
+                self._head,
+                self._config.order_timeout_ms / 1000,
+                self._report,
+                self._suspicions,
+                self._on_fenced,
+                self._pace,
             )
             link = BrokerLink(
                 address.host,
                 address.port,
                 client_id=f"controller-{self._head[0]}",
+                meant=meant(self._cluster_id, broker_id),
+                own_broker_id=self._head[0],
                 connect_timeout_s=self._config.connect_timeout_ms / 1000,
                 on_up=outlet.up,
                 on_down=outlet.down,
@@ -108,11 +139,36 @@ class BrokerGateway:
         self._outlets.clear()
         await self._tasks.close()
 
-    def _fenced(self, reason: str) -> None:
-        self._on_fenced(reason)
-
     def _failed(self, name: str, error: BaseException) -> None:
-        self._on_fenced(f"{name} failed: {error!r}")
+        self._on_failed(f"{name} failed: {error!r}")
+
+
+class _Pace:
+    """How much may be sent in one turn of the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left = PARTITIONS_PER_TURN
+        self._timed = False
+        self._later: dict[_Outlet, None] = {}
+
+    def may_send(self, outlet: _Outlet, request: OrderRequest) -> bool:
+        """Whether in this turn; if not, the outlet is asked to go on in a later one."""
+        if self._left <= 0:
+            self._later[outlet] = None
+            return False
+        self._left -= len(request.partitions) + ORDER_COST
+        if not self._timed:
+            self._timed = True
+            self._loop.call_soon(self._turn)
+        return True
+
+    def _turn(self) -> None:
+        self._timed = False
+        self._left = PARTITIONS_PER_TURN
+        later, self._later = self._later, {}
+        for outlet in later:
+            outlet.flush()
 
 
 class _Outlet:
@@ -124,19 +180,26 @@ class _Outlet:
         head: tuple[int, int],
         order_timeout_s: float,
         report: Report,
-        on_fenced: Callable[[str], None],
+        suspicions: Suspicions,
+        on_fenced: Callable[[int], None],
+        pace: _Pace,
     ) -> None:
         self.broker = broker
         self.task: asyncio.Task[None] | None = None
         self._head = head
         self._order_timeout_s = order_timeout_s
         self._report = report
+        self._suspicions = suspicions
         self._on_fenced = on_fenced
         self._loop = asyncio.get_running_loop()
+        self._pace = pace
         self._waiting: Orders | None = None
+        self._unsent: deque[OrderRequest] = deque()
+        """Of the bundle that is being sent."""
         self._unanswered: deque[OrderRequest] = deque()
+        self._described: Orders | None = None
+        """What slices that are not answered, or not sent, are of."""
         self._channel: RequestChannel | None = None
-        self._suspected = False
         self._over = False
         self._watchdog: asyncio.TimerHandle | None = None
 
@@ -145,14 +208,11 @@ class _Outlet:
         if self._over or orders.empty:
             return
         self._waiting = orders if self._waiting is None else self._waiting.merged_with(orders)
-        self._flush()
+        self.flush()
 
     def close(self) -> None:
         """No more orders."""
-        self._over = True
-        self._waiting = None
-        self._unanswered.clear()
-        self._stop_watch()
+        self._end()
         if self.task is not None:
             self.task.cancel()
 
@@ -161,9 +221,8 @@ class _Outlet:
     def up(self, channel: RequestChannel) -> None:
         """A connection stands."""
         self._channel = channel
-        self._suspected = False
-        self._report(BrokerCleared(self.broker.broker_id, self.broker.broker_epoch))
-        self._flush()
+        self._suspicions.up(self.broker.broker_id, self.broker.broker_epoch)
+        self.flush()
 
     def down(self) -> None:
         """It broke: what was not answered is to be sent again, below what came since."""
@@ -171,25 +230,32 @@ class _Outlet:
         self._stop_watch()
         if self._over:
             return
-        unanswered, self._unanswered = list(self._unanswered), deque()
-        self._put_back(unanswered)
+        again = [*self._unanswered, *self._unsent]
+        self._unanswered.clear()
+        self._unsent.clear()
+        older = bundle(again, self._described)
+        self._described = None
+        if older is not None:
+            self._waiting = older if self._waiting is None else older.merged_with(self._waiting)
 
     def refused(self) -> None:
-        """Nobody listens there any more."""
-        if not self._suspected and not self._over:
-            self._suspected = True
-            self._report(BrokerSuspected(self.broker.broker_id, self.broker.broker_epoch))
+        """Nobody listens there, or somebody on the way says so."""
+        if not self._over:
+            self._suspicions.refused(self.broker.broker_id, self.broker.broker_epoch)
 
     # ---- sending
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what may be sent now."""
         channel = self._channel
-        if channel is None or channel.closed or self._waiting is None:
+        if self._over or channel is None or channel.closed:
             return
-        if len(self._unanswered) >= UNANSWERED_MAX:
-            return
-        orders, self._waiting = self._waiting, None
-        for request in orders.requests(*self._head, self.broker.broker_epoch):
+        before = len(self._unanswered)
+        while len(self._unanswered) < UNANSWERED_MAX and (self._unsent or self._take(channel)):
+            request = self._unsent[0]
+            if not self._pace.may_send(self, request):
+                break
+            self._unsent.popleft()
             try:
                 channel.send(request, callback=partial(self._answered, channel, request))
             except OncelogError as error:
@@ -197,7 +263,19 @@ class _Outlet:
                 logger.error(logged.ORDER_NOT_SENT, self.broker.broker_id, error)
                 continue
             self._unanswered.append(request)
-        self._watch()
+        if len(self._unanswered) > before:
+            self._watch()
+
+    def _take(self, channel: RequestChannel) -> bool:
+        """The next bundle, if there is one."""
+        orders, self._waiting = self._waiting, None
+        if orders is None:
+            return False
+        sliced = channel.versions.get(UpdateMetadataRequest.api_key, 0) >= SLICED_VERSION
+        self._unsent.extend(orders.requests(*self._head, self.broker.broker_epoch, sliced=sliced))
+        if any(map(is_slice, self._unsent)):
+            self._described = orders.description()
+        return bool(self._unsent)
 
     def _answered(
         self,
@@ -213,20 +291,20 @@ class _Outlet:
         if code == NO_ERROR:
             self._unanswered.popleft()
             self._watch()
+            if not any(map(is_slice, (*self._unanswered, *self._unsent))):
+                self._described = None
             if not isinstance(request, UpdateMetadataRequest):
                 broker = self.broker
                 self._report(
                     OrdersAnswered(broker.broker_id, broker.broker_epoch, request, reply.message)
                 )
-            self._flush()
+            self.flush()
         elif code == StaleControllerEpochError.code:
-            self._on_fenced(f"broker {self.broker.broker_id} knows a newer controller")
+            self._on_fenced(self.broker.broker_id)
+            channel.close("the broker knows a newer controller")
         elif code == StaleBrokerEpochError.code:
             logger.info(logged.ORDERS_VOID, self.broker.broker_id)
-            self._waiting = None
-            self._unanswered.clear()
-            self._over = True
-            self._stop_watch()
+            self._end()
         else:
             # What was sent after it must not overtake it: all are sent again, on a new connection.
             name = ERRORS[code].name if code in ERRORS else str(code)
@@ -235,11 +313,12 @@ class _Outlet:
             logger.log(level, logged.ORDER_FAILED, self.broker.broker_id, name)
             channel.close(f"order failed: {name}")
 
-    def _put_back(self, requests: Sequence[OrderRequest]) -> None:
-        older = bundle(requests)
-        if older is None:
-            return
-        self._waiting = older if self._waiting is None else older.merged_with(self._waiting)
+    def _end(self) -> None:
+        self._over = True
+        self._waiting = self._described = None
+        self._unsent.clear()
+        self._unanswered.clear()
+        self._stop_watch()
 
     def _watch(self) -> None:
         """The oldest unanswered order has a deadline; past it the connection counts as dead."""

@@ -3,15 +3,17 @@
 Rules
 -----
 * One multi makes ``/controller`` and moves ``/controller_epoch`` by version: there cannot be two
-  controllers with one epoch (Z1).
+  controllers with one epoch [Z1].
 * When the multi's outcome is not clear, the store tells: if ``/controller`` belongs to this session
-  and names the present epoch, this broker is controller (Z2).
+  and names the present epoch, this broker is controller [Z2].
 * Deposing is one multi too: it checks ``/controller_epoch`` and removes ``/controller`` by version,
   so that it can only hit the controller that was looked at.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from oncelog_controller import logged, znodes
@@ -28,8 +30,13 @@ from oncelog_controller.store import (
     StoreError,
     Watch,
 )
+from oncelog_protocol.errors import BrokerNotAvailableError
+from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 
 logger = logged.get_logger(__name__)
+
+ANSWER_S = 5.0
+"""For the store to say who is controller; who asked on behalf of an order will ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,37 @@ class Incumbent:
     node_version: int
     node_czxid: int
     session_id: int
+
+
+async def elected(store: MetadataStore) -> tuple[int, int]:
+    """Who is controller, -1 for nobody, and the newest controller epoch, -1 before the first.
+
+    :raises StoreDisconnectedError, SessionExpiredError:
+    """
+    try:
+        data, _ = await store.get(znodes.CONTROLLER)
+        return znodes.decode_controller(data)
+    except NoNodeError:
+        pass
+    try:
+        data, _ = await store.get(znodes.CONTROLLER_EPOCH)
+    except NoNodeError:
+        return NO_BROKER, NO_EPOCH
+    return NO_BROKER, znodes.decode_epoch(data)
+
+
+def elected_in(store: MetadataStore) -> Callable[[], Awaitable[tuple[int, int]]]:
+    """:func:`elected` for a broker, which knows nothing of stores: when the store does not answer
+    it raises BrokerNotAvailableError."""
+
+    async def ask() -> tuple[int, int]:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await elected(store)
+        except (StoreError, TimeoutError) as error:
+            raise BrokerNotAvailableError(f"the metadata store is silent: {error}") from error
+
+    return ask
 
 
 class Campaign:
@@ -71,6 +109,17 @@ class Campaign:
             won = await self._try()
             if won is not None:
                 return won
+
+    async def look(self, watch: Watch) -> Won | Incumbent | None:
+        """Who is controller, None for nobody, without running for it; ``watch`` fires when that
+        changes.
+
+        :raises StoreDisconnectedError, SessionExpiredError:
+        """
+        while True:
+            outcome = await self._look(watch)
+            if outcome is not None or await self._store.exists(znodes.CONTROLLER, watch) is None:
+                return outcome
 
     async def _look(self, watch: Watch | None) -> Won | Incumbent | None:
         """Who is controller, None for nobody."""

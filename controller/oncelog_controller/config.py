@@ -19,7 +19,7 @@ class ControllerConfig:
     unclean_leader_election_enable: bool = False
     """Default of topics that do not say."""
     auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_ms: int = 300_000
+    leader_imbalance_check_interval_ms: int = 10_000
     leader_rebalance_delay_ms: int = 1_000
     """How soon after a broker has come back and caught up it gets its leaderships back."""
     order_timeout_ms: int = 30_000

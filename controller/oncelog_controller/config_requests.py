@@ -46,7 +46,7 @@ class ConfigRequests:
 
     def loaded(self) -> None:
         """The store was read: let the controller be what its settings say. Topics come after."""
-        self._core.config = self._settings.controller_config(self._set())
+        self._core.use_config(self._settings.controller_config(self._set()))
 
     def alter(self, event: RequestReceived, request: admin.AlterConfigsRequest) -> None:
         """Change settings, key by key (KIP-339)."""
@@ -134,15 +134,16 @@ class ConfigRequests:
     def _take(self, config: ControllerConfig) -> None:
         """Live by new settings."""
         core = self._core
-        before, core.config = core.config, config
+        before = core.config
+        core.use_config(config)
         for name in sorted(core.cluster.topics):
             topic = core.cluster.topics[name]
             was_unclean = topic.settings.unclean_leader_election_enable
-            topic.settings = request_checks.settled(name, topic.overrides, config.defaults())
+            topic.settle(request_checks.settled(name, topic.overrides, config.defaults()))
             if topic.settings.unclean_leader_election_enable and not was_unclean:
                 self._topics.elect_offline(topic)
         if not config.auto_leader_rebalance_enable:
-            self._leadership.rebalance_at = None
+            self._leadership.stop_rebalancing()
         elif (
             before.auto_leader_rebalance_enable != config.auto_leader_rebalance_enable
             or before.leader_imbalance_check_interval_ms

@@ -2,26 +2,27 @@
 
 Rules
 -----
-* Every write checks the controller epoch first (Z3); what it stands for is applied to memory only
+* Every write checks the controller epoch first [Z3]; what it stands for is applied to memory only
   when it has succeeded.
 * One outside event at a time: the next one is handled when all writes of the last have come back.
   ``when_settled`` is what to do then.
 * A broker that has just registered is told everything at once, when settled; until then it gets no
-  single orders.
+  single orders. Some brokers are told an event, from one description.
 * After a failed write nothing is believed: the machine waits to be loaded again, or resigns.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 
 from oncelog_controller import znodes
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import Effect, Reload, Resign, SendOrders, SendReply, WriteStore
 from oncelog_controller.events import RequestReceived
-from oncelog_controller.orders import DELETED_LEADER, Orders
+from oncelog_controller.orders import DELETED_LEADER, Orders, Whole
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import Cluster, Partition, Topic
 from oncelog_controller.stats import ControllerStats
@@ -34,20 +35,30 @@ from oncelog_controller.store import (
     StoreError,
 )
 from oncelog_controller.transitions import (
-    PartitionCause,
     ReplicaPhase,
-    next_partition_phase,
 )
+from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
     PartitionOrder,
     StopPartition,
     TopicConfig,
 )
-from oncelog_protocol.types import NO_LEADER, TopicPartition
+from oncelog_protocol.types import TopicPartition
+
+T = TypeVar("T")
 
 WRITE_PARTITIONS_MAX = 128
 """Partitions of one multi: some 40 KB, far below ZooKeeper's 1 MB."""
+
+STEP_PARTITIONS = 250
+"""Partitions that are looked at in one turn of the loop: some 10 ms."""
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work on many partitions that pauses between them; what it returns comes at its end."""
+
+TOLD_AT_ONCE = 10
+"""Brokers that are told everything in one event: each is an order for every replica that it has."""
 
 TOPIC_DELETED_EPOCH = -2
 """Leader epoch of a StopReplica that deletes a topic (KIP-570)."""
@@ -72,14 +83,50 @@ class Core:
         self.request: RequestReceived | None = None
         """The request whose writes are pending."""
         self.untold: set[int] = set()
-        """Brokers that are to be told everything."""
+        """Brokers that are to be told everything: see ``telling``."""
         self.broken = False
         """A write failed: nothing is handled until the store was read again."""
         self._effects: list[Effect] = []
         self._orders: dict[int, Orders] = {}
+        self._whole: tuple[Whole, dict[int, list[Partition]]] | None = None
+        """The cluster as it is, and the partitions of each broker; None when it has changed."""
         self._pending: dict[int, Callable[[], None]] = {}
         self._settled: deque[Callable[[], None]] = deque()
         self._write_id = 0
+
+    def begin(self, now: float) -> None:
+        """Take in the time of the event that is handled."""
+        self.now = now
+
+    def take_request(self, request: RequestReceived) -> None:
+        """Note whose writes will be pending."""
+        self.request = request
+
+    def begin_again(self, cluster: Cluster) -> RequestReceived | None:
+        """Replace what is known by what the store was read to hold.
+
+        Returns the request whose writes were pending: they are known by their effect, or gone.
+        """
+        self._pending.clear()
+        self._settled.clear()
+        self._orders.clear()
+        self._whole = None
+        self.broken = False
+        self.cluster = cluster
+        interrupted, self.request = self.request, None
+        return interrupted
+
+    def use_config(self, config: ControllerConfig) -> None:
+        """Live by other settings."""
+        self.config = config
+
+    def tell(self, brokers: Iterable[int]) -> None:
+        """Have these brokers told everything."""
+        self.untold.update(brokers)
+
+    def tell_all(self) -> None:
+        """Have every broker told everything, and nobody else."""
+        self.untold = set(self.cluster.brokers)
 
     # ---- effects
 
@@ -146,44 +193,36 @@ class Core:
         while self._settled and not self._pending and not self.broken:
             self._settled.popleft()()
         if not self._pending and not self._settled and not self.broken:
-            self._tell_all()
+            self._tell_some()
             self.request = None
-
-    def forget_pending(self) -> None:
-        """The store was read again: what was pending is known by its effect or is gone."""
-        self._pending.clear()
-        self._settled.clear()
-        self._orders.clear()
-        self.broken = False
 
     # ---- orders
 
     def order_partition(self, partition: Partition, *, is_new: bool = False) -> None:
         """LeaderAndIsr to the replicas, UpdateMetadata to everybody."""
-        order = describe(partition, is_new=is_new)
+        order = partition.order()
+        if is_new:
+            order = replace(order, is_new=True)
         for broker_id in partition.replicas:
             orders = self._orders_for(broker_id)
             if orders is not None:
-                if orders.replicas is None:
-                    orders.replicas = {}
-                orders.replicas[partition.topic_partition] = order
+                orders.add_replica(order)
                 if is_new:
                     orders.configs[partition.topic.name] = describe_config(partition.topic)
         self._update_metadata(order)
 
     def order_metadata(self, partition: Partition) -> None:
         """UpdateMetadata to everybody; the replicas know already."""
-        self._update_metadata(describe(partition))
+        self._update_metadata(partition.order())
 
     def order_config(self, topic: Topic) -> None:
         """The topic's settings to everybody."""
+        self._whole = None
         config = describe_config(topic)
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
             if orders is not None:
-                if orders.metadata is None:
-                    orders.metadata = {}
-                orders.configs[topic.name] = config
+                orders.add_config(config)
 
     def order_broker_configs(self) -> None:
         """What is set for brokers, all of it, to everybody."""
@@ -191,16 +230,14 @@ class Core:
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
             if orders is not None:
-                if orders.metadata is None:
-                    orders.metadata = {}
-                orders.broker_configs = configs
+                orders.add_broker_configs(configs)
 
     def order_live_brokers(self) -> None:
         """Every order names the live brokers; an empty update tells of them alone."""
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
-            if orders is not None and orders.metadata is None:
-                orders.metadata = {}
+            if orders is not None:
+                orders.add_metadata()
 
     def order_stop(self, broker_id: int, topic: str, topic_id: str, partition: int) -> None:
         """Delete one replica of a deleted topic."""
@@ -213,18 +250,14 @@ class Core:
 
     def order_gone(self, partition: Partition) -> None:
         """Tell everybody that the partition is no more."""
-        order = describe(partition)
-        order.leader = DELETED_LEADER
-        self._update_metadata(order)
+        self._update_metadata(replace(partition.order(), leader=DELETED_LEADER))
 
     def _update_metadata(self, order: PartitionOrder) -> None:
-        name = TopicPartition(order.topic, order.partition)
+        self._whole = None
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
             if orders is not None:
-                if orders.metadata is None:
-                    orders.metadata = {}
-                orders.metadata[name] = order
+                orders.add_metadata(order)
 
     def _orders_for(self, broker_id: int) -> Orders | None:
         if broker_id not in self.cluster.brokers or broker_id in self.untold:
@@ -234,32 +267,37 @@ class Core:
             orders = self._orders[broker_id] = Orders(self.cluster.live_brokers())
         return orders
 
-    def _tell_all(self) -> None:
-        """Everything, to the brokers that have heard nothing yet."""
-        for broker_id in sorted(self.untold & self.cluster.brokers.keys()):
-            self._orders[broker_id] = self._everything(broker_id)
-        self.untold.clear()
+    @property
+    def telling(self) -> bool:
+        """Whether brokers wait for the next event to be told everything."""
+        return bool(self.untold) and not self.busy and not self.broken
 
-    def _everything(self, broker_id: int) -> Orders:
+    def _tell_some(self) -> None:
+        """Everything, to some of the brokers that have heard nothing yet."""
+        self.untold &= self.cluster.brokers.keys()
+        if not self.untold:
+            return
+        live = self.cluster.live_brokers()
+        for broker_id in sorted(self.untold)[:TOLD_AT_ONCE]:
+            self._orders[broker_id] = self._everything(broker_id, live)
+            self.untold.discard(broker_id)
+        if not self.untold:
+            self._whole = None
+
+    def _everything(self, broker_id: int, live: list[ClusterBroker]) -> Orders:
+        if self._whole is None:
+            self._whole = describe_whole(self.cluster)
+        whole, replicas = self._whole
         orders = Orders(
-            self.cluster.live_brokers(),
-            replicas={},
+            live,
+            replicas={p.topic_partition: p.order() for p in replicas.get(broker_id, ())},
             replicas_full=True,
-            metadata={},
+            metadata=whole.partitions,
             metadata_full=True,
+            configs=whole.configs,
             broker_configs=describe_broker_configs(self.cluster),
+            whole=whole,
         )
-        assert orders.replicas is not None
-        assert orders.metadata is not None
-        for partition in self.cluster.partitions():
-            if partition.state is None:
-                continue
-            order = describe(partition)
-            orders.metadata[partition.topic_partition] = order
-            if broker_id in partition.replicas:
-                orders.replicas[partition.topic_partition] = order
-        for name, topic in sorted(self.cluster.topics.items()):
-            orders.configs[name] = describe_config(topic)
         for topic_id, tombstone in sorted(self.cluster.tombstones.items()):
             for (index, replica), phase in sorted(tombstone.phases.items()):
                 if replica == broker_id and phase is not ReplicaPhase.GONE:
@@ -269,23 +307,17 @@ class Core:
         return orders
 
 
-def describe(partition: Partition, *, is_new: bool = False) -> PartitionOrder:
-    """The partition's state as the wire has it."""
-    state = partition.state
-    assert state is not None, f"{partition.topic_partition} has no state"
-    return PartitionOrder(
-        topic=partition.topic.name,
-        topic_id=partition.topic.topic_id,
-        partition=partition.index,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=list(state.isr),
-        partition_epoch=state.version,
-        replicas=list(partition.replicas),
-        is_new=is_new,
-        elr=list(state.elr),
-        last_known_elr=list(state.last_known_elr),
-    )
+def describe_whole(cluster: Cluster) -> tuple[Whole, dict[int, list[Partition]]]:
+    """All partitions and settings as the wire has them, and the partitions of each broker."""
+    orders: dict[TopicPartition, PartitionOrder] = {}
+    replicas: dict[int, list[Partition]] = {}
+    for partition in cluster.partitions():
+        if partition.state is not None:
+            orders[partition.topic_partition] = partition.order()
+            for broker_id in partition.replicas:
+                replicas.setdefault(broker_id, []).append(partition)
+    configs = {name: describe_config(topic) for name, topic in sorted(cluster.topics.items())}
+    return Whole(orders, configs), replicas
 
 
 def describe_config(topic: Topic) -> TopicConfig:
@@ -309,15 +341,14 @@ def describe_broker_configs(cluster: Cluster) -> list[BrokerOverrides]:
     ]
 
 
-def move(partition: Partition, leader: int, before: int) -> None:
-    """Take the partition through its table after its state was written."""
-    if leader == NO_LEADER:
-        cause = PartitionCause.ISR_CHANGED if before == NO_LEADER else PartitionCause.LEADER_LOST
-    elif leader == before:
-        cause = PartitionCause.ISR_CHANGED
-    else:
-        cause = PartitionCause.LEADER_ELECTED
-    partition.phase = next_partition_phase(partition.phase, cause)
+def at_once(steps: Steps[T]) -> T:
+    """All of the steps, and what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:

@@ -16,7 +16,7 @@ from oncelog_controller.store import Op
 
 @dataclass(frozen=True, slots=True)
 class WriteStore:
-    """One multi. Its first operation checks the controller epoch (Z3)."""
+    """One multi. Its first operation checks the controller epoch [Z3]."""
 
     write_id: int
     ops: tuple[Op, ...]
@@ -48,7 +48,7 @@ class SendReply:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """The store may not be what we think: read it again (Z2, Z8)."""
+    """The store may not be what we think: read it again [Z2] [Z8]."""
 
     reason: str
 

@@ -10,7 +10,7 @@ Rules
   whole ISR at first; the others stay complete beside it.
 * A broker that is *gone* (not registered, or its replica failed) leaves the ISR at once if others
   remain; when all are gone they all stay, with nobody leading: whoever comes back with its data had
-  every committed record (Z14).
+  every committed record [Z14].
 * A broker that *restarted* since the state was written counts as gone while a reachable member has
   not; if there is none, it may lead again, in a new epoch.
 * Suspicion is weaker than absence: a suspect loses leadership to an able member, and leaves the ISR

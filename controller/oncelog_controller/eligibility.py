@@ -38,7 +38,7 @@ def untrusted(partition: Partition, brokers: Mapping[int, BrokerRegistration]) -
     return frozenset(
         member
         for member in (*state.isr, *state.elr, *state.last_known_elr)
-        if member in brokers and not brokers[member].keeps(state.admitted_at(member))
+        if member in brokers and not brokers[member].keeps(state.admitted_at(member), partition)
     )
 
 
@@ -75,19 +75,21 @@ def with_isr(
 
 
 def admissions(
-    before: PartitionState | None,
+    partition: Partition,
     members: Members,
     joining: Collection[int],
     brokers: Mapping[int, BrokerRegistration],
 ) -> tuple[tuple[int, int], ...]:
     """Under which broker epoch each member is known to be complete, once the state is written.
     Those who are ``joining`` are so in their present life, whatever they lost before."""
-    noted: dict[int, int] = {}
+    before, noted = partition.state, dict[int, int]()
     for member in (*members.isr, *members.elr, *members.last_known_elr):
         broker = brokers.get(member)
         known = None if before is None else before.admitted_at(member)
         fallen = member in members.last_known_elr
-        if broker is not None and (member in joining or (not fallen and broker.keeps(known))):
+        if broker is not None and (
+            member in joining or (not fallen and broker.keeps(known, partition))
+        ):
             noted[member] = broker.broker_epoch
         elif known is not None:
             noted[member] = known

@@ -63,7 +63,7 @@ class ClusterLoaded:
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead:
-    """Registrations as they are now, read while the event was being handled (Z11)."""
+    """Registrations as they are now, read while the event was being handled [Z11]."""
 
     brokers: tuple[BrokerRegistration, ...]
 
@@ -132,6 +132,11 @@ class TimeReached:
     """The machine's ``wake_at`` has come."""
 
 
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The machine was ``unfinished`` with the event before; another turn of the loop has begun."""
+
+
 Event: TypeAlias = (
     ClusterLoaded
     | BrokersRead
@@ -143,4 +148,5 @@ Event: TypeAlias = (
     | WriteSucceeded
     | WriteFailed
     | TimeReached
+    | GoOn
 )

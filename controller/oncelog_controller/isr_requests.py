@@ -1,11 +1,11 @@
 """AlterPartition: leaders ask for another ISR, the controller checks and writes it. Pure.
 
-Checks of one item, in this order (Z8 to Z10, K22; KIP-497, 841, 903):
+Checks of one item, in this order ([Z8] [Z9] [Z10] [K22]; KIP-497, 841, 903):
 
 1. topic, id and partition are known             else UNKNOWN_TOPIC_OR_PARTITION
 2. the leader epoch is not older                 else FENCED_LEADER_EPOCH; newer: NOT_CONTROLLER
 3. the asker leads, members are well formed      else INVALID_REQUEST
-4. the wish is the present state                 then success, before any version check (Z9)
+4. the wish is the present state                 then success, before any version check [Z9]
 5. the partition epoch is the present one        else INVALID_UPDATE_VERSION, with the state
 6. every member's broker epoch is the registered one, and nobody joins without one, or who is
    suspected, is about to stop or has a failed replica
@@ -21,7 +21,7 @@ checked again after the store was read again: rule 4 then tells.
 
 from __future__ import annotations
 
-from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
+from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
 from oncelog_controller.eligibility import Members, with_isr
 from oncelog_controller.leadership import Leadership, state_ops
 from oncelog_controller.state import Partition, PartitionState
@@ -154,8 +154,7 @@ class IsrRequests:
 
     def _install(self, changes: list[tuple[Partition, PartitionState]]) -> None:
         for partition, state in changes:
-            partition.state = state
-            move(partition, state.leader, state.leader)
+            partition.take(state)
             self._core.order_metadata(partition)
             preferred = partition.replicas[0]
             if preferred in state.isr and preferred != state.leader:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import select
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -107,7 +107,20 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class OneSession(KazooClient):  # type: ignore[misc]
-    """A kazoo client that never opens a second session."""
+    """A kazoo client that never opens a second session, and pings only while ``may_ping`` says so.
+
+    ``may_ping`` is called in the connection thread, before each ping.
+    """
+
+    def __init__(self, *, may_ping: Callable[[], bool], **options: Any) -> None:
+        super().__init__(**options)
+        ping = self._connection._send_ping
+
+        def ping_if_allowed(timeout_s: float) -> None:
+            if may_ping():
+                ping(timeout_s)
+
+        self._connection._send_ping = ping_if_allowed
 
     def stop_reconnecting(self) -> None:
         """In the connection thread, on expiry: let its loop end instead of connecting again."""

@@ -2,7 +2,8 @@
 
 Owns the moves of leadership: after brokers come and go, at suspicion and its end, for a controlled
 shutdown, back to preferred replicas, and on request. Decisions come from ``election``; here they
-become conditional writes, in batches, and orders once they are written.
+become conditional writes, in batches, and orders once they are written. What may concern every
+partition of the cluster goes in steps (see ``core``).
 
 No state is written that breaks an invariant: the partition is left as it is, for good, with a
 CRITICAL line in the log, and the others go on.
@@ -13,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from oncelog_controller import election, logged, znodes
-from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks, move
+from oncelog_controller.core import (
+    STEP_PARTITIONS,
+    WRITE_PARTITIONS_MAX,
+    Core,
+    Steps,
+    at_once,
+    chunks,
+)
 from oncelog_controller.election import Candidates, Decision
 from oncelog_controller.eligibility import Members, admissions, untrusted
 from oncelog_controller.state import (
@@ -64,17 +72,19 @@ class Leadership:
         self,
         partitions: Iterable[Partition],
         restarted: Callable[[Partition], frozenset[int]] = lambda _: NOBODY,
-    ) -> int:
+    ) -> Steps[int]:
         """Bring partitions in line with who is there; returns how many are written."""
         loads = self._core.cluster.leader_counts()
         changes: list[Change] = []
-        for partition in partitions:
+        for number, partition in enumerate(partitions):
+            if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+                yield
             decision = self._decide(partition, loads, restarted(partition))
             if decision is not None:
                 _count(loads, partition, decision)
                 changes.append((partition, decision))
         _tell_of_losses(changes)
-        self.change(changes)
+        yield from self._changing(changes)
         return len(changes)
 
     def _decide(
@@ -141,12 +151,19 @@ class Leadership:
 
     def change(self, changes: Sequence[Change]) -> None:
         """Write new states, the leader epoch grown by one each, and order them once written."""
+        at_once(self._changing(changes))
+
+    def _changing(self, changes: Sequence[Change]) -> Steps[None]:
         states: list[tuple[Partition, PartitionState]] = []
-        for partition, decision in changes:
+        for number, (partition, decision) in enumerate(changes):
+            if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+                yield
             state = self.successor(partition, decision)
             if state is not None:
                 states.append((partition, state))
-        for chunk in chunks(states, WRITE_PARTITIONS_MAX):
+        for number, chunk in enumerate(chunks(states, WRITE_PARTITIONS_MAX)):
+            if number > 1:
+                yield
             ops: list[Op] = []
             for partition, state in chunk:
                 ops += state_ops(partition, state)
@@ -195,15 +212,15 @@ class Leadership:
             version=0 if before is None else before.version + 1,
             elr=members.elr,
             last_known_elr=members.last_known_elr,
-            admitted=admissions(before, members, joining, brokers),
+            admitted=admissions(partition, members, joining, brokers),
             unclean_epoch=unclean_epoch,
         )
         trusting = not core.safeguards.trust_only_complete_replicas
         try:
             check_invariants(partition, state, None if trusting else brokers)
         except InvariantError as error:
-            partition.halted = True
-            core.stats.assertions_failed += 1
+            partition.halt()
+            core.stats.assertion_failed()
             logger.critical(logged.PARTITION_STATE_CONTRADICTS, error, before)
             return None
         return state
@@ -220,12 +237,11 @@ class Leadership:
         previous, before = partition.state, partition.leader
         is_new = previous is None
         if previous is not None and state.unclean_epoch != previous.unclean_epoch:
-            self._core.stats.unclean_elections += 1
-        partition.state = state
-        move(partition, state.leader, before)
+            self._core.stats.elected_uncleanly()
+        partition.take(state)
         self._core.order_partition(partition, is_new=is_new)
         if not is_new and before != state.leader:
-            self._core.stats.leader_changes += 1
+            self._core.stats.leader_changed()
             logger.info(
                 logged.LEADER_CHANGED,
                 partition.topic_partition,
@@ -258,12 +274,18 @@ class Leadership:
         if self.rebalance_at is None or self.rebalance_at > soon:
             self.rebalance_at = soon
 
-    def rebalance(self) -> None:
+    def stop_rebalancing(self) -> None:
+        """Drop the plan: ``auto.leader.rebalance.enable`` is off now."""
+        self.rebalance_at = None
+
+    def rebalance(self) -> Steps[None]:
         """Give every preferred replica that is able and in sync its leadership back."""
         config = self._core.config
         self.rebalance_at = self._core.now + config.leader_imbalance_check_interval_ms / 1000
         changes: list[Change] = []
-        for partition in self._core.cluster.partitions():
+        for number, partition in enumerate(list(self._core.cluster.partitions())):
+            if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+                yield
             if partition.state is None:
                 continue
             decision = election.elect_preferred(
@@ -273,7 +295,7 @@ class Leadership:
                 changes.append((partition, decision))
         if changes:
             logger.info(logged.LEADERS_PREFERRED, len(changes))
-        self.change(changes)
+        yield from self._changing(changes)
 
     # ---- requests
 

@@ -4,7 +4,8 @@ Rules
 -----
 * A process that died is known at once: its connections break and its host refuses new ones. So the
   first reconnect comes without delay, the next ones soon, then ever less often, for ever.
-* Only a refusal is evidence. A time-out, a reset or a failed handshake is not.
+* Only a refusal is evidence. A time-out, a reset or a failed handshake is not. Nor is another
+  broker at that address, or one of another cluster: it is told from who is meant, and gets nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable
 
 from oncelog_controller import logged
 from oncelog_protocol.connection import ClientConnection
-from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.errors import OncelogError, RebootstrapRequiredError
+from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 
 logger = logged.get_logger(__name__)
@@ -27,6 +30,11 @@ STEADY_S = 1.0
 which accepts and drops is not hammered."""
 
 
+def meant(cluster_id: str, broker_id: int) -> Identity:
+    """Whom a link looks for; nobody in particular where the cluster is not named."""
+    return Identity(cluster_id, broker_id) if cluster_id else UNKNOWN
+
+
 class BrokerLink:
     """Keeps one connection; ``run`` is to be spawned, and cancelled to end it."""
 
@@ -36,6 +44,8 @@ class BrokerLink:
         port: int,
         *,
         client_id: str,
+        meant: Identity = UNKNOWN,
+        own_broker_id: int = NO_BROKER,
         connect_timeout_s: float,
         on_up: Callable[[RequestChannel], None],
         on_down: Callable[[], None],
@@ -44,6 +54,9 @@ class BrokerLink:
         self._host = host
         self._port = port
         self._client_id = client_id
+        self._meant = meant
+        self._own_broker_id = own_broker_id
+        self._astray = ""
         self._connect_timeout_s = connect_timeout_s
         self._on_up = on_up
         self._on_down = on_down
@@ -57,6 +70,8 @@ class BrokerLink:
                 await self._hold()
             except ConnectionRefusedError:
                 self._on_refused()
+            except RebootstrapRequiredError as error:
+                self._led_astray(str(error))
             except (OSError, TimeoutError, OncelogError) as error:
                 logger.debug(logged.ORDER_NO_CONNECTION, self._host, self._port, error)
             delay = RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S) - 1)]
@@ -64,14 +79,22 @@ class BrokerLink:
             if delay:
                 await asyncio.sleep(delay)
 
+    def _led_astray(self, found: str) -> None:
+        """Say so once, not at every attempt."""
+        if found != self._astray:
+            self._astray = found
+            where = (self._host, self._port)
+            logger.warning(logged.LINK_LEADS_ASTRAY, self._meant.broker_id, *where, found)
+
     async def _hold(self) -> None:
         loop = asyncio.get_running_loop()
         channel = await RequestChannel.open(
             self._host,
             self._port,
-            ClientConnection(self._client_id),
+            ClientConnection(self._client_id, meant=self._meant, own_broker_id=self._own_broker_id),
             connect_timeout_s=self._connect_timeout_s,
         )
+        self._astray = ""
         since = loop.time()
         broken: asyncio.Future[None] = loop.create_future()
 

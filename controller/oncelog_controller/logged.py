@@ -5,6 +5,13 @@ from __future__ import annotations
 from oncelog_runtime.logs import Event
 from oncelog_runtime.logs import get_logger as get_logger
 
+# ---- accusations
+ACCUSATION_REFUTED = Event(
+    "accusation_refuted",
+    "broker %d lives: it objected to brokers %s, which cannot connect to it",
+    "broker_id accusers",
+)
+
 # ---- broker_gateway
 BROKER_WITHOUT_LISTENER = Event(
     "broker_without_listener", "broker %d has no listener: it can get no orders", "broker_id"
@@ -19,6 +26,10 @@ CONTROLLER_DEPOSED = Event(
 )
 RESIGNATION_UNSEEN = Event("resignation_unseen", "no contact with the store while stepping down")
 RESIGNATION_NEEDLESS = Event("resignation_needless", "stepping down was needless: %s", "error")
+
+# ---- clock_exchange
+CLOCK_NOT_TOLD = Event("clock_not_told", "the time of day was not exchanged: %s", "error")
+CLOCK_NOT_READ = Event("clock_not_read", "the clock of broker %s is not read: %s", "peer error")
 
 # ---- kazoo_session
 ZOOKEEPER_CLOSE_FAILED = Event("zookeeper_close_failed", "zookeeper client did not close cleanly")
@@ -57,6 +68,12 @@ PARTITIONS_WITHOUT_REPLICA = Event(
 
 # ---- link
 ORDER_NO_CONNECTION = Event("order_no_connection", "%s:%d: no connection: %s", "host port error")
+LINK_LEADS_ASTRAY = Event(
+    "link_leads_astray",
+    "broker %d is registered at %s:%d, but %s: it gets no orders; check advertised_host and "
+    "advertised_port of its listener between brokers, or the way there",
+    "broker_id host port error",
+)
 
 # ---- config_requests
 BROKER_SETTINGS_CHANGED = Event(
@@ -105,6 +122,11 @@ BROKER_REGISTRATION_WRITTEN = Event(
 FORMER_REGISTRATION_REMOVED = Event(
     "former_registration_removed", "removing the registration of an earlier life of this broker"
 )
+FORMER_LIFE_SILENT = Event(
+    "former_life_silent",
+    "broker %d is registered at %s, where nobody answers: waiting until that session ends",
+    "broker_id host",
+)
 REGISTRATION_STAYS = Event(
     "registration_stays", "the registration stays until the session ends: %s", "error"
 )
@@ -126,6 +148,11 @@ CONTROLLER_RESIGNED = Event(
     "broker %d is no longer controller of epoch %d: %s",
     "broker_id controller_epoch reason",
 )
+CONTROLLER_SITS_OUT = Event(
+    "controller_sits_out",
+    "broker %d does not run for controller for %.0f s: others took it for dead, or cannot reach it",
+    "broker_id seconds",
+)
 FORMER_CONTROLLER_NODE = Event(
     "former_controller_node", "/controller is from an earlier life of this broker"
 )
@@ -136,6 +163,12 @@ CONTROLLER_LOADS = Event(
 )
 LOG_DIRS_REPORTED_FAILED = Event(
     "log_dirs_reported_failed", "brokers %s report failed log directories", "brokers"
+)
+
+ORDER_FENCED = Event(
+    "order_fenced",
+    "broker %d refuses orders of controller epoch %d: it knows a newer one; the store is asked",
+    "broker_id controller_epoch",
 )
 
 # ---- topic_deletion

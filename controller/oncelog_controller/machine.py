@@ -7,8 +7,10 @@ Rules
   anything else raises. So a decision is never made on a state that is about to change.
 * Nothing is remembered that the store does not hold, but for what can be found out again: who is
   suspected, who shuts down, which replicas failed, which answers wait for leaders.
+* What looks at many partitions goes in steps, so that no turn of the loop is long: while the
+  machine is ``unfinished``, the shell lets others run, and then hands in GoOn.
 * A controller that was just elected, or that has lost track, is given the whole store and brings
-  every partition in line with who is there (Z15).
+  every partition in line with who is there [Z15].
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from oncelog_controller import logged, request_checks
 from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.config_requests import ConfigRequests
-from oncelog_controller.core import Core
+from oncelog_controller.core import STEP_PARTITIONS, Core, Steps, at_once
 from oncelog_controller.effects import ConnectBrokers, Effect
 from oncelog_controller.election import Decision
 from oncelog_controller.events import (
@@ -26,6 +28,7 @@ from oncelog_controller.events import (
     BrokerSuspected,
     ClusterLoaded,
     Event,
+    GoOn,
     OrdersAnswered,
     RequestReceived,
     StorageFailed,
@@ -75,7 +78,7 @@ REPEATABLE = (
     transactions.AllocateProducerIdsRequest,
     admin.AlterConfigsRequest,
 )
-"""Requests that do no harm when they are handled twice (Z9)."""
+"""Requests that do no harm when they are handled twice [Z9]."""
 
 ORDER_AGAIN_S = 0.2
 """Before an order that a broker could not carry out for a partition is given again."""
@@ -107,6 +110,13 @@ class ControllerMachine:
         self._deletion = TopicDeletion(self._core)
         self._unheeded: set[tuple[str, int]] = set()
         self._order_again_at: float | None = None
+        self._steps: Steps[None] | None = None
+        self._partitions_read = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last event has more steps: only GoOn may come."""
+        return self._steps is not None
 
     @property
     def cluster(self) -> Cluster:
@@ -121,6 +131,8 @@ class ControllerMachine:
     @property
     def wake_at(self) -> float | None:
         """When a TimeReached is wanted, on the loop's clock."""
+        if self._core.telling:
+            return self._core.now
         due = (self._topics.deadline, self._leadership.rebalance_at, self._order_again_at)
         return min((at for at in due if at is not None), default=None)
 
@@ -130,19 +142,32 @@ class ControllerMachine:
         :raises EventOutOfTurnError, IllegalTransitionError: bugs; the term is over.
         """
         core = self._core
-        core.now = now
+        core.begin(now)
         if isinstance(event, WriteSucceeded):
             core.write_succeeded(event.write_id)
         elif isinstance(event, WriteFailed):
             core.write_failed(event.write_id, event.error)
+        elif isinstance(event, GoOn):
+            self._go_on()
+        elif self._steps is not None:
+            raise EventOutOfTurnError(f"{type(event).__name__} came between two steps")
         elif isinstance(event, ClusterLoaded):
-            self._loaded(event)
+            self._begin(self._loaded(event))
         elif core.busy or core.broken:
             raise EventOutOfTurnError(f"{type(event).__name__} came while writes are pending")
         else:
             self._outside(event)
-        core.settle()
+        if self._steps is None:
+            core.settle()
         return core.take_effects()
+
+    def _begin(self, steps: Steps[None]) -> None:
+        self._steps = steps
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._steps is not None and next(self._steps, self) is self:
+            self._steps = None
 
     def _outside(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
@@ -150,24 +175,20 @@ class ControllerMachine:
         elif isinstance(event, OrdersAnswered):
             self._answered(event)
         elif isinstance(event, BrokersRead):
-            self._brokers_read(event)
+            self._begin(self._brokers_read(event))
         elif isinstance(event, BrokerSuspected):
-            self._suspected(event)
+            self._begin(self._suspected(event))
         elif isinstance(event, BrokerCleared):
-            self._cleared(event)
+            self._begin(self._cleared(event))
         elif isinstance(event, StorageFailed):
-            # Told everything again, the broker answers for each replica that it cannot serve.
-            core = self._core
-            core.untold |= {b for b in event.broker_ids if b in core.cluster.brokers}
+            self._begin(self._storage_failed(event))
         elif isinstance(event, TimeReached):
-            self._time_reached()
+            self._begin(self._time_reached())
 
     # ---- loading
 
-    def _loaded(self, event: ClusterLoaded) -> None:
+    def _loaded(self, event: ClusterLoaded) -> Steps[None]:
         core, read, before = self._core, event.cluster, self._core.cluster
-        core.forget_pending()
-        interrupted, core.request = core.request, None
         cluster = Cluster(
             core.broker_id,
             read.controller_epoch,
@@ -178,7 +199,7 @@ class ControllerMachine:
             producer_ids_version=read.producer_ids_version,
             broker_configs=dict(read.broker_configs),
         )
-        core.cluster = cluster
+        interrupted = core.begin_again(cluster)
         self._configs.loaded()
         same = {b for b, r in cluster.brokers.items() if before.brokers.get(b) == r}
         named = {b for b, epoch in event.suspected if _epoch(cluster, b) == epoch}
@@ -187,18 +208,19 @@ class ControllerMachine:
         buried = {tombstone.topic_id for tombstone in read.tombstones}
         half_gone: list[Topic] = []
         for topic_read in read.topics:
-            topic = self._topic(topic_read)
+            topic = yield from self._topic(topic_read)
             if topic.topic_id in buried:
                 half_gone.append(topic)
             else:
                 cluster.topics[topic.name] = topic
         for tombstone in read.tombstones:
             self._deletion.entomb(tombstone.topic, tombstone.topic_id, tombstone.assignment)
-        core.untold = set(cluster.brokers)
+        core.tell_all()
         core.emit(ConnectBrokers(read.brokers))
         for topic in half_gone:
             self._deletion.remove(topic)
-        changed = self._leadership.reconsider(cluster.partitions(), self._restarted)
+        everything = list(cluster.partitions())
+        changed = yield from self._leadership.reconsider(everything, self._restarted)
         logger.info(
             logged.CONTROLLER_LOADED,
             cluster.controller_epoch,
@@ -208,6 +230,8 @@ class ControllerMachine:
         )
         self._leadership.plan_rebalance()
         core.when_settled(self._topics.forget_topics)
+        if len(everything) >= STEP_PARTITIONS:
+            yield
         if interrupted is not None:
             core.when_settled(lambda: self._again(interrupted))
 
@@ -220,7 +244,7 @@ class ControllerMachine:
         code = RequestTimedOutError.code
         self._core.reply(interrupted.request_id, refusal(interrupted.request, code))
 
-    def _topic(self, read: TopicRead) -> Topic:
+    def _topic(self, read: TopicRead) -> Steps[Topic]:
         defaults = self._core.config.defaults()
         settings = request_checks.settled(read.name, read.overrides, defaults)
         topic = Topic(
@@ -249,6 +273,11 @@ class ControllerMachine:
                     ReplicaPhase.ONLINE if here else ReplicaPhase.OFFLINE
                 )
             topic.partitions.append(partition)
+            if partition.state is not None:
+                partition.order()  # some at a time: all are wanted soon
+            self._partitions_read += 1
+            if self._partitions_read % STEP_PARTITIONS == 0:
+                yield
         return topic
 
     def _restarted(self, partition: Partition) -> frozenset[int]:
@@ -265,7 +294,7 @@ class ControllerMachine:
 
     # ---- brokers
 
-    def _brokers_read(self, event: BrokersRead) -> None:
+    def _brokers_read(self, event: BrokersRead) -> Steps[None]:
         cluster = self._core.cluster
         now = {broker.broker_id: broker for broker in event.brokers}
         lost = {b for b in cluster.brokers if b not in now}
@@ -276,49 +305,73 @@ class ControllerMachine:
         for label, group in (("lost", lost), ("joined", new), ("restarted", restarted)):
             if group:
                 logger.info(logged.BROKERS_CHANGED, sorted(group), label)
-        cluster.brokers = now
-        cluster.suspected -= lost | restarted
-        cluster.shutting_down -= lost | restarted
-        for broker_id in sorted(lost | restarted):
-            self._move_replicas(broker_id, ReplicaCause.BROKER_LOST)
-        for broker_id in sorted(new | restarted):
-            self._move_replicas(broker_id, ReplicaCause.BROKER_RETURNED)
-        self._core.untold |= new | restarted
+        cluster.replace_brokers(now, lost | restarted)
+        gone, back = ReplicaCause.BROKER_LOST, ReplicaCause.BROKER_RETURNED
+        moves = {broker_id: [gone] for broker_id in sorted(lost)}
+        moves |= {broker_id: [gone, back] for broker_id in sorted(restarted)}
+        moves |= {broker_id: [back] for broker_id in sorted(new)}
+        yield from self._move_replicas(moves)
+        self._core.tell(new | restarted)
         self._core.emit(ConnectBrokers(tuple(now[b] for b in sorted(now))))
         moved = lost | new | restarted
         again = frozenset(restarted)
-        self._leadership.reconsider(self._on(moved), lambda _: again)
+        yield from self._leadership.reconsider(self._on(moved), lambda _: again)
         self._core.order_live_brokers()
         if new or restarted:
             self._leadership.plan_rebalance()
 
-    def _move_replicas(self, broker_id: int, cause: ReplicaCause) -> None:
-        for partition in self._core.cluster.partitions():
-            phase = partition.replica_phases.get(broker_id)
-            if phase is not None:
-                partition.replica_phases[broker_id] = next_replica_phase(phase, cause)
-        self._deletion.broker_moved(broker_id, cause)
+    def _move_replicas(self, moves: dict[int, list[ReplicaCause]]) -> Steps[None]:
+        """What becomes of replicas on brokers that have come and gone, by broker."""
+        for number, partition in enumerate(list(self._core.cluster.partitions())):
+            if number % 1000 == 999:
+                yield
+            phases = partition.replica_phases
+            for broker_id in phases:
+                for cause in moves.get(broker_id, ()):
+                    phases[broker_id] = next_replica_phase(phases[broker_id], cause)
+        for broker_id, causes in moves.items():
+            for cause in causes:
+                self._deletion.broker_moved(broker_id, cause)
 
     def _on(self, brokers: set[int]) -> list[Partition]:
         """Partitions with a replica on any of ``brokers``."""
         return [p for p in self._core.cluster.partitions() if not brokers.isdisjoint(p.replicas)]
 
-    def _suspected(self, event: BrokerSuspected) -> None:
+    def _suspected(self, event: BrokerSuspected) -> Steps[None]:
         cluster, broker_id = self._core.cluster, event.broker_id
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id in cluster.suspected:
             return
         cluster.suspected.add(broker_id)
-        changed = self._leadership.reconsider(self._on({broker_id}))
+        changed = yield from self._leadership.reconsider(self._on({broker_id}))
         logger.warning(logged.BROKER_SUSPECTED, broker_id, changed)
 
-    def _cleared(self, event: BrokerCleared) -> None:
+    def _cleared(self, event: BrokerCleared) -> Steps[None]:
         cluster, broker_id = self._core.cluster, event.broker_id
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id not in cluster.suspected:
             return
         cluster.suspected.discard(broker_id)
         logger.info(logged.BROKER_CLEARED, broker_id)
-        self._leadership.reconsider(self._on({broker_id}))
+        yield from self._leadership.reconsider(self._on({broker_id}))
         self._leadership.plan_rebalance()
+
+    def _storage_failed(self, event: StorageFailed) -> Steps[None]:
+        """Told everything again, a broker answers for each replica that it cannot serve. One that
+        could not may do so now, as when a full disk has room: where nobody leads, and it is
+        complete, it is tried once more."""
+        core, tried = self._core, list[Partition]()
+        brokers = {b for b in event.broker_ids if b in core.cluster.brokers}
+        core.tell(brokers)
+        for partition in self._on(brokers):
+            state, phases = partition.state, partition.replica_phases
+            if state is None or state.leader != NO_LEADER:
+                continue
+            for broker_id in (*state.isr, *state.elr):
+                if broker_id in brokers and phases.get(broker_id) is ReplicaPhase.FAILED:
+                    phases[broker_id] = next_replica_phase(
+                        ReplicaPhase.FAILED, ReplicaCause.ASKS_AGAIN
+                    )
+                    tried.append(partition)
+        yield from self._leadership.reconsider(tried)
 
     # ---- orders
 
@@ -357,7 +410,7 @@ class ControllerMachine:
             failed.append(partition)
         if failed:
             logger.warning(logged.REPLICAS_FAILED, broker_id, len(failed))
-            self._leadership.reconsider(failed)
+            at_once(self._leadership.reconsider(failed))
         for partition in failed:
             state = partition.state
             if partition.topic_partition in named and state and broker_id not in state.isr:
@@ -409,7 +462,7 @@ class ControllerMachine:
     # ---- requests and time
 
     def _request(self, event: RequestReceived) -> None:
-        self._core.request = event
+        self._core.take_request(event)
         request = event.request
         if isinstance(request, replication.AlterPartitionRequest):
             self._isr.alter(event.request_id, request)
@@ -432,7 +485,7 @@ class ControllerMachine:
             code = UnsupportedVersionError.code
             self._core.reply(event.request_id, refusal(request, code))
 
-    def _time_reached(self) -> None:
+    def _time_reached(self) -> Steps[None]:
         self._topics.expire()
         if self._order_again_at is not None and self._order_again_at <= self._core.now:
             self._order_again_at = None
@@ -443,7 +496,7 @@ class ControllerMachine:
             self._unheeded.clear()
         due = self._leadership.rebalance_at
         if due is not None and due <= self._core.now:
-            self._leadership.rebalance()
+            yield from self._leadership.rebalance()
 
 
 def _epoch(cluster: Cluster, broker_id: int) -> int:

@@ -4,21 +4,25 @@ Rules
 -----
 * The registration is an ephemeral node; its czxid is the broker epoch, new with each life.
 * A registration that is in the way and belongs to a session that this broker remembers is its own,
-  from an earlier life, and goes; one of anybody else is a duplicate broker id, which is fatal (Z5).
+  from an earlier life, or that of the process whose directory this is a copy of. So its address is
+  asked: refused, or another life there, and the registration goes; that very life, and this process
+  is a duplicate; silence, and the session is waited out. One of anybody else is a duplicate broker
+  id, which is fatal [Z5].
 * The session is remembered before the node is made: a crash between the two must not leave a node
   that nobody owns up to.
 * What the broker says of its data is asked for anew before each registration, and was made durable
   by whoever says it: no later life may claim more (see ``DataClaim``).
-* Disconnected is not expired (Z6): only after expiry, or when the node has vanished, the broker
+* Disconnected is not expired [Z6]: only after expiry, or when the node has vanished, the broker
   registers again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from oncelog_controller import logged, znodes
+from oncelog_controller.life import Life, ask_life
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
 from oncelog_controller.store import (
@@ -34,10 +38,27 @@ from oncelog_controller.store import (
     WatchEvent,
 )
 from oncelog_protocol.errors import OncelogError
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_runtime.tasks import Tasks
 
 logger = logged.get_logger(__name__)
+
+
+ASKED_AGAIN = 2
+ASKED_PAUSE_S = 0.05
+"""A process that registered a moment ago may not know its epoch yet: who answers as another life of
+this broker at an address that is not our own is asked so often again, after such a pause."""
+
+ASK_AGAIN_S = 0.25
+"""Between two questions to a registered process that did not answer."""
+
+SESSIONS_WAITED = 3
+"""Session time-outs for which a silent process is waited for: a session that lives on so long has
+somebody who keeps it alive."""
+
+AskLife = Callable[[ListenerAddress, Identity, int], Awaitable[Life]]
+"""Asks at an address for one life (its broker epoch) of a broker."""
 
 
 class DuplicateBrokerIdError(OncelogError):
@@ -57,8 +78,19 @@ class Membership:
         cluster_id_hint: str,
         previous_session: int | None,
         remember_session: Callable[[int], None],
-        claim_data: Callable[[], DataClaim] = DataClaim,
+        claim_data: Callable[[Mapping[str, int]], DataClaim] = lambda losses: DataClaim(),
+        inter_broker_listener: str = "internal",
+        session_timeout_s: float = 6.0,
+        ask: AskLife | None = ask_life,
     ) -> None:
+        """
+        :param previous_session: the session that the data directory remembers.
+        :param claim_data: is told what the store remembers of directories that failed: by id, the
+            broker epoch under which they did.
+        :param inter_broker_listener: where an earlier registration is asked whether it lives.
+        :param session_timeout_s: of sessions with the store, in seconds.
+        :param ask: how that is asked; None, the safeguard of that name is off: not at all.
+        """
         self._store = store
         self._broker_id = broker_id
         self._listeners = tuple(listeners)
@@ -66,6 +98,10 @@ class Membership:
         self._claim_data = claim_data
         self._cluster_id_hint = cluster_id_hint
         self._own_sessions = [] if previous_session is None else [previous_session]
+        self._inherited_session = previous_session
+        self._inter_broker_listener = inter_broker_listener
+        self._session_timeout_s = session_timeout_s
+        self._ask = ask
         self._remember_session = remember_session
         self._path = znodes.broker_path(broker_id)
         self._tasks = Tasks(f"membership-{broker_id}", self._failed)
@@ -152,6 +188,8 @@ class Membership:
                     f"broker id {self._broker_id} is registered by another process (session "
                     f"{stat.ephemeral_owner:#x}); every broker needs an id of its own"
                 )
+            if stat.ephemeral_owner == self._inherited_session and not await self._has_ended(stat):
+                return None
             logger.info(logged.FORMER_REGISTRATION_REMOVED)
             try:
                 await self._store.delete(self._path, stat.version)
@@ -160,12 +198,110 @@ class Membership:
         if session is not None and session not in self._own_sessions:
             self._remember_session(session)
             self._own_sessions.append(session)
-        data = znodes.encode_broker(self._listeners, self._rack, self._claim_data())
+        losses = await self._losses()
+        data = znodes.encode_broker(self._listeners, self._rack, self._claim_data(losses))
         try:
             await self._store.create(self._path, data, ephemeral=True)
         except NodeExistsError:
             return None  # look whose it is
         return None  # read it with a watch, and its epoch
+
+    async def _losses(self) -> dict[str, int]:
+        try:
+            data, _ = await self._store.get(znodes.lossy_directories_path(self._broker_id))
+        except NoNodeError:
+            return {}
+        return znodes.decode_lossy(self._broker_id, data)
+
+    async def report_loss(self, directory_id: str) -> None:
+        """Have the store remember that a directory of this broker has failed and may have lost what
+        had counted there unsynced; returns when it does. The next life hears of it before it
+        registers, whatever its directories say."""
+        path = znodes.lossy_directories_path(self._broker_id)
+        self._listen()
+        while not self._leaving:
+            try:
+                await prepare_store(self._store)
+                losses = await self._losses() | {directory_id: self.broker_epoch}
+                stat = await self._store.exists(path)
+                if stat is None:
+                    await self._store.create(path, znodes.encode_lossy(losses))
+                else:
+                    await self._store.set(path, znodes.encode_lossy(losses), stat.version)
+                return
+            except (NodeExistsError, NoNodeError, BadVersionError):
+                continue
+            except (StoreDisconnectedError, SessionExpiredError):
+                await self._contact()
+
+    async def _contact(self) -> None:
+        """A call was lost: return when it is worth while to repeat it."""
+        self._wake.clear()
+        if self._store.state is SessionState.CONNECTED:
+            await asyncio.sleep(0.01)
+        else:
+            await self._wake.wait()
+
+    async def _has_ended(self, registered: NodeStat) -> bool:
+        """Whether the life that made the registration is over; False when the node has changed
+        meanwhile, and is to be looked at anew.
+
+        :raises DuplicateBrokerIdError: that life answers, or its session outlives our patience.
+        """
+        if self._ask is None:
+            return True
+        loop = asyncio.get_running_loop()
+        begun, waits = loop.time(), False
+        while True:
+            try:
+                data, stat = await self._store.get(self._path)
+            except NoNodeError:
+                return False
+            if stat.czxid != registered.czxid:
+                return False
+            broker = znodes.decode_broker(self._broker_id, data, stat)
+            address = broker.listener(self._inter_broker_listener)
+            life = await self._life_at(address, stat.czxid)
+            if life in (Life.GONE, Life.OTHER):
+                now = await self._store.exists(self._path)
+                return now is not None and now.czxid == registered.czxid
+            where = "?" if address is None else f"{address.host}:{address.port}"
+            if life is Life.HERE:
+                raise DuplicateBrokerIdError(
+                    f"broker id {self._broker_id} is registered by a process that is alive at "
+                    f"{where}, and the data directory is that of this process or a copy of it; "
+                    "stop that process first, or give this one an id and directories of its own"
+                )
+            waited_s = loop.time() - begun
+            if waited_s > SESSIONS_WAITED * self._session_timeout_s:
+                raise DuplicateBrokerIdError(
+                    f"broker id {self._broker_id} is registered by a process at {where} that does "
+                    f"not answer, and whose session is still alive after {waited_s:.0f} s; "
+                    "end that process, or mend the way to it"
+                )
+            if not waits:
+                waits = True
+                logger.warning(logged.FORMER_LIFE_SILENT, self._broker_id, where)
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _life_at(self, address: ListenerAddress | None, broker_epoch: int) -> Life:
+        """Who is at the address of a registration. A process that has registered a moment ago may
+        not know its epoch yet: another life than ours is asked more than once."""
+        assert self._ask is not None
+        if address is None:
+            return Life.SILENT
+        try:
+            data, _ = await self._store.get(znodes.CLUSTER_ID)
+            broker = Identity(znodes.decode_cluster_id(data), self._broker_id)
+        except NoNodeError:
+            broker = Identity(broker_id=self._broker_id)
+        life = await self._ask(address, broker, broker_epoch)
+        for _ in range(0 if address in self._listeners else ASKED_AGAIN):
+            if life is not Life.OTHER:
+                break
+            await asyncio.sleep(ASKED_PAUSE_S)
+            life = await self._ask(address, broker, broker_epoch)
+        return life
 
     async def report_storage_failure(self) -> None:
         """Tell the controller that a log directory of this broker failed; returns when the notice
@@ -180,11 +316,7 @@ class Membership:
             except NodeExistsError:
                 return  # not heard yet
             except (StoreDisconnectedError, SessionExpiredError):
-                self._wake.clear()
-                if self._store.state is SessionState.CONNECTED:
-                    await asyncio.sleep(0.01)
-                else:
-                    await self._wake.wait()
+                await self._contact()
 
     async def close(self) -> None:
         """Leave: the registration goes at once, if the store can be reached."""

@@ -7,6 +7,10 @@ Rules
   under what came since.
 * LeaderAndIsr goes first, then UpdateMetadata, then StopReplica; where a stopped partition's name
   occurs among those to be started (deleted and made anew), StopReplica goes first.
+* What describes the whole cluster goes in slices, so that it has no bound and no turn of a loop is
+  long. It is made once for all brokers that are to be told the same, and so is its encoding
+  (:class:`Whole`). Whatever else is long goes as several orders, but for one: LeaderAndIsr that
+  lists all replicas of a broker. How many these may be is bounded (``order_sizes``).
 * UpdateMetadata lists deleted partitions (leader -2) before the others, for the same reason.
 """
 
@@ -25,13 +29,40 @@ from oncelog_protocol.messages.replication import (
     TopicConfig,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.schema import Shared
 from oncelog_protocol.types import TopicPartition
 
 DELETED_LEADER = -2
 """Leader of a partition in UpdateMetadata that is no more."""
 
+SLICE_PARTITIONS = 500
+"""Partitions of one order, and configs: some 150 KB with long names, and 2 ms to encode."""
+
 OrderRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Stops = dict[tuple[TopicPartition, str], StopPartition]
+
+
+class Whole:
+    """All partitions and configs of the cluster. Must not be changed once it was made."""
+
+    def __init__(
+        self,
+        partitions: dict[TopicPartition, PartitionOrder],
+        configs: dict[str, TopicConfig],
+    ) -> None:
+        self.partitions = partitions
+        self.configs = configs
+        self._slices: list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]] = []
+
+    def slices(self) -> list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]]:
+        """The pieces that it is sent in, at least one; always the same objects."""
+        if not self._slices:
+            orders = list(self.partitions.values())
+            configs = [self.configs[name] for name in sorted(self.configs)]
+            for start in range(0, max(len(orders), len(configs), 1), SLICE_PARTITIONS):
+                end = start + SLICE_PARTITIONS
+                self._slices.append((Shared(orders[start:end]), Shared(configs[start:end])))
+        return self._slices
 
 
 @dataclass(slots=True)
@@ -48,6 +79,31 @@ class Orders:
     broker_configs: list[BrokerOverrides] | None = None
     """All of them, or nothing to say of them."""
     stops: Stops = field(default_factory=dict)
+    whole: Whole | None = None
+    """What ``metadata`` and ``configs`` were taken from, as long as they are just that."""
+
+    def add_replica(self, order: PartitionOrder) -> None:
+        """Tell the broker of a replica that it has."""
+        if self.replicas is None:
+            self.replicas = {}
+        self.replicas[TopicPartition(order.topic, order.partition)] = order
+
+    def add_metadata(self, order: PartitionOrder | None = None) -> None:
+        """Tell of a partition of the cluster; with None of the live brokers alone."""
+        if self.metadata is None:
+            self.metadata = {}
+        if order is not None:
+            self.metadata[TopicPartition(order.topic, order.partition)] = order
+
+    def add_config(self, config: TopicConfig) -> None:
+        """Tell of a topic's settings."""
+        self.add_metadata()
+        self.configs[config.topic] = config
+
+    def add_broker_configs(self, configs: list[BrokerOverrides]) -> None:
+        """Tell of all that is set for brokers."""
+        self.add_metadata()
+        self.broker_configs = configs
 
     @property
     def empty(self) -> bool:
@@ -74,11 +130,13 @@ class Orders:
                 if newer.replicas is None or key[0] not in newer.replicas:
                     del replicas[key[0]]
             stops[key] = stop
+        unchanged = newer.metadata is None and not newer.configs
         return Orders(
             live_brokers=newer.live_brokers or self.live_brokers,
             replicas=replicas,
             replicas_full=self.replicas_full or newer.replicas_full,
-            metadata=_merge(self.metadata, newer.metadata, newer.metadata_full),
+            metadata=_merge_metadata(self.metadata, newer.metadata, newer.metadata_full),
+            whole=newer.whole if newer.metadata_full else self.whole if unchanged else None,
             metadata_full=self.metadata_full or newer.metadata_full,
             configs=_merge_configs(self.configs, newer.configs, newer.metadata_full),
             broker_configs=(
@@ -87,32 +145,37 @@ class Orders:
             stops=stops,
         )
 
+    def description(self) -> Orders:
+        """Of it only what describes the whole cluster."""
+        return Orders(
+            self.live_brokers,
+            metadata=self.metadata,
+            metadata_full=True,
+            configs=self.configs,
+            broker_configs=self.broker_configs,
+            whole=self.whole,
+        )
+
     def requests(
-        self, controller_id: int, controller_epoch: int, broker_epoch: int
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        broker_epoch: int,
+        *,
+        sliced: bool = True,
     ) -> list[OrderRequest]:
-        """As messages, in the order in which they are to be sent."""
+        """As messages, in the order in which they are to be sent. ``sliced``: the broker takes a
+        description of the cluster in slices."""
         head = (controller_id, controller_epoch, broker_epoch)
         configs = [self.configs[name] for name in sorted(self.configs)]
         out: list[OrderRequest] = []
-        if self.replicas is not None and (self.replicas or self.replicas_full):
-            listed = list(self.replicas.values())
-            topics = {order.topic for order in listed}
-            theirs = [config for config in configs if config.topic in topics]
-            out.append(
-                LeaderAndIsrRequest(*head, self.replicas_full, listed, self.live_brokers, theirs)
-            )
-        if self.metadata is not None:
-            listed = sorted(self.metadata.values(), key=lambda o: o.leader != DELETED_LEADER)
-            out.append(
-                UpdateMetadataRequest(
-                    *head,
-                    self.metadata_full,
-                    listed,
-                    self.live_brokers,
-                    configs,
-                    self.broker_configs,
-                )
-            )
+        if self.replicas is not None:
+            alone = self.metadata is None
+            out += self._leader_and_isr(head, configs if self.replicas or alone else [])
+        if self.metadata is not None and self.metadata_full and sliced:
+            out += self._slices(head)
+        elif self.metadata is not None:
+            out += self._changes(head, configs)
         if self.stops:
             stop = StopReplicaRequest(*head, list(self.stops.values()))
             again = self.replicas is not None and any(
@@ -120,6 +183,84 @@ class Orders:
             )
             out.insert(0 if again else len(out), stop)
         return out
+
+    def _leader_and_isr(
+        self, head: tuple[int, int, int], configs: list[TopicConfig]
+    ) -> list[LeaderAndIsrRequest]:
+        """A full one is whole, since what it does not list is stray; when its configs are many they
+        go before it."""
+        listed, live = list((self.replicas or {}).values()), self.live_brokers
+        if not self.replicas_full and listed:
+            slices = [
+                listed[start : start + SLICE_PARTITIONS]
+                for start in range(0, len(listed), SLICE_PARTITIONS)
+            ]
+            return [
+                LeaderAndIsrRequest(*head, False, some, live, _of_topics(configs, some))
+                for some in slices
+            ]
+        if self.replicas_full:
+            configs = _of_topics(configs, listed)
+        full = self.replicas_full
+        apart = configs if len(configs) > SLICE_PARTITIONS or not full else []
+        out = [
+            LeaderAndIsrRequest(*head, False, [], live, apart[start : start + SLICE_PARTITIONS])
+            for start in range(0, len(apart), SLICE_PARTITIONS)
+        ]
+        if full:
+            out.append(LeaderAndIsrRequest(*head, True, listed, live, [] if apart else configs))
+        return out
+
+    def _slices(self, head: tuple[int, int, int]) -> list[UpdateMetadataRequest]:
+        whole = self.whole or Whole(self.metadata or {}, self.configs)
+        slices = whole.slices()
+        return [
+            UpdateMetadataRequest(
+                *head,
+                True,
+                partitions,
+                self.live_brokers,
+                configs,
+                self.broker_configs,
+                first=number == 1,
+                last=number == len(slices),
+            )
+            for number, (partitions, configs) in enumerate(slices, start=1)
+        ]
+
+    def _changes(
+        self, head: tuple[int, int, int], configs: list[TopicConfig]
+    ) -> list[UpdateMetadataRequest]:
+        """Each stands for itself; a full one is for a broker that knows no slices."""
+        orders = (self.metadata or {}).values()
+        listed = sorted(orders, key=lambda order: order.leader != DELETED_LEADER)
+        full, live = self.metadata_full, self.live_brokers
+        size = max(len(listed), len(configs), 1) if full else SLICE_PARTITIONS
+        return [
+            UpdateMetadataRequest(
+                *head,
+                full,
+                listed[start : start + size],
+                live,
+                configs[start : start + size],
+                self.broker_configs,
+            )
+            for start in range(0, max(len(listed), len(configs), 1), size)
+        ]
+
+
+def _of_topics(
+    configs: Sequence[TopicConfig], orders: Sequence[PartitionOrder]
+) -> list[TopicConfig]:
+    topics = {order.topic for order in orders}
+    return [config for config in configs if config.topic in topics]
+
+
+def is_slice(request: OrderRequest) -> bool:
+    """Whether it is a part of a description of the whole cluster."""
+    if not isinstance(request, UpdateMetadataRequest):
+        return False
+    return request.full and not (request.first and request.last)
 
 
 def _merge(
@@ -129,16 +270,26 @@ def _merge(
 ) -> dict[TopicPartition, PartitionOrder] | None:
     if newer is None:
         return None if older is None else dict(older)
-    if older is None or newer_full:
+    if older is None:
         return dict(newer)
-    merged = dict(older)
-    for name, order in newer.items():
-        known = merged.get(name)
-        unheard = known is not None and known.is_new and known.topic_id == order.topic_id
-        if unheard and not order.is_new and order.leader != DELETED_LEADER:
-            order = _as_new(order)
-        merged[name] = order
+    merged = dict(newer) if newer_full else {**older, **newer}
+    for name, known in older.items():
+        order = merged.get(name) if known.is_new else None
+        unheard = order is not None and known.topic_id == order.topic_id
+        if order is not None and unheard and not order.is_new and order.leader != DELETED_LEADER:
+            merged[name] = _as_new(order)
     return merged
+
+
+def _merge_metadata(
+    older: dict[TopicPartition, PartitionOrder] | None,
+    newer: dict[TopicPartition, PartitionOrder] | None,
+    newer_full: bool,
+) -> dict[TopicPartition, PartitionOrder] | None:
+    """Nobody changes the result, so what is taken as it is need not be copied."""
+    if newer is None:
+        return older
+    return newer if older is None or newer_full else {**older, **newer}
 
 
 def _as_new(order: PartitionOrder) -> PartitionOrder:
@@ -161,14 +312,20 @@ def _as_new(order: PartitionOrder) -> PartitionOrder:
 def _merge_configs(
     older: dict[str, TopicConfig], newer: dict[str, TopicConfig], newer_full: bool
 ) -> dict[str, TopicConfig]:
-    return dict(newer) if newer_full else {**older, **newer}
+    return newer if newer_full else {**older, **newer} if newer else older
 
 
-def bundle(requests: Sequence[OrderRequest]) -> Orders | None:
-    """The bundle that unanswered ``requests`` amount to, oldest first: what is to be sent again."""
+def bundle(requests: Sequence[OrderRequest], described: Orders | None = None) -> Orders | None:
+    """The bundle that unanswered ``requests`` amount to, oldest first: what is to be sent again.
+    Slices among them stand for all of ``described``."""
     whole: Orders | None = None
+    told = False
     for request in requests:
-        orders = _unpack(request)
+        sliced = described is not None and is_slice(request)
+        if sliced and told:
+            continue
+        orders = described if described is not None and sliced else _unpack(request)
+        told = told or sliced
         whole = orders if whole is None else whole.merged_with(orders)
     return whole
 

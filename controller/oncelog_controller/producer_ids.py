@@ -39,8 +39,7 @@ def allocate_producer_ids(core: Core, request_id: int, request: AllocateProducer
         return
 
     def written() -> None:
-        cluster.next_producer_id = first + BLOCK_COUNT
-        cluster.producer_ids_version += 1
+        cluster.give_producer_ids(BLOCK_COUNT)
         logger.info(logged.PRODUCER_IDS_GIVEN, request.broker_id, first, first + BLOCK_COUNT - 1)
         core.reply(request_id, AllocateProducerIdsResponse(0, first, BLOCK_COUNT))
 

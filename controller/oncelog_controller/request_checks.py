@@ -53,9 +53,11 @@ def check_new_name(name: str, existing: Iterable[str], *, internal: bool) -> Non
     flat = name.replace(".", "_")
     for other in existing:
         if other == name:
-            raise TopicAlreadyExistsError(f"topic {name} exists")
+            raise TopicAlreadyExistsError(f"topic {name!r} exists")
         if other.replace(".", "_") == flat:
-            raise InvalidTopicError(f"{name} collides with topic {other}: '.' and '_' are the same")
+            raise InvalidTopicError(
+                f"topic {name!r} collides with topic {other!r}: '.' and '_' are the same"
+            )
 
 
 def check_once(names: Sequence[str]) -> set[str]:

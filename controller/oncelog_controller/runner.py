@@ -2,10 +2,14 @@
 
 Rules
 -----
-* Only a registered broker campaigns: its own registration must stand, in this session (Z5).
+* Only a registered broker campaigns: its own registration must stand, in this session [Z5].
 * Whoever is not controller keeps a connection to the controller's process. When it breaks and the
   host refuses a new one, the process is dead: it is deposed by one multi, and all elect. No
-  time-out is waited for on that path.
+  time-out is waited for on that path. Who was never connected, or was wrong before, asks first
+  (see ``evidence`` and ``accusations``).
+* Who was deposed and lives, or stepped down because most brokers refuse it, sits out for a while,
+  longer each time in a row: it watches whoever wins, and runs only when the time is up, or when it
+  is the only one. So does who cannot reach a controller that lives.
 * A ``/controller`` that names this broker in another session is from its earlier life, and goes.
 * A term that fails by a bug is logged; the next campaign waits a little, so that a bug which stays
   does not spin.
@@ -14,13 +18,15 @@ Rules
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import accusations, logged, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Campaign, Incumbent, Won
 from oncelog_controller.config import ControllerConfig
-from oncelog_controller.link import BrokerLink
+from oncelog_controller.evidence import Evidence
+from oncelog_controller.link import BrokerLink, meant
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.replies import refusal
 from oncelog_controller.safeguards import ControllerSafeguards
@@ -32,10 +38,12 @@ from oncelog_controller.store import (
     SessionExpiredError,
     SessionState,
     StoreDisconnectedError,
+    StoreError,
     WatchEvent,
 )
 from oncelog_controller.term import ControllerTerm
 from oncelog_protocol.errors import NotControllerError
+from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 from oncelog_runtime.channel import RequestChannel
@@ -47,6 +55,17 @@ logger = logged.get_logger(__name__)
 
 FAILURE_PAUSE_S = 1.0
 """Before campaigning again after a bug ended a term."""
+
+SIT_OUT_S = 1.0
+"""After a first term that others ended, or had better do; doubled with each further one."""
+
+SIT_OUT_MAX_S = 60.0
+
+CUT_OFF_S = 10.0
+"""After an objection; the next comes sooner, if the controller is still out of reach."""
+
+ACCUSERS_S = 5.0
+"""Who has accused this broker within that time cannot reach it."""
 
 
 class ControllerRunner:
@@ -69,7 +88,7 @@ class ControllerRunner:
         self._clock = clock
         self._entropy = entropy
         self._config = config
-        self._safeguards = safeguards
+        self._safeguards = safeguards or ControllerSafeguards()
         self._settings = settings
         self._tasks = tasks
         self.stats = ControllerStats()
@@ -79,18 +98,32 @@ class ControllerRunner:
         self._node_changed = False
         self._prepared = False
         self._term: ControllerTerm | None = None
+        self._cluster_id = NO_CLUSTER
         self._known_id = NO_BROKER
         self._known_epoch = NO_EPOCH
         self._refused: set[tuple[int, int]] = set()
+        self._evidence = Evidence()
+        self._accusers: dict[int, float] = {}
+        self._sit_out_until = 0.0
+        self._sit_outs = 0
+        """In a row."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     # ---- the face
 
-    async def start(self) -> None:
-        """Begin to campaign; returns at once. The broker should be registered, or soon be."""
+    async def start(self, cluster_id: str = NO_CLUSTER) -> None:
+        """Begin to campaign; returns at once. The broker should be registered, or soon be.
+
+        :param cluster_id: whose brokers are to be found at the registered addresses; "": not known.
+        """
+        if self._safeguards.check_identity:
+            self._cluster_id = cluster_id
         self._store.on_session.append(self._session_changed)
         self._task = self._tasks.spawn("controller", self._run())
+        if self._safeguards.hear_the_accused:
+            defence = accusations.Defence(self._store, self._broker_id, self._accused)
+            self._links.spawn("defence", defence.run())
 
     async def stop(self) -> None:
         """Step down, if controller, so that others can elect at once."""
@@ -149,8 +182,14 @@ class ControllerRunner:
         if not await self._may_campaign():
             return
         self._node_changed = False
-        outcome = await self._campaign.run(self._controller_watch)
-        if isinstance(outcome, Won):
+        outcome: Won | Incumbent | None
+        if asyncio.get_running_loop().time() < self._sit_out_until:
+            outcome = await self._campaign.look(self._controller_watch)
+        else:
+            outcome = await self._campaign.run(self._controller_watch)
+        if outcome is None:
+            await self._let_others_run()
+        elif isinstance(outcome, Won):
             await self._lead(outcome)
         else:
             self._known_id, self._known_epoch = outcome.broker_id, outcome.controller_epoch
@@ -184,12 +223,15 @@ class ControllerRunner:
             config=self._config,
             won=won,
             suspected=refused,
+            evidence=self._evidence,
+            cluster_id=self._cluster_id,
             safeguards=self._safeguards,
             stats=self.stats,
             settings=self._settings,
         )
-        self.stats.terms += 1
+        self.stats.term_began()
         self._term = term
+        since, session = asyncio.get_running_loop().time(), self._store.session_id
         if self._stopping:
             term.resign("this broker stops")  # it was told while the campaign was on its way
         try:
@@ -198,8 +240,40 @@ class ControllerRunner:
         finally:
             self._term = None
             self._known_id = NO_BROKER
+            if term.must_sit_out and self._may_hold(session):
+                self._sit_out(since)
             if self._store.state is SessionState.CONNECTED:
                 await self._campaign.step_down(won)
+
+    def _may_hold(self, session: int | None) -> bool:
+        """Whether that session may still stand."""
+        return self._store.session_id == session and self._store.state is not SessionState.EXPIRED
+
+    def _sit_out(self, since: float) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - since > SIT_OUT_MAX_S:
+            self._sit_outs = 0
+        pause_s = min(SIT_OUT_S * 2**self._sit_outs, SIT_OUT_MAX_S)
+        self._sit_outs = min(self._sit_outs + 1, 10)
+        self._sit_out_until = now + pause_s
+        logger.warning(logged.CONTROLLER_SITS_OUT, self._broker_id, pause_s)
+
+    async def _let_others_run(self) -> None:
+        """While this broker sits out: as long as there are others."""
+        if await self._store.children(znodes.BROKER_IDS) == [str(self._broker_id)]:
+            self._sit_out_until = 0.0
+            return
+        soon = asyncio.get_running_loop().time() + SIT_OUT_S
+        await self._sleep(until=min(soon, self._sit_out_until))
+
+    def _accused(self, accusers: list[int]) -> None:
+        now = asyncio.get_running_loop().time()
+        self._accusers.update(dict.fromkeys(accusers, now))
+        for broker_id, at in list(self._accusers.items()):
+            if now - at > ACCUSERS_S:
+                del self._accusers[broker_id]
+        if self._term is not None:
+            self._term.accused(self._accusers)
 
     # ---- as one of the others
 
@@ -224,20 +298,20 @@ class ControllerRunner:
     async def _wait_for_change(
         self, incumbent: Incumbent, registration: tuple[bytes, NodeStat] | None
     ) -> bool:
-        """Whether its process was refused before anything else changed."""
-        refused = False
+        """Whether its process was found dead before anything else changed."""
+        dead = False
         steady = self._store.session_id
 
-        def on_refused() -> None:
-            nonlocal refused
-            refused = True
+        def on_dead() -> None:
+            nonlocal dead
+            dead = True
             self._wake.set()
 
         link = None
         if registration is not None:
-            link = self._link(incumbent, *registration, on_refused)
+            link = self._link(incumbent, *registration, on_dead)
         try:
-            while not (refused or self._node_changed or self._stopping):
+            while not (dead or self._node_changed or self._stopping):
                 if self._store.state is SessionState.EXPIRED or self._store.session_id != steady:
                     return False
                 await self._sleep()
@@ -245,12 +319,24 @@ class ControllerRunner:
             if link is not None:
                 link.cancel()
         connected = self._store.state is SessionState.CONNECTED
-        return refused and not self._node_changed and not self._stopping and connected
+        return dead and not self._node_changed and not self._stopping and connected
 
     def _link(
-        self, incumbent: Incumbent, data: bytes, stat: NodeStat, on_refused: Any
+        self, incumbent: Incumbent, data: bytes, stat: NodeStat, on_dead: Callable[[], None]
     ) -> asyncio.Task[None] | None:
         broker = znodes.decode_broker(incumbent.broker_id, data, stat)
+        life = (incumbent.broker_id, stat.czxid)
+        loop, evidence = asyncio.get_running_loop(), self._evidence
+
+        def on_up(_: RequestChannel) -> None:
+            evidence.met(*life, loop.time())
+
+        def on_refused() -> None:
+            if not self._safeguards.hear_the_accused or evidence.proves(*life, loop.time()):
+                on_dead()
+            elif evidence.asks(*life, loop.time()):
+                self._links.spawn(f"ask controller-{life[0]}", self._ask(*life, on_dead))
+
         address = broker.listener(self._config.inter_broker_listener)
         if address is None:
             return None
@@ -258,12 +344,31 @@ class ControllerRunner:
             address.host,
             address.port,
             client_id=f"broker-{self._broker_id}-controller-watch",
+            meant=meant(self._cluster_id, incumbent.broker_id),
+            own_broker_id=self._broker_id,
             connect_timeout_s=self._config.connect_timeout_ms / 1000,
-            on_up=_ignore_channel,
+            on_up=on_up,
             on_down=_ignore,
             on_refused=on_refused,
         )
         return self._links.spawn(f"controller-{incumbent.broker_id}", link.run())
+
+    async def _ask(self, broker_id: int, epoch: int, on_dead: Callable[[], None]) -> None:
+        """Hold the refusal against it; without an objection it is dead."""
+        try:
+            objected = await accusations.objects(self._store, self._broker_id, broker_id, epoch)
+        except (StoreError, asyncio.CancelledError) as error:
+            self._evidence.unasked(broker_id, epoch)
+            if isinstance(error, StoreError):
+                return
+            raise
+        now = asyncio.get_running_loop().time()
+        if objected:
+            self._evidence.objected(broker_id, epoch, now)
+            self._sit_out_until = max(self._sit_out_until, now + CUT_OFF_S)
+        else:
+            self._evidence.silent(broker_id, epoch)
+            on_dead()
 
     # ---- waiting
 
@@ -279,9 +384,14 @@ class ControllerRunner:
     def _own_watch(self, _: WatchEvent) -> None:
         self._wake.set()
 
-    async def _sleep(self) -> None:
+    async def _sleep(self, *, until: float | None = None) -> None:
+        """Until something changes, or ``until`` on the loop's clock."""
         if not self._stopping:
-            await self._wake.wait()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
         self._wake.clear()
 
     async def _pause_unless_changed(self) -> None:
@@ -290,9 +400,5 @@ class ControllerRunner:
             await asyncio.sleep(0.01)
 
 
-def _ignore_channel(_: RequestChannel) -> None:
-    """The link alone is what matters."""
-
-
 def _ignore() -> None:
-    """As above."""
+    """The link alone is what matters."""

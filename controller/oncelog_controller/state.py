@@ -6,7 +6,7 @@ Rules
   memory never runs ahead of the store.
 * ``PartitionState`` is frozen; a partition gets a new one with each write. ``version`` is that of
   its state znode and is what the wire calls the partition epoch.
-* Every state obeys I9 to I11 of the reliability rules: see :func:`check_invariants`.
+* Every state obeys the rules [I9], [I10] and [I11]: see :func:`check_invariants`.
 * Who may lead by its data (KIP-966): members of the ISR, then those of the ELR, who left an ISR
   that became smaller than ``min.insync.replicas``. The high watermark stands while there is an
   ELR, so that its members hold all that is committed, as long as they lose nothing.
@@ -17,12 +17,18 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from oncelog_controller.transitions import PartitionPhase, ReplicaPhase
+from oncelog_controller.transitions import (
+    PartitionCause,
+    PartitionPhase,
+    ReplicaPhase,
+    next_partition_phase,
+)
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
+from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, TopicPartition
 
@@ -42,6 +48,21 @@ class DataLoss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptPartitions:
+    """Partitions of which a broker has kept all that counted under its registrations from epoch
+    ``since`` to epoch ``until``, whatever became of others: their directory is sound (KIP-858)."""
+
+    since: int
+    until: int | None
+    partitions: Mapping[str, frozenset[int]]
+    """Numbers by topic id."""
+
+    def lists(self, topic_id: str, index: int) -> bool:
+        """Whether a partition is among them."""
+        return index in self.partitions.get(topic_id, ())
+
+
+@dataclass(frozen=True, slots=True)
 class DataClaim:
     """What a broker says of its data when it registers: all that counted under its registrations
     from epoch ``since`` to epoch ``until`` is still there."""
@@ -52,6 +73,8 @@ class DataClaim:
     """The newest epoch that its directories remember; a copy restored from a backup remembers an
     older one than the cluster does. None: not known, no bound."""
     loss: DataLoss = DataLoss.ALL
+    listed: tuple[KeptPartitions, ...] = ()
+    """What holds of some partitions instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +88,19 @@ class BrokerRegistration:
     rack: str | None = None
     data: DataClaim = DataClaim()
 
-    def keeps(self, admitted: int | None) -> bool:
-        """Whether a replica that was complete under the broker epoch ``admitted`` still is."""
+    def keeps(self, admitted: int | None, partition: Partition) -> bool:
+        """Whether the replica of a partition that was complete under the broker epoch ``admitted``
+        still is."""
         if admitted is None:
             return False
         if admitted >= self.broker_epoch:
             return True
-        since, until = self.data.since, self.data.until
-        return since is not None and since <= admitted and (until is None or admitted <= until)
+        claim, topic_id = self.data, partition.topic.topic_id
+        return _within(admitted, claim.since, claim.until) or any(
+            _within(admitted, listed.since, listed.until)
+            and listed.lists(topic_id, partition.index)
+            for listed in claim.listed
+        )
 
     def described(self) -> ClusterBroker:
         """As the wire names it."""
@@ -129,6 +157,8 @@ class Partition:
     halted: bool = False
     """A state that may not exist was about to be written: nothing is decided about the partition
     until everything is read again."""
+    _order: tuple[PartitionState, tuple[int, ...], PartitionOrder] | None = None
+    """The last answer of ``order``, and what it was made from."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -139,6 +169,57 @@ class Partition:
     def leader(self) -> int:
         """Who leads, -1 for nobody."""
         return NO_LEADER if self.state is None else self.state.leader
+
+    def order(self) -> PartitionOrder:
+        """Describe the partition as the wire does.
+
+        The same object is returned as long as the state is the same, so it must not be changed.
+        """
+        state, made = self.state, self._order
+        assert state is not None, f"{self.topic_partition} has no state"
+        if made is not None and made[0] is state and made[1] is self.replicas:
+            return made[2]
+        order = PartitionOrder(
+            topic=self.topic.name,
+            topic_id=self.topic.topic_id,
+            partition=self.index,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.version,
+            replicas=list(self.replicas),
+            is_new=False,
+            elr=list(state.elr),
+            last_known_elr=list(state.last_known_elr),
+        )
+        self._order = (state, self.replicas, order)
+        return order
+
+    def take(self, state: PartitionState) -> None:
+        """Replace the state by one that was written to the store."""
+        before = self.leader
+        self.state = state
+        if state.leader == NO_LEADER and before != NO_LEADER:
+            self._move(PartitionCause.LEADER_LOST)
+        elif state.leader == before:
+            self._move(PartitionCause.ISR_CHANGED)
+        else:
+            self._move(PartitionCause.LEADER_ELECTED)
+
+    def place(self, replicas: tuple[int, ...]) -> None:
+        """Replace the replicas; the first one is preferred."""
+        self.replicas = replicas
+
+    def halt(self) -> None:
+        """Decide nothing about the partition until everything is read again."""
+        self.halted = True
+
+    def remove(self) -> None:
+        """End the partition's life: its topic is out of the store."""
+        self._move(PartitionCause.TOPIC_DELETED)
+
+    def _move(self, cause: PartitionCause) -> None:
+        self.phase = next_partition_phase(self.phase, cause)
 
     @property
     def min_isr(self) -> int:
@@ -159,6 +240,20 @@ class Topic:
     partitions: list[Partition] = field(default_factory=list)
     version: int = 0
     """Of the topic's znode, which holds the assignment."""
+
+    def alter(self, overrides: dict[str, str], settings: TopicConfig) -> None:
+        """Replace the settings by others that were written to the store."""
+        self.overrides, self.settings = overrides, settings
+        self.config_version += 1
+
+    def settle(self, settings: TopicConfig) -> None:
+        """Fill in new defaults."""
+        self.settings = settings
+
+    def grow(self, partitions: Sequence[Partition]) -> None:
+        """Add partitions that were written to the store."""
+        self.partitions.extend(partitions)
+        self.version += 1
 
     def assignment(self) -> list[list[int]]:
         """Replicas by partition."""
@@ -215,6 +310,22 @@ class Cluster:
     """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
     producer_ids_version: int = 0
 
+    def replace_brokers(
+        self, brokers: dict[int, BrokerRegistration], gone: Collection[int]
+    ) -> None:
+        """Take in who is registered now.
+
+        :param gone: brokers that are not, or in another life: what was known of them is not so.
+        """
+        self.brokers = brokers
+        self.suspected.difference_update(gone)
+        self.shutting_down.difference_update(gone)
+
+    def give_producer_ids(self, count: int) -> None:
+        """Note in memory that a block of producer ids was given in the store."""
+        self.next_producer_id += count
+        self.producer_ids_version += 1
+
     def partitions(self) -> Iterator[Partition]:
         """All partitions, by topic name and number."""
         for name in sorted(self.topics):
@@ -248,6 +359,10 @@ class Cluster:
         )
 
 
+def _within(admitted: int, since: int | None, until: int | None) -> bool:
+    return since is not None and since <= admitted and (until is None or admitted <= until)
+
+
 def check_invariants(
     partition: Partition,
     state: PartitionState,
@@ -255,9 +370,9 @@ def check_invariants(
 ) -> None:
     """What every state must obey that is about to follow the partition's present one.
 
-    I10: the leader is in the ISR or is nobody; ISR and ELR lie within the replicas, repeat nobody
-    and share nobody; an ISR of ``min.insync.replicas`` leaves no ELR. I11: leader epochs do not
-    fall, the version grows by one. I9: with ``brokers`` given, no member of ISR or ELR is
+    [I10]: the leader is in the ISR or is nobody; ISR and ELR lie within the replicas, repeat nobody
+    and share nobody; an ISR of ``min.insync.replicas`` leaves no ELR. [I11]: leader epochs do not
+    fall, the version grows by one. [I9]: with ``brokers`` given, no member of ISR or ELR is
     registered with less data than it had when it was admitted.
 
     :raises InvariantError: otherwise; nothing has been written then.
@@ -266,7 +381,7 @@ def check_invariants(
     if not fault and brokers is not None:
         for broker_id in (*state.isr, *state.elr):
             broker = brokers.get(broker_id)
-            if broker is not None and not broker.keeps(state.admitted_at(broker_id)):
+            if broker is not None and not broker.keeps(state.admitted_at(broker_id), partition):
                 fault = f"broker {broker_id} has lost data"
     if fault:
         raise InvariantError(f"{partition.topic_partition}: {fault}: {state}")

@@ -4,11 +4,13 @@ Rules
 -----
 * One event at a time. Its store writes are in flight together; their results go to the machine
   before anything else does.
-* Nothing is done while the store is not connected; an expired session ends the term (Z5, Z6).
-* Watches and suspicions leave marks; what they are about is read when their turn comes (Z11).
+* Nothing is done while the store is not connected; an expired session ends the term [Z5] [Z6].
+* Watches and suspicions leave marks; what they are about is read when their turn comes [Z11].
   They go before requests.
 * When the machine has lost track, the epoch is checked and everything read again. When that does
   not help, the term ends: the next controller starts from the store.
+* A controller that most brokers refuse steps down (see ``suspicions``), as does one that most
+  brokers cannot reach: they say so through the store (see ``accusations``).
 * At the end every asker is told: not handled, or handled with unknown outcome.
 """
 
@@ -16,9 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import accusations, logged, znodes
 from oncelog_controller.broker_gateway import BrokerGateway
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Won
@@ -36,12 +40,14 @@ from oncelog_controller.events import (
     BrokersRead,
     ClusterLoaded,
     Event,
+    GoOn,
     RequestReceived,
     StorageFailed,
     TimeReached,
     WriteFailed,
     WriteSucceeded,
 )
+from oncelog_controller.evidence import Evidence
 from oncelog_controller.loader import load_brokers, load_cluster
 from oncelog_controller.machine import ControllerMachine
 from oncelog_controller.replies import refusal
@@ -56,7 +62,9 @@ from oncelog_controller.store import (
     StoreError,
     WatchEvent,
 )
+from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
+from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.admin import CreateTopicsRequest
 from oncelog_protocol.messages.base import Request
 from oncelog_runtime.entropy import Entropy
@@ -66,6 +74,9 @@ logger = logged.get_logger(__name__)
 
 RELOADS_MAX = 5
 """Reloads without an event handled in between before the term gives up."""
+
+CONFIRM_S = 2.0
+"""For the store to say that this controller still is one, when a broker says otherwise."""
 
 REQUESTS_MAX = 10_000
 """Requests that wait; above it new ones are refused with NOT_CONTROLLER, which is retriable."""
@@ -87,23 +98,31 @@ class ControllerTerm:
         config: ControllerConfig,
         won: Won,
         suspected: frozenset[tuple[int, int]],
+        evidence: Evidence,
+        cluster_id: str = NO_CLUSTER,
         safeguards: ControllerSafeguards | None = None,
         stats: ControllerStats | None = None,
         settings: BrokerSettings | None = None,
     ) -> None:
         self.won = won
+        self.must_sit_out = False
+        """Whether others should run for controller first."""
         self._broker_id = broker_id
         self._store = store
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
         self._machine = ControllerMachine(broker_id, config, safeguards, stats, settings)
+        self._tasks = Tasks(f"controller-{broker_id}-suspicions")
         self._gateway = BrokerGateway(
             controller_id=broker_id,
             controller_epoch=won.controller_epoch,
+            cluster_id=cluster_id,
             config=config,
             report=self._report,
-            on_fenced=self.resign,
+            suspicions=self._suspicions(evidence, safeguards or ControllerSafeguards()),
+            on_fenced=self._fenced,
+            on_failed=self.resign,
         )
         self._writers = Tasks(f"controller-{broker_id}-writes")
         self._wake = asyncio.Event()
@@ -112,6 +131,7 @@ class ControllerTerm:
         self._brokers_changed = False
         self._controller_changed = False
         self._storage_changed = False
+        self._doubted = False
         self._reload: str | None = None
         self._over: str | None = None
         self._ended = False
@@ -119,6 +139,17 @@ class ControllerTerm:
         self._asked: dict[int, Request] = {}
         self._begun: set[int] = set()
         self._next_id = 0
+
+    def _suspicions(self, evidence: Evidence, safeguards: ControllerSafeguards) -> Suspicions:
+        return Suspicions(
+            controller_id=self._broker_id,
+            evidence=evidence,
+            ask=partial(accusations.objects, self._store, self._broker_id),
+            report=self._report,
+            step_down=self.step_down,
+            tasks=self._tasks,
+            safeguards=safeguards,
+        )
 
     # ---- the face
 
@@ -139,12 +170,26 @@ class ControllerTerm:
                 self._store.on_session.remove(self._session_changed)
             self._refuse_all()
             await self._writers.close()
+            await self._tasks.close()
             await self._gateway.close()
 
     def resign(self, reason: str) -> None:
         """End the term at its next step."""
         self._over = self._over or reason
         self._wake.set()
+
+    def step_down(self, reason: str) -> None:
+        """End the term at its next step: somebody else will do better."""
+        self.must_sit_out = True
+        self.resign(reason)
+
+    def accused(self, accusers: Collection[int]) -> None:
+        """Those brokers cannot connect to this one. When most of the others say so, nobody can
+        have an ISR changed, or anything else."""
+        others = set(self._machine.cluster.brokers) - {self._broker_id}
+        count = len(others.intersection(accusers))
+        if len(others) > 1 and 2 * count > len(others):
+            self.step_down("most brokers cannot reach it")
 
     async def handle(self, request: Request, *, internal: bool = False) -> Any:
         """Serve one request. Refusals are inside the response.
@@ -182,6 +227,12 @@ class ControllerTerm:
         return self._machine
 
     # ---- what comes in
+
+    def _fenced(self, broker_id: int) -> None:
+        """A broker knows a newer controller. The store says whether there is one."""
+        logger.warning(logged.ORDER_FENCED, broker_id, self.won.controller_epoch)
+        self._doubted = True
+        self.controller_changed()
 
     def _report(self, event: Event) -> None:
         self._facts.append(event)
@@ -259,6 +310,9 @@ class ControllerTerm:
         """Hand one event to the machine and carry out what follows, to the end."""
         writes: deque[tuple[int, asyncio.Task[StoreError | None]]] = deque()
         self._execute(self._machine.handle(event, self._loop.time()), writes)
+        while self._machine.unfinished:
+            await asyncio.sleep(0)
+            self._execute(self._machine.handle(GoOn(), self._loop.time()), writes)
         while writes:
             write_id, task = writes.popleft()
             error = await task
@@ -337,9 +391,13 @@ class ControllerTerm:
         """``/controller`` is ours and the epoch is the one that we won, or the term is over."""
         self._controller_changed = False
         try:
-            data, stat = await self._store.get(znodes.CONTROLLER, self._controller_watch)
-            _, epoch_stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+            async with asyncio.timeout(CONFIRM_S if self._doubted else None):
+                data, stat = await self._store.get(znodes.CONTROLLER, self._controller_watch)
+                _, epoch_stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+        except TimeoutError:
+            raise _Over("a broker knows a newer controller, and the store is silent") from None
         except NoNodeError:
+            self.must_sit_out = len(self._machine.cluster.brokers) > 1  # taken for dead
             raise _Over("/controller is gone") from None
         broker_id, epoch = znodes.decode_controller(data)
         ours = broker_id == self._broker_id and stat.ephemeral_owner == self._store.session_id
@@ -347,6 +405,7 @@ class ControllerTerm:
             raise _Over(f"broker {broker_id} is controller of epoch {epoch}")
         if epoch_stat.version != self.won.epoch_version:
             raise _Over("/controller_epoch has moved on")
+        self._doubted = False
 
     def _controller_watch(self, _: WatchEvent) -> None:
         self.controller_changed()

@@ -6,7 +6,7 @@ Rules
   fits into one multi. From then on the topic is deleted, whoever is controller.
 * The topic's znodes go at once, so its name is free again; topic ids keep the new one's replicas
   apart from the old one's (KIP-516).
-* Every replica gets StopReplica with delete, now or when its broker is back (Z16). The tombstone
+* Every replica gets StopReplica with delete, now or when its broker is back [Z16]. The tombstone
   goes when all have confirmed.
 """
 
@@ -20,10 +20,8 @@ from oncelog_controller.events import RequestReceived
 from oncelog_controller.state import Tombstone, Topic
 from oncelog_controller.store import Create, Delete, Op
 from oncelog_controller.transitions import (
-    PartitionCause,
     ReplicaCause,
     ReplicaPhase,
-    next_partition_phase,
     next_replica_phase,
 )
 from oncelog_protocol.errors import NO_ERROR, ApiError, UnknownTopicOrPartitionError
@@ -54,7 +52,7 @@ class TopicDeletion:
                 request_checks.check_name(name, internal=event.internal)
                 topic = self._core.cluster.topics.get(name)
                 if topic is None:
-                    raise UnknownTopicOrPartitionError(f"topic {name} does not exist")
+                    raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist")
             except ApiError as error:
                 result.error_code, result.error_message = error.code, str(error)
             else:
@@ -93,7 +91,7 @@ class TopicDeletion:
         for partition in topic.partitions:
             if partition.state is not None:
                 core.order_gone(partition)
-            partition.phase = next_partition_phase(partition.phase, PartitionCause.TOPIC_DELETED)
+            partition.remove()
         for (index, broker_id), phase in sorted(tombstone.phases.items()):
             if phase is ReplicaPhase.DELETING:
                 core.order_stop(broker_id, topic.name, topic.topic_id, index)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_controller import logged, request_checks, znodes
-from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, chunks
+from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, at_once, chunks
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.leadership import Leadership, state_ops
+from oncelog_controller.order_sizes import OrderSizes
 from oncelog_controller.placement import place_replicas, start_at
 from oncelog_controller.state import Partition, PartitionState, Topic
 from oncelog_controller.store import Create, Op, SetData
@@ -70,7 +71,7 @@ class TopicRequests:
         twice = request_checks.check_once([new.topic for new in request.topics])
         response = admin.CreateTopicsResponse()
         made: list[Topic] = []
-        names = sorted(self._core.cluster.topics)
+        names, sizes = sorted(self._core.cluster.topics), OrderSizes(self._core.cluster)
         for position, new in enumerate(request.topics):
             result = admin.TopicResult(new.topic)
             response.topics.append(result)
@@ -78,6 +79,7 @@ class TopicRequests:
                 request_checks.refuse_twice(new.topic, twice)
                 request_checks.check_new_name(new.topic, names, internal=event.internal)
                 topic = self._design(new, event.topic_ids[position])
+                sizes.take(new.topic, topic.assignment())
             except ApiError as error:
                 _fail(result, error)
                 continue
@@ -104,7 +106,9 @@ class TopicRequests:
             )
         overrides = request_checks.altered({}, new.configs)
         settings = request_checks.check_settings(overrides, core.config.defaults(), factor)
-        topic = Topic(new.topic, topic_id, settings, overrides)
+        stray = cluster.stray_configs.get(new.topic)
+        config_version = 0 if stray is None else stray + 1
+        topic = Topic(new.topic, topic_id, settings, overrides, config_version)
         _extend(core, topic, assignment)
         return topic
 
@@ -124,7 +128,6 @@ class TopicRequests:
         stray = core.cluster.stray_configs.get(topic.name)
         path, data = znodes.config_path(topic.name), znodes.encode_config(topic.overrides)
         config: Op = Create(path, data) if stray is None else SetData(path, data, stray)
-        topic.config_version = 0 if stray is None else stray + 1
         head: list[Op] = [
             config,
             Create(
@@ -178,6 +181,7 @@ class TopicRequests:
         twice = request_checks.check_once([growth.topic for growth in request.topics])
         response = admin.CreatePartitionsResponse()
         keys: dict[PartitionKey, admin.TopicResult] = {}
+        sizes = OrderSizes(self._core.cluster)
         for growth in request.topics:
             result = admin.TopicResult(growth.topic)
             response.topics.append(result)
@@ -186,6 +190,7 @@ class TopicRequests:
                 request_checks.check_name(growth.topic, internal=event.internal)
                 topic = self._known(growth.topic)
                 added = self._design_growth(topic, growth)
+                sizes.take(topic.name, added)
             except ApiError as error:
                 _fail(result, error)
                 continue
@@ -202,7 +207,7 @@ class TopicRequests:
     def _known(self, name: str) -> Topic:
         topic = self._core.cluster.topics.get(name)
         if topic is None:
-            raise UnknownTopicOrPartitionError(f"topic {name} does not exist")
+            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist")
         return topic
 
     def _design_growth(self, topic: Topic, growth: admin.PartitionGrowth) -> list[list[int]]:
@@ -212,7 +217,7 @@ class TopicRequests:
         count = growth.partition_count - before
         if count <= 0:
             raise InvalidPartitionsError(
-                f"topic {topic.name} has {before} partitions; "
+                f"topic {topic.name!r} has {before} partitions; "
                 f"{growth.partition_count} would not be a growth"
             )
         factor = len(topic.partitions[0].replicas)
@@ -246,8 +251,7 @@ class TopicRequests:
         ]
 
         def exists() -> None:
-            topic.partitions.extend(fresh)
-            topic.version += 1
+            topic.grow(fresh)
             logger.info(logged.TOPIC_GREW, topic.name, len(topic.partitions))
 
         self._write_states(head, exists, fresh)
@@ -271,8 +275,7 @@ class TopicRequests:
             return
 
         def applied() -> None:
-            topic.overrides, topic.settings = overrides, settings
-            topic.config_version += 1
+            topic.alter(overrides, settings)
             core.order_config(topic)
             if settings.unclean_leader_election_enable:
                 self.elect_offline(topic)
@@ -287,7 +290,7 @@ class TopicRequests:
         """Its partitions without a leader may have one now: elect, when all is written."""
 
         def elect() -> None:
-            self._leadership.reconsider([p for p in topic.partitions if p.leader < 0])
+            at_once(self._leadership.reconsider([p for p in topic.partitions if p.leader < 0]))
 
         self._core.when_settled(elect)
 

@@ -59,6 +59,8 @@ class ReplicaCause(Enum):
     STORAGE_FAILED = "storage failed"
     FOLLOWS_AGAIN = "follows again"
     """Its broker took an order to follow a leader with it."""
+    ASKS_AGAIN = "asks again"
+    """Its broker asked for its orders again, and nobody leads."""
     DELETION_ORDERED = "deletion ordered"
     DELETION_CONFIRMED = "deletion confirmed"
 
@@ -92,6 +94,7 @@ REPLICA_TRANSITIONS: dict[tuple[ReplicaPhase, ReplicaCause], ReplicaPhase] = {
     (_R.FAILED, _RC.BROKER_RETURNED): _R.ONLINE,
     (_R.FAILED, _RC.STORAGE_FAILED): _R.FAILED,
     (_R.FAILED, _RC.FOLLOWS_AGAIN): _R.ONLINE,
+    (_R.FAILED, _RC.ASKS_AGAIN): _R.ONLINE,
     (_R.FAILED, _RC.DELETION_ORDERED): _R.DELETION_BLOCKED,
     (_R.DELETING, _RC.BROKER_LOST): _R.DELETION_BLOCKED,
     (_R.DELETING, _RC.BROKER_RETURNED): _R.DELETING,

@@ -1,7 +1,7 @@
 """Paths of the store and what their nodes hold: readable JSON. Pure.
 
 Every value has ``"version": 1``, so that a later release can tell what it reads. Nodes stay far
-below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
+below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
 
 =========================================  =======================================================
 /cluster/id                                the cluster's id, written once
@@ -9,6 +9,7 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /controller_epoch                          its *version* is checked by every write
 /brokers/ids/N                             ephemeral: listeners, rack, and what is left of its
                                            data; its czxid is the broker epoch
+/brokers/clocks/N                          ephemeral: what broker N's wall clock said lately
 /brokers/topics/T                          topic id and replicas by partition
 /brokers/topics/T/partitions/P/state       leader, leader epoch, ISR, ELR; changed by version
 /config/topics/T                           overrides; the node's version is the config version
@@ -18,6 +19,10 @@ below ZooKeeper's 1 MB: each partition's state is a node of its own (Z17).
 /producer_ids                              the first producer id that no broker was given
 /admin/delete_topics/T.ID                  a deleted topic whose replicas are not all gone yet
 /admin/storage_failures/N                  broker N lost a log directory; gone when it was heard
+/accusations/N/M                           ephemeral: broker M takes this life of broker N for dead;
+                                           gone when N has objected
+/admin/lossy_directories/N                 which directories of broker N have failed, and may have
+                                           lost what counted there unsynced; under which epoch
 =========================================  =======================================================
 """
 
@@ -27,7 +32,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
+from oncelog_controller.state import (
+    BrokerRegistration,
+    DataClaim,
+    DataLoss,
+    KeptPartitions,
+    PartitionState,
+)
 from oncelog_controller.store import NodeStat
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -38,6 +49,7 @@ CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+CLOCKS = "/brokers/clocks"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
@@ -45,16 +57,21 @@ DEFAULT_NAME = "<default>"
 BROKER_ID_MAX = 2**31 - 1
 DELETED_TOPICS = "/admin/delete_topics"
 STORAGE_FAILURES = "/admin/storage_failures"
+LOSSY_DIRECTORIES = "/admin/lossy_directories"
 PRODUCER_IDS = "/producer_ids"
+ACCUSATIONS = "/accusations"
 BASE_PATHS = (
     "/cluster",
     BROKER_IDS,
+    CLOCKS,
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     DELETED_TOPICS,
     STORAGE_FAILURES,
+    LOSSY_DIRECTORIES,
     PRODUCER_IDS,
+    ACCUSATIONS,
 )
 """Persistent parents, made before anything else."""
 
@@ -68,6 +85,11 @@ class CorruptNodeError(OncelogError):
 def broker_path(broker_id: int) -> str:
     """Of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def clock_path(broker_id: int) -> str:
+    """Of what a broker's wall clock says."""
+    return f"{CLOCKS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -111,6 +133,45 @@ def storage_failure_path(broker_id: int) -> str:
     return f"{STORAGE_FAILURES}/{broker_id}"
 
 
+def accusations_path(broker_id: int) -> str:
+    """Parent of what is held against a broker."""
+    return f"{ACCUSATIONS}/{broker_id}"
+
+
+def accusation_path(broker_id: int, accuser_id: int) -> str:
+    """Of what one broker holds against another."""
+    return f"{ACCUSATIONS}/{broker_id}/{accuser_id}"
+
+
+def encode_accusation(broker_epoch: int) -> bytes:
+    """For /accusations/N/M: the life that is meant."""
+    return _dump({"broker_epoch": broker_epoch})
+
+
+def decode_accusation(path: str, data: bytes) -> int:
+    """The broker epoch that is meant. :raises CorruptNodeError:"""
+    return _int(_load(path, data), "broker_epoch", path)
+
+
+def lossy_directories_path(broker_id: int) -> str:
+    """Of what a broker says of its directories that failed."""
+    return f"{LOSSY_DIRECTORIES}/{broker_id}"
+
+
+def encode_lossy(epochs: Mapping[str, int]) -> bytes:
+    """For /admin/lossy_directories/N: by directory id, the broker epoch under which it failed."""
+    return _dump({"directories": dict(epochs)})
+
+
+def decode_lossy(broker_id: int, data: bytes) -> dict[str, int]:
+    """Broker epochs by directory id. :raises CorruptNodeError:"""
+    path = lossy_directories_path(broker_id)
+    directories = _load(path, data).get("directories")
+    if not isinstance(directories, dict):
+        raise CorruptNodeError(f"{path}: directories are not there")
+    return {name: _int(directories, name, path) for name in directories}
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     """For /cluster/id."""
     return _dump({"id": cluster_id})
@@ -119,6 +180,17 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 def decode_cluster_id(data: bytes) -> str:
     """The id. :raises CorruptNodeError:"""
     return _text(_load(CLUSTER_ID, data), "id", CLUSTER_ID)
+
+
+def encode_clock(now_ms: int) -> bytes:
+    """For /brokers/clocks/N; milliseconds since 1970."""
+    return _dump({"now_ms": now_ms})
+
+
+def decode_clock(name: str, data: bytes) -> int:
+    """Milliseconds since 1970. :raises CorruptNodeError:"""
+    path = f"{CLOCKS}/{name}"
+    return _int(_load(path, data), "now_ms", path)
 
 
 def encode_controller(broker_id: int, controller_epoch: int) -> bytes:
@@ -163,15 +235,25 @@ def encode_broker(
     """For /brokers/ids/N."""
     addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
     claim = DataClaim() if data is None else data
-    return _dump(
-        {
-            "listeners": addresses,
-            "rack": rack,
-            "data_since": claim.since,
-            "data_until": claim.until,
-            "data_loss": claim.loss.value,
-        }
-    )
+    value = {
+        "listeners": addresses,
+        "rack": rack,
+        "data_since": claim.since,
+        "data_until": claim.until,
+        "data_loss": claim.loss.value,
+    }
+    if claim.listed:
+        value["data_listed"] = [
+            {
+                "since": listed.since,
+                "until": listed.until,
+                "partitions": {
+                    name: sorted(numbers) for name, numbers in listed.partitions.items()
+                },
+            }
+            for listed in claim.listed
+        ]
+    return _dump(value)
 
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
@@ -205,7 +287,23 @@ def _data_claim(value: dict[str, Any], path: str) -> DataClaim:
         loss = DataLoss(value.get("data_loss", DataLoss.ALL.value))
     except ValueError as exc:
         raise CorruptNodeError(f"{path}: {exc}") from None
-    return DataClaim(since, until, loss)
+    return DataClaim(since, until, loss, _listed(value, path))
+
+
+def _listed(value: dict[str, Any], path: str) -> tuple[KeptPartitions, ...]:
+    try:
+        found = []
+        for entry in value.get("data_listed", []):
+            since, until, partitions = entry["since"], entry["until"], entry["partitions"]
+            numbers = [number for each in partitions.values() for number in each]
+            epochs = [since] if until is None else [since, until]
+            if not all(type(number) is int for number in (*epochs, *numbers)):
+                raise ValueError("a number is not one")
+            named = {str(name): frozenset(each) for name, each in partitions.items()}
+            found.append(KeptPartitions(since, until, named))
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise CorruptNodeError(f"{path}: data_listed: {exc!r}") from None
+    return tuple(found)
 
 
 def encode_topic(topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:

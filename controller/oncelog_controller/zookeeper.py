@@ -14,6 +14,8 @@ The only file of the controller that knows of threads. Rules:
   by a read after the reconnect; what changed in between fires them (kazoo drops them).
 * *Expired*: final for the session. kazoo would open a new one behind our back; ``OneSession``
   stops it, so that nothing is ever written in a session that the owner does not know of.
+* A loop that has not turned for a session time-out is not pinged for any more (``dead_man``): the
+  session expires, and another broker leads what this one led.
 * The chroot is prefixed here, not by kazoo, and made when missing.
 """
 
@@ -30,6 +32,7 @@ from typing import Any
 from kazoo.client import KazooState
 
 from oncelog_controller import logged
+from oncelog_controller.dead_man import DeadMan
 from oncelog_controller.kazoo_session import (
     CLOSE_DEADLINE_S,
     NOT_THE_CAUSE,
@@ -61,6 +64,7 @@ from oncelog_controller.store import (
     WatchKind,
     check_request_size,
 )
+from oncelog_runtime.clock import monotonic_s
 
 logger = logged.get_logger(__name__)
 
@@ -189,7 +193,11 @@ class ZooKeeperStore:
         self._link_up = False
         opening: asyncio.Future[None] = loop.create_future()
         self._opening = opening
+        dead_man = DeadMan(
+            partial(_post, loop), patience_s=self._session_timeout_s, now_s=monotonic_s
+        )
         client = OneSession(
+            may_ping=dead_man.turns,
             hosts=self._hosts,
             timeout=self._session_timeout_s,
             handler=InlineHandler(),

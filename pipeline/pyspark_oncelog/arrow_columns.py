@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
 from itertools import accumulate, chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_oncelog.decoding import decode
+from pyspark_oncelog import zones
+from pyspark_oncelog.decoding import Misfits, decode
+from pyspark_oncelog.schema import MISFIT
 
 if TYPE_CHECKING:
     from oncelog import ColumnBatch
@@ -30,28 +34,48 @@ MICROSECONDS = 1000
 Maker = Callable[[Sequence["ColumnBatch"], int, pa.DataType], pa.Array]
 
 
-def record_batch(
-    batches: Sequence[ColumnBatch], schema: pa.Schema, options: SourceOptions
-) -> pa.RecordBatch:
+@dataclass
+class Making:
+    """What one reader needs to know to make columns.
+
+    :param once: whether a text is new to this process; by it each kind of misfit is logged once.
+    """
+
+    schema: pa.Schema
+    options: SourceOptions
+    once: Callable[[str], bool] = lambda text: True
+    zone: Callable[[], tzinfo] = zones.session_zone
+    misfits: Misfits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.misfits = Misfits(self.once)
+
+
+def record_batch(batches: Sequence[ColumnBatch], making: Making) -> pa.RecordBatch:
     """Batches of one partition, in order, as one of Arrow.
 
     :raises DecodeError: a key or value is not what its format says, with ``decodeMode=failfast``.
     """
     count = sum(map(len, batches))
-    arrays = [_make(field, batches, count, options) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    schema = making.schema
+    asked = [item for item in schema if item.name != MISFIT]
+    made = {item.name: _make(item, batches, count, making) for item in asked}
+    misfits = making.misfits.taken(count)
+    if MISFIT in schema.names:  # known when all others are made
+        made[MISFIT] = pa.array(misfits, pa.string())
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
 
-def _make(
-    field: pa.Field, batches: Sequence[ColumnBatch], count: int, options: SourceOptions
-) -> pa.Array:
-    if field.name in ("key", "value"):
-        raw = (_keys if field.name == "key" else _values)(batches, count)
-        kind = options.key_format if field.name == "key" else options.value_format
+def _make(item: pa.Field, batches: Sequence[ColumnBatch], count: int, making: Making) -> pa.Array:
+    if item.name in ("key", "value"):
+        raw = (_keys if item.name == "key" else _values)(batches, count)
+        options = making.options
+        kind = options.key_format if item.name == "key" else options.value_format
         if kind == "binary":
             return raw
-        return decode(raw, kind, field, options.decode_mode, batches)
-    return _MAKERS[field.name](batches, count, field.type)
+        mode = options.decode_mode
+        return decode(raw, kind, item, mode, batches, making.zone, making.misfits)
+    return _MAKERS[item.name](batches, count, item.type)
 
 
 def _values(batches: Sequence[ColumnBatch], count: int) -> pa.Array:

@@ -8,7 +8,7 @@ Rules
   may forget it.
 * A write in foreachBatch is repeated by Spark after a crash, and is exactly once by the option
   ``sinkId``, which tells it from the other writes of the same micro-batch. Without it such a write
-  is refused, rather than doubled in silence.
+  is refused, rather than doubled in silence. So is a second write under the same name.
 * Only tasks can see which of both it is.
 """
 
@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_oncelog.commit_message import transaction_of
+from pyspark_oncelog import driver_notes
+from pyspark_oncelog.commit_message import TaskMessage, transaction_of
 from pyspark_oncelog.option_values import OptionError
 from pyspark_oncelog.sink_schema import layout_of
 from pyspark_oncelog.sink_transaction import abort, begin, commit
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
 
     from oncelog import Ticket
     from pyspark_oncelog.sink_options import SinkOptions
+
+
+COMMITTED = "committed"
+"""The kind of note that holds the last batch of a sink in foreachBatch, and its run."""
+
+
+class SinkIdTwiceError(RuntimeError):
+    """Two writes of one foreachBatch function have the same ``sinkId``."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -85,9 +95,10 @@ class BatchWriter(DataSourceArrowWriter):
             )
         else:
             ticket = self._own_ticket()
-        return write_in_transaction(
+        message = write_in_transaction(
             iterator, self._options, self._layout, ticket, attempt=task.attempt
         )
+        return replace(message, run_id=task.run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: make the rows visible, all at once.
@@ -95,10 +106,37 @@ class BatchWriter(DataSourceArrowWriter):
         :raises ProducerFencedError: the transaction was aborted by its time-out, or in foreachBatch
             a newer run of the query has taken over.
         :raises TransactionOutcomeUnknownError: nobody answered in time.
+        :raises SinkIdTwiceError: another write of this micro-batch has the same ``sinkId``.
         """
+        self._check_is_repetition(messages)
         found = transaction_of(messages)
-        if found is not None:
-            commit(*found)
+        if found is None:
+            return
+        commit(*found)
+        run_ids = {message.run_id for message in messages if isinstance(message, TaskMessage)}
+        if self._options.sink_id is not None:
+            ticket = found[0]
+            driver_notes.leave(COMMITTED, (ticket.transactional_id,), [ticket.tag, *run_ids])
+
+    def _check_is_repetition(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A batch that is committed already is done again after a crash, by another run of the
+        query. In the same run it is another write with the same name.
+
+        :raises SinkIdTwiceError: it is one.
+        """
+        from oncelog import Ticket
+
+        for message in messages:
+            if not isinstance(message, TaskMessage) or message.repeats is None:
+                continue
+            ticket = Ticket.from_json(message.repeats)
+            noted = driver_notes.find(COMMITTED, (ticket.transactional_id,))
+            if message.run_id is not None and noted == [ticket.tag, message.run_id]:
+                raise SinkIdTwiceError(
+                    f"two writes of one micro-batch have sinkId={self._options.sink_id!r}: the"
+                    " first one is committed, the rows of the second are not written. Give each"
+                    " write of the foreachBatch function a sinkId of its own"
+                )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: make the rows invisible, unless they are committed."""
@@ -110,7 +148,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def _own_ticket(self) -> Ticket:
         from oncelog import Ticket
-        from oncelog.shared_transaction import LAST_TAG
+        from oncelog.shared_transactions.transaction import LAST_TAG
 
         assert self._ordinal is not None
         options = self._options

@@ -35,6 +35,10 @@ class TaskMessage(WriterCommitMessage):
     row_count: int = 0
     ticket: str | None = None
     receipt: str | None = None
+    repeats: str | None = None
+    """The ticket under which rows were dropped, because its batch is committed already."""
+    run_id: str | None = None
+    """Of the run of the query that the task worked for, where there is one."""
 
 
 class MixedTransactionsError(RuntimeError):

@@ -27,6 +27,9 @@ T = TypeVar("T")
 GRACE_S = 15.0
 """On top of the clients' own deadlines, for these name better what is wrong."""
 
+SAID_MAX = 1000
+"""Texts that are remembered: names of fields may come from anybody, as parts of paths."""
+
 DEADLINE_S = 60.0
 """Of calls that are told no other; the clients' own deadlines are shorter or equal."""
 
@@ -38,6 +41,14 @@ class Connections:
         self.pid = os.getpid()
         self._thread = LoopThread("oncelog-spark")
         self._kept: dict[Any, asyncio.Future[Any]] = {}
+        self._said: set[str] = set()
+
+    def once(self, text: str) -> bool:
+        """Whether nobody has asked for this text before: for what is to be logged once."""
+        new = text not in self._said and len(self._said) < SAID_MAX
+        if new:
+            self._said.add(text)
+        return new
 
     def call(
         self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, timeout_s: float

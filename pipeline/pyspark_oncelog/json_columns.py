@@ -1,44 +1,117 @@
-"""A column of JSON documents as an Arrow struct: in one call where Arrow's reader can do it.
+"""A column of JSON documents as an Arrow array: in one call where Arrow's reader can do it.
 
 Rules
 -----
 * Arrow's reader reads lines. Documents are put on lines of their own, one for each record and
-  ``{}`` for each null; that it found as many is checked. What it cannot read as the schema says, or
-  reads differently from Python's ``json``, is :class:`NotTabular`: the caller goes one by one.
-* Types of one by one are those of Spark's ``from_json``: numbers from numbers, text from anything,
-  times from ISO 8601.
+  ``{}`` for each null. Each begins and ends an object, so none can be left open for the next one to
+  close it; that as many were found is checked.
+* Where something does not fit, or Arrow would read it differently from Spark, a column is cut into
+  pieces, and small pieces that still hold such a document go one by one: see ``json_document``.
+* Times and dates are read as text. Arrow converts them where all are written in full, as ISO 8601.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from datetime import date, datetime, timezone
-from decimal import Decimal
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_oncelog.json_document import Documents
+
 PLAIN = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string,
+    pa.types.is_decimal128, pa.types.is_date32, pa.types.is_timestamp,
 )  # fmt: skip
-"""Types that Arrow's reader reads as ``json`` would; times and decimals are read one by one."""
+"""Types that Arrow's reader reads; others go one by one."""
 
 OBJECT = r"^[ \t]*\{"
-SUSPECT = r"[\n\r\x00]|\}[ \t]*n"
+SUSPECT = (
+    r"[\n\r\x00]"  # a line has one document
+    r"|\}[ \t]*n"  # a null behind it ends the process (Arrow 26), and text is anybody's
+    r"|[:,\[][ \t]*-?(NaN|Inf)"  # it takes more words for these than Spark
+    r"|[:,\[][ \t]*-0[,\]} \t]"  # -0 is a whole number, which has no sign
+)
+DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+LOCAL = r"^(19[0-9]{2}|20[0-9]{2})-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+ZONED = LOCAL + r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
+"""Arrow knows no zone's time before there were zones."""
+
+PARTS = 8
+"""That a column is cut into when it does not go as a whole."""
+FEW = 48
+"""Documents that go one by one sooner than Arrow says which of them does not fit."""
 
 
 class NotTabular(Exception):
     """The column is none that Arrow's reader can take."""
 
 
-def parse_column(raw: pa.Array, kind: pa.DataType) -> pa.Array:
-    """All documents of ``raw`` (binary) as ``kind``.
+@dataclass
+class Parsed:
+    """What became of a column."""
 
-    :raises NotTabular: one by one, please.
+    pieces: list[pa.Array] = field(default_factory=list)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    """(which document, what of it did not fit)."""
+
+
+def read_column(
+    raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]
+) -> tuple[pa.Array, list[tuple[int, str]]]:
+    """All documents of ``raw`` (binary) as ``kind``, and which did not fit.
+
+    :param zone: that times without one count in; asked for only where there are such.
     """
-    if not pa.types.is_struct(kind) or not _plain(kind) or len(raw) == 0:
+    done = Parsed()
+    documents: list[Documents] = []
+
+    def reader() -> Documents:
+        if not documents:
+            documents.append(Documents(kind, zone()))
+        return documents[0]
+
+    _read(raw, kind, zone, reader, done, 0)
+    return pa.concat_arrays(done.pieces) if done.pieces else pa.nulls(0, kind), done.problems
+
+
+def _read(
+    raw: pa.Array,
+    kind: pa.DataType,
+    zone: Callable[[], tzinfo],
+    reader: Callable[[], Documents],
+    done: Parsed,
+    first: int,
+) -> None:
+    try:
+        done.pieces.append(parse_column(raw, kind, zone))
+        return
+    except NotTabular:
+        pass
+    if len(raw) > FEW and tabular(kind):
+        size = -(-len(raw) // PARTS)
+        for start in range(0, len(raw), size):
+            _read(raw.slice(start, size), kind, zone, reader, done, first + start)
+        return
+    values: list[Any] = []
+    for index, document in enumerate(raw.to_pylist()):
+        value, problem = (None, None) if document is None else reader().read(document)
+        values.append(value)
+        if problem is not None:
+            done.problems.append((first + index, problem))
+    done.pieces.append(pa.array(values, kind))
+
+
+def parse_column(raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> pa.Array:
+    """All documents of ``raw`` by Arrow's reader.
+
+    :raises NotTabular: something does not fit, or it would not be read as Spark reads it.
+    """
+    if not tabular(kind) or len(raw) == 0:
         raise NotTabular
     from pyarrow import json as arrow_json
 
@@ -46,8 +119,9 @@ def parse_column(raw: pa.Array, kind: pa.DataType) -> pa.Array:
     if not _harmless(filled):
         raise NotTabular
     joined = b"\n".join(filled.to_pylist())
+    asked = [pa.field(item.name, _asked(item.type)) for item in kind]
     options = arrow_json.ParseOptions(
-        explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"
+        explicit_schema=pa.schema(asked), unexpected_field_behavior="ignore"
     )
     block = arrow_json.ReadOptions(block_size=min(len(joined) + 1, 2**31 - 1), use_threads=False)
     try:
@@ -55,91 +129,121 @@ def parse_column(raw: pa.Array, kind: pa.DataType) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise NotTabular from error
     if table.num_rows != len(raw):
-        raise NotTabular  # blank documents are no lines to it
-    columns = [table.column(field.name).combine_chunks() for field in kind]
+        raise NotTabular
+    columns = [
+        _converted(_whole(table.column(index), asked[index]), item.type, zone)
+        for index, item in enumerate(kind)
+    ]
     mask = raw.is_null() if raw.null_count else None
-    return pa.StructArray.from_arrays(
-        [_whole(column, field) for column, field in zip(columns, kind, strict=True)],
-        fields=list(kind),
-        mask=mask,
-    )
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
-def _whole(column: Any, field: pa.Field) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], field.type)
-    return column
+def _whole(column: Any, asked: pa.Field) -> pa.Array:
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.nulls(0, asked.type)])
 
 
 def _harmless(documents: pa.Array) -> bool:
-    """Whether each is a line of UTF-8 that begins an object, and cannot hold a null beside it:
-    that one kills the process (Arrow 26), and text from a log is anybody's."""
+    """Whether each is a line of UTF-8 that begins and ends an object, and holds nothing that
+    Arrow's reader takes for something else."""
     try:
         text = documents.cast(pa.string())
     except pa.ArrowInvalid:
         return False
+    if not pc.all(pc.ends_with(text, "}")).as_py():
+        text = pc.utf8_rtrim(text, " \t")
+        if not pc.all(pc.ends_with(text, "}")).as_py():
+            return False
     objects = pc.all(pc.match_substring_regex(text, OBJECT)).as_py()
     return bool(objects) and not pc.any(pc.match_substring_regex(text, SUSPECT)).as_py()
 
 
+def tabular(kind: pa.DataType) -> bool:
+    """Whether Arrow's reader can make a struct of this type at all."""
+    return bool(pa.types.is_struct(kind)) and _plain(kind)
+
+
 def _plain(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(_plain(field.type) for field in kind)
+        names = [item.name for item in kind]
+        return len(set(names)) == len(names) > 0 and all(_plain(item.type) for item in kind)
     if pa.types.is_list(kind):
         return _plain(kind.value_type)
     return any(check(kind) for check in PLAIN)
 
 
-def parse_one(document: Any, kind: pa.DataType) -> Any:
-    """One parsed document, or a part of one, as what Arrow takes for ``kind``.
-
-    :raises ValueError: it does not fit.
-    """
-    if document is None:
-        return None
+def _converts(kind: pa.DataType) -> bool:
+    """Whether what Arrow's reader makes of it is not yet what is wanted, or not checked."""
     if pa.types.is_struct(kind):
-        if not isinstance(document, dict):
-            raise ValueError(f"{_short(document)} is no object")
-        return {field.name: parse_one(document.get(field.name), field.type) for field in kind}
+        return any(_converts(item.type) for item in kind)
     if pa.types.is_list(kind):
-        if not isinstance(document, list):
-            raise ValueError(f"{_short(document)} is no array")
-        return [parse_one(item, kind.value_type) for item in document]
-    if pa.types.is_map(kind):
-        if not isinstance(document, dict):
-            raise ValueError(f"{_short(document)} is no object")
-        return [(key, parse_one(item, kind.item_type)) for key, item in document.items()]
-    return _scalar(document, kind)
+        return _converts(kind.value_type)
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
 
 
-def _scalar(document: Any, kind: pa.DataType) -> Any:
-    if pa.types.is_string(kind):
-        return document if isinstance(document, str) else json.dumps(document)
-    if pa.types.is_boolean(kind):
-        return _exactly(document, bool)
-    if pa.types.is_integer(kind):
-        return _exactly(document, int)
-    if pa.types.is_floating(kind):
-        if isinstance(document, bool) or not isinstance(document, int | float):
-            raise ValueError(f"{_short(document)} is no number")
-        return float(document)
+def _asked(kind: pa.DataType) -> pa.DataType:
+    """What Arrow's reader is asked for: times as text."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(item.name, _asked(item.type)) for item in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _asked(kind.value_type)))
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _converted(read: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> pa.Array:
+    if not _converts(kind):
+        return read
+    if pa.types.is_struct(kind):
+        parts = [_converted(read.field(n), item.type, zone) for n, item in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=read.is_null())
+    if pa.types.is_list(kind):
+        items = _converted(read.values, kind.value_type, zone)
+        return pa.ListArray.from_arrays(read.offsets, items, type=kind, mask=read.is_null())
     if pa.types.is_decimal(kind):
-        return round(Decimal(str(document)), kind.scale)
-    if pa.types.is_timestamp(kind):
-        moment = datetime.fromisoformat(_exactly(document, str))
-        return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)  # noqa: UP017
-    if pa.types.is_date(kind):
-        return date.fromisoformat(_exactly(document, str))
-    if pa.types.is_binary(kind):
-        return base64.b64decode(_exactly(document, str), validate=True)
-    raise ValueError(f"no column of type {kind} is made from JSON")
+        return _checked(read)
+    return _moments(read, kind, zone)
 
 
-def _exactly(document: Any, kind: type) -> Any:
-    if type(document) is not kind:
-        raise ValueError(f"{_short(document)} is no {kind.__name__}")
-    return document
+def _checked(decimals: pa.Array) -> pa.Array:
+    """Arrow's reader looks at the digits behind the point alone."""
+    try:
+        decimals.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise NotTabular from error
+    return decimals
 
 
-def _short(document: Any) -> str:
-    return f"{document!r:.60}"
+def _moments(text: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> pa.Array:
+    if text.null_count == len(text):
+        return pa.nulls(len(text), kind)
+    try:
+        if pa.types.is_date(kind):
+            return _all(text, DATE).cast(kind)
+        if kind.tz is None:
+            return _all(text, LOCAL + "$").cast(kind)
+        if _matches(text, ZONED):
+            return text.cast(kind)
+        local = _all(text, LOCAL + "$").cast(pa.timestamp("us"))
+        name = _arrow_zone(zone())
+        return pc.assume_timezone(local, name, ambiguous="earliest").cast(kind)
+    except pa.ArrowInvalid as error:  # no such day, no such hour
+        raise NotTabular from error
+
+
+def _arrow_zone(zone: tzinfo) -> str:
+    """Its name for Arrow; where a name is not enough the documents go one by one."""
+    key = getattr(zone, "key", None)
+    offset = re.fullmatch(r"UTC(?:([+-][0-9]{2}:[0-9]{2}))?", str(zone))
+    if key is None and offset is None:
+        raise NotTabular
+    return key or (offset[1] if offset is not None and offset[1] else "UTC")
+
+
+def _matches(text: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
+
+
+def _all(text: pa.Array, pattern: str) -> pa.Array:
+    if not _matches(text, pattern):
+        raise NotTabular
+    return text

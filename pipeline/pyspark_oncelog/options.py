@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_oncelog.ddl import check_json_ddl
 from pyspark_oncelog.option_values import (
     LATEST,
     OptionError,
@@ -46,10 +47,11 @@ NAMES = {
         "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
         "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "maxOffsetsPerTrigger",
         "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
-        "failOnDataLoss", "includeHeaders", "groupId", "groupIdPrefix", "publishProgress",
-        "isolationLevel", "keyFormat", "valueFormat", "keySchema", "valueSchema", "decodeMode",
-        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-        "driverTimeoutMs", "latestOffsetWaitMs", "recordsPerArrowBatch", "fetchBytes",
+        "failOnDataLoss", "includeHeaders", "includeMisfits", "groupId", "groupIdPrefix",
+        "publishProgress", "isolationLevel", "keyFormat", "valueFormat", "keySchema", "valueSchema",
+        "decodeMode", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs", "driverTimeoutMs", "latestOffsetWaitMs",
+        "recordsPerArrowBatch", "fetchBytes",
     )
 }  # fmt: skip
 """Every option of the source as it comes, and as it is written."""
@@ -116,6 +118,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    include_misfits: bool = False
     group_id: str = ""
     """Where progress is published; empty: nowhere."""
     isolation_level: str = "read_committed"
@@ -158,6 +161,7 @@ class SourceOptions:
             max_records_per_partition=reading.count("maxRecordsPerPartition"),
             fail_on_data_loss=reading.bool("failOnDataLoss", True),
             include_headers=reading.bool("includeHeaders", False),
+            include_misfits=reading.bool("includeMisfits", False),
             group_id=_group(given, reading),
             isolation_level=reading.choice(
                 "isolationLevel", ("read_committed", "read_uncommitted"), cls.isolation_level
@@ -194,6 +198,8 @@ class SourceOptions:
                     f"{name}Format={kind} and {name}Schema={ddl!r}: a schema in Spark's DDL, such"
                     ' as "id BIGINT, name STRING", goes with json, and json needs one'
                 )
+            if kind == "json":
+                check_json_ddl(f"{name}Schema", ddl)
         low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if low is not None and high is not None and low > high:
             raise OptionError(f"minOffsetsPerTrigger={low}: is above maxOffsetsPerTrigger={high}")

@@ -188,5 +188,12 @@ async def publish(
     outcome.raise_for_errors()
 
 
+async def published(options: SourceOptions, timeout_ms: int) -> dict[Partition, int]:
+    """Where the group that shows the query's progress stands."""
+    admin = await connections.started_admin(options.bootstrap_servers)
+    found = await admin.list_group_offsets(options.group_id, timeout_ms=timeout_ms)
+    return {Partition(*tp): item.offset for tp, item in found.items() if item is not None}
+
+
 Trouble = (ApiError, ClientError, OSError, TimeoutError)
 """What a question may end with."""

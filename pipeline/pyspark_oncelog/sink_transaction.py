@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark_oncelog import driver_notes
 from pyspark_oncelog.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 BEGIN_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 120.0
+PLANNED = "planned"
+"""The kind of note that holds a micro-batch's ordinal."""
 SLACK_S = 10.0
 """The client gives up before the call does: its error says more."""
 
@@ -71,17 +74,30 @@ def abort(ticket: Ticket) -> None:
         logger.info("%s: batch %d is committed", ticket.transactional_id, ticket.tag)
 
 
-def abort_open(options: SinkOptions, transactional_id: str, tag: int) -> None:
-    """Make invisible what is open under this id, when no task has told its ticket: with an ordinal
-    of its own, greater than theirs. What is committed stays so. Failures are logged."""
+def planned(options: SinkOptions) -> int:
+    """The ordinal of a micro-batch that is planned, noted for the process that may abort it.
+
+    :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
+    """
+    ordinal = begin(options)
+    driver_notes.leave(PLANNED, _sink(options), ordinal)
+    return ordinal
+
+
+def abort_planned(options: SinkOptions, transactional_id: str, tag: int) -> None:
+    """Make invisible what is open under this id, when no task has told its ticket: with the ordinal
+    that this driver has planned the batch with. A newer driver's batch, which has a greater one, is
+    left alone; without a note nothing is done. Failures are logged."""
     from oncelog import Ticket
 
-    try:
-        ticket = Ticket(options.bootstrap_servers, transactional_id, begin(options), tag)
-    except (OSError, TimeoutError, RuntimeError) as error:
-        logger.warning("%s, batch %d: not aborted: %s", transactional_id, tag, error)
-        return
-    abort(ticket)
+    ordinal = driver_notes.find(PLANNED, _sink(options))
+    if ordinal is not None:
+        abort(Ticket(options.bootstrap_servers, transactional_id, ordinal, tag))
+
+
+def _sink(options: SinkOptions) -> tuple[str | None, ...]:
+    """What one driver has one of, as all of its processes can tell it."""
+    return options.bootstrap_servers, options.checkpoint, options.sink_id
 
 
 # ------------------------------------------------------------------------------ on the loop

@@ -20,10 +20,11 @@ from oncelog import Consumer, TopicPartition
 from oncelog.errors import (
     DeadlineExceededError,
     OffsetOutOfRangeError,
+    TopicRecreatedError,
     UnknownTopicOrPartitionError,
 )
 from pyspark_oncelog import connections, questions
-from pyspark_oncelog.arrow_columns import record_batch
+from pyspark_oncelog.arrow_columns import Making, record_batch
 from pyspark_oncelog.planning import Cause, DataLossError, Loss, Span
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def read_span(span: Span, options: SourceOptions, schema: pa.Schema) -> Iterator
     consumer = connections.forget(key)
     if consumer is None:
         consumer = connections.call(_start, options, timeout_s=wait_s)
+    making = Making(schema, options, connections.here().once)
     good = False
     try:
         if connections.call(_begin, consumer, span, options, timeout_s=wait_s):
@@ -53,7 +55,7 @@ def read_span(span: Span, options: SourceOptions, schema: pa.Schema) -> Iterator
                 found = connections.call(_next, consumer, span, options, timeout_s=wait_s)
                 if not found:
                     break
-                yield record_batch(found, schema, options)
+                yield record_batch(found, making)
             connections.call(_check_topic, span, options, timeout_s=wait_s)
         good = True
     finally:
@@ -97,8 +99,15 @@ async def _next(consumer: Consumer, span: Span, options: SourceOptions) -> list[
         except OffsetOutOfRangeError:
             if not await _skip(consumer, span, options):
                 return []
+        except TopicRecreatedError as error:
+            # A consumer that is kept from span to span may have known the former topic when it was
+            # placed. The span is of the topic that there is, or the check says otherwise.
+            if not await _check_topic(span, options):
+                return []
+            consumer.seek(tp, error.offset)
         except DeadlineExceededError:
-            await _explain(span, options)
+            if await _explain(consumer, span, options):
+                return []
             raise
 
 
@@ -121,14 +130,17 @@ async def _skip(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
     return True
 
 
-async def _explain(span: Span, options: SourceOptions) -> None:
-    """Nothing came: raise a better reason than that, if there is one."""
+async def _explain(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
+    """Nothing came: raise a better reason than that, if there is one. Whether what is left of the
+    span is lost, and may be."""
     if not await _check_topic(span, options):
-        return
+        return True
     end = (await questions.latest(options, [span.tp]))[span.tp]
-    if end < span.end:
-        note = f"the log ends at offset {end} now"
-        raise DataLossError([Loss(span.tp, Cause.TRUNCATED, end, span.end, note)])
+    if end >= span.end:
+        return False
+    note = f"the log ends at offset {end} now"
+    _lost(Loss(span.tp, Cause.TRUNCATED, end, span.end, note), options)
+    return await consumer.position(TopicPartition(span.topic, span.partition)) >= end
 
 
 async def _check_topic(span: Span, options: SourceOptions) -> bool:

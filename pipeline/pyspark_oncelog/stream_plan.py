@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SETTLE_S = 10.0
-"""How long a log may end before the query's position until that is believed."""
+SETTLE_S = 30.0
+"""How long a log may end before the query's position until that is believed. A new leader knows how
+far its log is committed when its followers have asked, or have left the ISR: which they do after
+``replica_lag_time_max_ms``, 10 s by default. Three times that."""
 SETTLE_POLL_S = 0.2
 POLL_S = 0.02
 """How often it is looked for more when there is less than ``minOffsetsPerTrigger``."""

@@ -90,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Settle where this run ends: what is there by now."""
-        self._progress.wait = True
+        self._progress.wait_from_now_on()
         self._call(self._plan.settle)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from pyspark_oncelog.commit_message import count_rows, transaction_of
 from pyspark_oncelog.sink_schema import layout_of
-from pyspark_oncelog.sink_transaction import abort, abort_open, begin, commit
+from pyspark_oncelog.sink_transaction import abort, abort_planned, commit, planned
 from pyspark_oncelog.task_identity import query_of, this_task, transactional_id
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
         if self._options.exactly_once and self._ordinal is None:
-            self._ordinal = begin(self._options)
+            self._ordinal = planned(self._options)
         return self.__dict__.copy()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -97,7 +97,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """On the driver: make the batch invisible, unless it is committed. Where no task could tell
-        its ticket, the checkpoint tells the query; else the next run or the time-out ends it."""
+        its ticket, the checkpoint tells the query; else the next run or the time-out ends it. Only
+        what this driver has planned is ended, and what is older: see ``driver_notes``."""
         found = transaction_of(messages)
         if found is not None:
             abort(found[0])
@@ -105,4 +106,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query_id = query_of(self._options.checkpoint)
         tasks_wrote = any(message is None for message in messages)
         if self._options.exactly_once and tasks_wrote and query_id is not None:
-            abort_open(self._options, transactional_id(query_id, self._options.sink_id), batch_id)
+            name = transactional_id(query_id, self._options.sink_id)
+            abort_planned(self._options, name, batch_id)

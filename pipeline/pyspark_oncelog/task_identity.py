@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
+"""A query's jobs are one group, named by the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class TaskIdentity:
 
     query_id: str | None
     batch_id: int | None
+    run_id: str | None
     stage_id: int
     partition_id: int
     attempt_number: int
@@ -102,6 +105,7 @@ def this_task() -> TaskIdentity:
     return TaskIdentity(
         query_id=context.getLocalProperty(QUERY_ID),
         batch_id=None if batch_id is None else int(batch_id),
+        run_id=context.getLocalProperty(RUN_ID),
         stage_id=context.stageId(),
         partition_id=context.partitionId(),
         attempt_number=context.attemptNumber(),

@@ -65,7 +65,7 @@ def write_in_transaction(
         _check_is_repetition(error, ticket)
         for _ in rows:
             pass
-        return TaskMessage(Outcome.ALREADY_COMMITTED)
+        return TaskMessage(Outcome.ALREADY_COMMITTED, repeats=ticket.to_json())
     try:
         count = _send(writer, first, rows, options, layout)
         receipt = connections.call(_sealed, writer, timeout_s=timeout_s)

@@ -9,11 +9,14 @@ Rules
 -----
 * The first request of a connection is ApiVersions; the client then speaks, for each API, the
   highest version that both sides know.
+* In that exchange both ends say who they are (see ``identity``). What does not fit ends the
+  connection, on both ends, before anything else is served: nothing that was sent behind it is read.
 * Responses come in the order of their requests. A response without a request, or out of turn, ends
   the connection.
-* A message names its record batches by spans of the payload. Spans lie inside it, ascend and do
-  not overlap; that is checked when sending and again when receiving.
-* What arrives is a message or a :class:`RemoteProtocolError`; nothing else gets past this file.
+* A message names its record batches by spans of the payload. Spans fill it from the first byte to
+  the last, one after the other; that is checked when sending and again when receiving.
+* What arrives is a message or a :class:`RemoteProtocolError`, or the :class:`ApiError` by which a
+  handshake ends; nothing else gets past this file.
 """
 
 from __future__ import annotations
@@ -21,19 +24,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import (
     LocalProtocolError,
+    RebootstrapRequiredError,
     RemoteProtocolError,
     UnsupportedVersionError,
+    error_for,
 )
 from oncelog_protocol.frame import Frame, FrameReader, encode_frame
+from oncelog_protocol.identity import UNKNOWN, Identity, Introduction, misfit
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.registry import REQUESTS, negotiate
-from oncelog_protocol.types import Buffer
+from oncelog_protocol.types import NO_BROKER, Buffer
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
@@ -59,6 +66,10 @@ class IncomingRequest:
     message: Request | None
     payload: memoryview
     error: UnsupportedVersionError | None = None
+    misfit: RebootstrapRequiredError | None = None
+    """Somebody else was meant: the answer says who is here, in ``identity``."""
+    is_last: bool = False
+    """The connection ends with the answer; nothing behind this request is read."""
 
 
 class _Pending(NamedTuple):
@@ -72,6 +83,8 @@ class ClientConnection:
 
     :param client_id: printable text, at most 1024 characters; for logs and quotas.
     :param reuse: payloads are valid only until the next :meth:`get_buffer` (see FrameReader).
+    :param meant: the broker that is looked for, as far as it is known.
+    :param own_broker_id: who asks, if it is a broker.
     :raises LocalProtocolError: an illegal client id.
     """
 
@@ -81,13 +94,22 @@ class ClientConnection:
         *,
         reuse: bool = False,
         frame_bytes_max: int = limits.FRAME_BYTES_MAX,
+        meant: Identity = UNKNOWN,
+        own_broker_id: int = NO_BROKER,
     ) -> None:
         if not _is_legal_client_id(client_id):
             raise LocalProtocolError("client id: not printable text, or too long")
         self.versions: dict[int, int] = {}
         """API key to the version in use; empty until the handshake is answered."""
+        self.found: Identity = UNKNOWN
+        """Who answered the handshake; unknown before, and if it speaks only version 0."""
         self._client_id = client_id
-        self._reader = FrameReader(frame_bytes_max=frame_bytes_max, reuse=reuse)
+        self._meant = meant
+        self._own_broker_id = own_broker_id
+        self._hello_version = ApiVersionsRequest.versions[1]
+        self._asks_again = False
+        self._new_reader = partial(FrameReader, frame_bytes_max=frame_bytes_max, reuse=reuse)
+        self._reader = self._new_reader()
         self._pending: deque[_Pending] = deque()
         self._last_correlation_id = -1
 
@@ -101,9 +123,27 @@ class ClientConnection:
         """Whether a response has begun to arrive and is not complete."""
         return self._reader.partial
 
+    @property
+    def asks_again(self) -> bool:
+        """Whether the handshake was answered by "not in this version": :meth:`handshake` is to be
+        sent once more, over this connection or, if the peer has closed it, over a new one."""
+        return self._asks_again
+
     def handshake(self) -> tuple[int, list[Buffer]]:
-        """(correlation id, buffers to send) of the first request; its reply fills ``versions``."""
-        return self._encode(ApiVersionsRequest(), 0, (), expect_response=True)
+        """(correlation id, buffers to send) of the first request; its reply fills ``versions``, or
+        says that one in an older version has to follow (``asks_again``)."""
+        hello = ApiVersionsRequest(
+            cluster_id=self._meant.cluster_id,
+            broker_id=self._meant.broker_id,
+            own_broker_id=self._own_broker_id,
+        )
+        return self._encode(hello, self._hello_version, (), expect_response=True)
+
+    def reconnect(self) -> None:
+        """Begin anew, on a new connection; the version of the handshake stays as it was learned."""
+        self._reader = self._new_reader()
+        self._pending.clear()
+        self._last_correlation_id = -1
 
     def encode(
         self, request: Request, payload: Sequence[Buffer] = (), *, expect_response: bool = True
@@ -133,6 +173,7 @@ class ClientConnection:
         """The replies that are complete after ``nbytes`` more.
 
         :raises RemoteProtocolError: the peer broke the protocol; the connection is over.
+        :raises RebootstrapRequiredError: somebody else than was meant is there; it names both.
         """
         return [self._reply(frame) for frame in self._reader.received(nbytes)]
 
@@ -160,11 +201,36 @@ class ClientConnection:
         correlation_id, response, version = self._pending.popleft()
         if type(head[0]) is not int or head[0] != correlation_id:
             raise RemoteProtocolError(f"response: out of turn, {correlation_id} is next")
+        if response is ApiVersionsResponse and _says_unsupported(head[1]):
+            version = 0
         message: Any = schema.decode(response, head[1], version)
         _verify_spans(message, payload)
         if not self.versions and type(message) is ApiVersionsResponse:
-            self._negotiate(message)
+            self._greeted(message)
         return Reply(correlation_id, message, payload)
+
+    def _greeted(self, answer: ApiVersionsResponse) -> None:
+        if answer.error_code == UnsupportedVersionError.code:
+            self._hello_version = self._older_hello(answer)
+            self._asks_again = True
+            return
+        self._asks_again = False
+        self.found = Identity(answer.cluster_id, answer.broker_id)
+        fault = misfit(self._meant, self.found)
+        if fault or answer.error_code == RebootstrapRequiredError.code:
+            fallback = f"expected {self._meant}, found {self.found}"
+            raise RebootstrapRequiredError(fault or fallback)
+        if answer.error_code:
+            raise error_for(answer.error_code)
+        self._negotiate(answer)
+
+    def _older_hello(self, answer: ApiVersionsResponse) -> int:
+        """The version to shake hands in after ``answer`` did not take ours."""
+        offered = {api.api_key: (api.version_min, api.version_max) for api in answer.apis}
+        version = negotiate(ApiVersionsRequest, offered) or 0
+        if self._asks_again or version >= self._hello_version:
+            raise UnsupportedVersionError("the peer speaks no version of ApiVersions that we do")
+        return version
 
     def _negotiate(self, answer: ApiVersionsResponse) -> None:
         offered = {api.api_key: (api.version_min, api.version_max) for api in answer.apis}
@@ -179,13 +245,25 @@ class ServerConnection:
 
     :param reuse: payloads are valid only until the next :meth:`get_buffer` (see FrameReader).
     :param frame_bytes_max: may be raised later, when the peer has authenticated.
+    :param identity: who answers.
+    :param between_brokers: askers must name themselves: version 0 of ApiVersions is refused.
     """
 
     def __init__(
-        self, *, reuse: bool = True, frame_bytes_max: int = limits.FRAME_BYTES_MAX
+        self,
+        *,
+        reuse: bool = True,
+        frame_bytes_max: int = limits.FRAME_BYTES_MAX,
+        identity: Identity = UNKNOWN,
+        between_brokers: bool = False,
     ) -> None:
+        self.introduction = Introduction()
+        """What the asker has said of itself and of us; the first ApiVersions says it for good."""
+        self._identity = identity
+        self._between_brokers = between_brokers
         self._reader = FrameReader(frame_bytes_max=frame_bytes_max, reuse=reuse)
         self._greeted = False
+        self._over = False
         self._client_id = ""
 
     @property
@@ -195,12 +273,17 @@ class ServerConnection:
 
     @frame_bytes_max.setter
     def frame_bytes_max(self, value: int) -> None:
-        self._reader.frame_bytes_max = value
+        self._reader.limit(value)
 
     @property
     def partial(self) -> bool:
         """Whether a request has begun to arrive and is not complete."""
         return self._reader.partial
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory of the receive buffer."""
+        return self._reader.buffer_bytes
 
     @property
     def greeted(self) -> bool:
@@ -211,12 +294,21 @@ class ServerConnection:
         """Where the transport writes next; see :meth:`FrameReader.get_buffer`."""
         return self._reader.get_buffer(sizehint)
 
+    def release(self) -> None:
+        """The connection is gone: let go of its receive buffer."""
+        self._reader.release()
+
     def received(self, nbytes: int) -> list[IncomingRequest]:
         """The requests that are complete after ``nbytes`` more.
 
         :raises RemoteProtocolError: the peer broke the protocol; the connection is over.
         """
-        return [self._request(frame) for frame in self._reader.received(nbytes)]
+        requests: list[IncomingRequest] = []
+        for frame in self._reader.received(nbytes):
+            if self._over:
+                break
+            requests.append(self._request(frame))
+        return requests
 
     def encode_response(
         self, incoming: IncomingRequest, message: Any, payload: Sequence[Buffer] = ()
@@ -260,22 +352,47 @@ class ServerConnection:
             if not _is_legal_client_id(client_id):
                 raise RemoteProtocolError("request: the client id is not printable text")
             self._client_id = client_id
-        if not self._greeted:
-            if api_key != ApiKey.API_VERSIONS:
-                raise RemoteProtocolError(f"request: API {api_key} before ApiVersions")
-            self._greeted = True
+        if not self._greeted and api_key != ApiKey.API_VERSIONS:
+            raise RemoteProtocolError(f"request: API {api_key} before ApiVersions")
         incoming = IncomingRequest(api_key, version, correlation_id, self._client_id, None, payload)
         api = REQUESTS.get(api_key)
         if api is None or not api.versions[0] <= version <= api.versions[1]:
             incoming.error = _unsupported(api_key, version, api)
+            incoming.is_last = self._over = True
             return incoming
-        incoming.message = schema.decode(api, body, version)
-        _verify_spans(incoming.message, payload)
+        message = incoming.message = schema.decode(api, body, version)
+        _verify_spans(message, payload)
+        if type(message) is ApiVersionsRequest:
+            self._introduce(incoming, message)
         return incoming
+
+    def _introduce(self, incoming: IncomingRequest, hello: ApiVersionsRequest) -> None:
+        """Compare whom the asker means with who is here."""
+        if self._between_brokers and incoming.api_version == 0:
+            incoming.message = None
+            incoming.error = UnsupportedVersionError(
+                "ApiVersions version 0 names nobody: between brokers 1 is the lowest"
+            )
+            incoming.is_last = self._over = True
+            return
+        meant = Identity(hello.cluster_id, hello.broker_id)
+        fault = misfit(meant, self._identity)
+        if fault:
+            incoming.misfit = RebootstrapRequiredError(fault)
+            incoming.is_last = self._over = True
+        elif not self._greeted:
+            self._greeted = True
+            addressed = meant.whole and self._identity.whole
+            self.introduction = Introduction(hello.own_broker_id, addressed)
 
 
 def _is_legal_client_id(value: object) -> bool:
     return type(value) is str and len(value) <= limits.NAME_CHARS_MAX and value.isprintable()
+
+
+def _says_unsupported(body: object) -> bool:
+    """Whether an ApiVersions answer is of version 0, whatever was asked for."""
+    return type(body) is list and len(body) > 0 and body[0] == UnsupportedVersionError.code
 
 
 def _unsupported(api_key: int, version: int, api: type[Request] | None) -> UnsupportedVersionError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class Kind(Enum):
@@ -26,6 +26,18 @@ class Kind(Enum):
 
 class OncelogError(Exception):
     """Base of every error that Oncelog raises on purpose."""
+
+    definite: bool
+    """Whether the request certainly had no effect; absent where nothing is known of that."""
+
+    def may_have_acted(self) -> None:
+        """Say from now on that the request may have had an effect: an earlier attempt may."""
+        self.definite = False
+
+    def because_of(self, cause: BaseException | None) -> Self:
+        """Name the cause, as ``raise ... from`` would. Returns the error itself."""
+        self.__cause__ = cause
+        return self
 
 
 class ProtocolError(OncelogError):
@@ -46,13 +58,20 @@ def _protocol_name(class_name: str) -> str:
     return "_".join(words).upper()
 
 
+def _meaning(documentation: str) -> str:
+    """What an error means, of a docstring that begins with the APIs that answer it: who reads the
+    error knows what was asked."""
+    text = " ".join(documentation.replace("``", "").split())
+    _, colon, rest = text.partition(": ")
+    return (rest if colon else text).removesuffix(".")
+
+
 class ApiError(OncelogError):
     """An error code as answered by a broker. Raised by clients, returned by handlers."""
 
     code: ClassVar[int]
     name: ClassVar[str]
     kind: ClassVar[Kind]
-    definite: ClassVar[bool]
 
     def __init_subclass__(cls, *, code: int, kind: Kind, definite: bool, label: str = "") -> None:
         cls.code = code
@@ -61,7 +80,7 @@ class ApiError(OncelogError):
         cls.name = label or _protocol_name(cls.__name__)
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(message or (self.__doc__ or "").strip())
+        super().__init__(message or _meaning(self.__doc__ or ""))
 
     @property
     def retriable(self) -> bool:
@@ -110,7 +129,7 @@ class ReplicaNotAvailableError(ApiError, code=9, kind=Kind.RETRIABLE, definite=T
 
 
 class MessageTooLargeError(ApiError, code=10, kind=Kind.FATAL, definite=True):
-    """Produce: the batch is larger than max.message.bytes of the topic."""
+    """Produce: the batch is larger than max_message_bytes of the topic."""
 
 
 class StaleControllerEpochError(ApiError, code=11, kind=Kind.FATAL, definite=True):
@@ -122,15 +141,16 @@ class OffsetMetadataTooLargeError(ApiError, code=12, kind=Kind.FATAL, definite=T
 
 
 class CoordinatorLoadInProgressError(ApiError, code=14, kind=Kind.RETRIABLE, definite=True):
-    """Group and transaction APIs: the coordinator is still reading its log."""
+    """Group and transaction APIs: the coordinator is still reading its log; it answers in a
+    moment."""
 
 
 class CoordinatorNotAvailableError(ApiError, code=15, kind=Kind.RETRIABLE, definite=True):
-    """FindCoordinator, InitPid: no coordinator can be named at the moment."""
+    """FindCoordinator, InitPid: no broker can be named as the coordinator at the moment."""
 
 
 class NotCoordinatorError(ApiError, code=16, kind=Kind.RETRIABLE, definite=True):
-    """Group and transaction APIs: another broker is the coordinator."""
+    """Group and transaction APIs: another broker is the coordinator now."""
 
 
 class InvalidTopicError(ApiError, code=17, kind=Kind.FATAL, definite=True):
@@ -138,17 +158,18 @@ class InvalidTopicError(ApiError, code=17, kind=Kind.FATAL, definite=True):
 
 
 class RecordListTooLargeError(ApiError, code=18, kind=Kind.FATAL, definite=True):
-    """Produce: the batch is larger than segment.bytes."""
+    """Produce: the batch is larger than segment_bytes of the topic."""
 
 
 class NotEnoughReplicasError(ApiError, code=19, kind=Kind.RETRIABLE, definite=True):
-    """Produce with acks=all: fewer in-sync replicas than min.insync.replicas, seen before the
+    """Produce with acks=all: fewer in-sync replicas than min_insync_replicas, seen before the
     append.
     """
 
 
 class NotEnoughReplicasAfterAppendError(ApiError, code=20, kind=Kind.RETRIABLE, definite=False):
-    """Produce with acks=all: the ISR shrank below min.insync.replicas after the append."""
+    """Produce with acks=all: fewer replicas than min_insync_replicas were in sync after the
+    append."""
 
 
 class InvalidRequiredAcksError(ApiError, code=21, kind=Kind.FATAL, definite=True):
@@ -156,27 +177,29 @@ class InvalidRequiredAcksError(ApiError, code=21, kind=Kind.FATAL, definite=True
 
 
 class IllegalGenerationError(ApiError, code=22, kind=Kind.FATAL, definite=True):
-    """Group APIs: the generation is not the current one."""
+    """Group APIs: the group has rebalanced since this member was told its assignment."""
 
 
 class InconsistentGroupProtocolError(ApiError, code=23, kind=Kind.FATAL, definite=True):
-    """JoinGroup: no common protocol."""
+    """JoinGroup: no assignment strategy that this member offers is offered by all others of the
+    group."""
 
 
 class InvalidGroupIdError(ApiError, code=24, kind=Kind.FATAL, definite=True):
-    """Group APIs: an empty or illegal group id."""
+    """Group APIs: the group id is empty, too long, or has characters that none may have."""
 
 
 class UnknownMemberIdError(ApiError, code=25, kind=Kind.FATAL, definite=True):
-    """Group APIs: the member id is not of this group."""
+    """Group APIs: the group does not know this member, or not any more: it was silent for longer
+    than its session, or it was removed."""
 
 
 class InvalidSessionTimeoutError(ApiError, code=26, kind=Kind.FATAL, definite=True):
-    """JoinGroup: session.timeout.ms is out of bounds."""
+    """JoinGroup: session_timeout_ms is not within what the brokers allow."""
 
 
 class RebalanceInProgressError(ApiError, code=27, kind=Kind.RETRIABLE, definite=True):
-    """Group APIs: a rebalance has begun; join again."""
+    """Group APIs: the group is rebalancing: its members join again."""
 
 
 class InvalidCommitOffsetSizeError(ApiError, code=28, kind=Kind.FATAL, definite=True):
@@ -188,7 +211,7 @@ class TopicAuthorizationFailedError(ApiError, code=29, kind=Kind.FATAL, definite
 
 
 class GroupAuthorizationFailedError(ApiError, code=30, kind=Kind.FATAL, definite=True):
-    """Group APIs: the principal may not do this to the group."""
+    """Group APIs: not allowed to do this to the group."""
 
 
 class ClusterAuthorizationFailedError(ApiError, code=31, kind=Kind.FATAL, definite=True):
@@ -264,7 +287,7 @@ class InvalidProducerIdMappingError(ApiError, code=49, kind=Kind.FATAL, definite
 
 
 class InvalidTransactionTimeoutError(ApiError, code=50, kind=Kind.FATAL, definite=True):
-    """InitPid: the time-out is not above zero or above transaction.max.timeout.ms."""
+    """InitPid: the time-out is not above zero or above transaction_max_timeout_ms."""
 
 
 class ConcurrentTransactionsError(ApiError, code=51, kind=Kind.RETRIABLE, definite=True):
@@ -298,11 +321,11 @@ class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):
 
 
 class NonEmptyGroupError(ApiError, code=68, kind=Kind.FATAL, definite=True):
-    """DeleteGroups, OffsetDelete: the group has members."""
+    """DeleteGroups, OffsetDelete: the group has members; they must leave it first."""
 
 
 class GroupIdNotFoundError(ApiError, code=69, kind=Kind.FATAL, definite=True):
-    """DescribeGroups, DeleteGroups, OffsetDelete: no such group."""
+    """DescribeGroups, DeleteGroups, OffsetDelete: there is no such group."""
 
 
 class FetchSessionIdNotFoundError(ApiError, code=70, kind=Kind.RETRIABLE, definite=True):
@@ -338,15 +361,15 @@ class OffsetNotAvailableError(ApiError, code=78, kind=Kind.RETRIABLE, definite=T
 
 
 class MemberIdRequiredError(ApiError, code=79, kind=Kind.RETRIABLE, definite=True):
-    """JoinGroup: join again with the member id that this answer carries."""
+    """JoinGroup: the member is to join again with the id that this answer carries."""
 
 
 class GroupMaxSizeReachedError(ApiError, code=81, kind=Kind.FATAL, definite=True):
-    """JoinGroup: the group has ``group_max_size`` members."""
+    """JoinGroup: the group has as many members as it may have (group_max_size)."""
 
 
 class FencedInstanceIdError(ApiError, code=82, kind=Kind.FATAL, definite=True):
-    """Group APIs: another member took over the static instance id."""
+    """Group APIs: another process has taken over the group_instance_id of this one."""
 
 
 class EligibleLeadersNotAvailableError(ApiError, code=83, kind=Kind.RETRIABLE, definite=True):
@@ -411,11 +434,19 @@ class TransactionAbortableError(ApiError, code=120, kind=Kind.ABORTABLE, definit
     or the partition is not in it. Abort, and go on with the next one (KIP-890, KIP-1050)."""
 
 
+class RebootstrapRequiredError(ApiError, code=129, kind=Kind.RETRIABLE, definite=True):
+    """ApiVersions: the address leads to another cluster, or to another broker of this one, than
+    the asker meant. Nothing else was served; the asker has to learn the address anew (KIP-1102).
+    """
+
+
 class TransactionAlreadyCommittedError(ApiError, code=1000, kind=Kind.FATAL, definite=True):
     """JoinTxn: what this tag stands for was committed before; nothing is to be written again."""
 
-    last_committed_tag: int | None = None
-    """The newest one that is; None: not known here."""
+    def __init__(self, message: str = "", last_committed_tag: int | None = None) -> None:
+        super().__init__(message)
+        self.last_committed_tag = last_committed_tag
+        """The newest one that is; None: not known here."""
 
 
 ERRORS: dict[int, type[ApiError]] = {cls.code: cls for cls in ApiError.__subclasses__()}

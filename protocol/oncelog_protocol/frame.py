@@ -34,8 +34,12 @@ from oncelog_protocol.types import Buffer
 PREFIX = struct.Struct(">II")
 SIZE = struct.Struct(">I")
 
+FIRST_BUFFER_BYTES = 4 * 1024
+"""A reader begins with this much when its first byte comes: a connection that says little costs
+little, and one that says nothing costs nothing."""
+
 BUFFER_BYTES_MIN = 64 * 1024
-"""A reader begins with this much."""
+"""A reader has this much once a read has filled its first buffer."""
 
 OWN_BUFFER_BYTES_MIN = 16 * 1024
 """From here on a frame whose payload is given away gets a buffer of its own instead of a copy."""
@@ -104,7 +108,7 @@ class FrameReader:
     def __init__(self, *, frame_bytes_max: int, reuse: bool) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._reuse = reuse
-        self._view = memoryview(bytearray(BUFFER_BYTES_MIN))
+        self._view = EMPTY
         # Unparsed bytes are view[start:end]; needed is the size of the frame that begins at start,
         # 0 while that is not known.
         self._start = 0
@@ -117,6 +121,10 @@ class FrameReader:
         self._earned_bytes = 0
         self._oversized_rounds = 0
         self._error: RemoteProtocolError | None = None
+
+    def limit(self, frame_bytes_max: int) -> None:
+        """Accept larger frames, or only smaller ones."""
+        self.frame_bytes_max = frame_bytes_max
 
     @property
     def partial(self) -> bool:
@@ -136,6 +144,8 @@ class FrameReader:
         start, end = self._start, self._end
         if start == end:
             self._start = self._end = 0
+            if end == len(self._view) < BUFFER_BYTES_MIN:
+                self._adopt(BUFFER_BYTES_MIN if end else FIRST_BUFFER_BYTES, 0, 0)
             if self._reuse and len(self._view) > BUFFER_KEPT_BYTES:
                 self._shrink_when_long_too_large(end)
             if OWN_READ_BYTES_MIN <= self._earned_bytes < len(self._view):
@@ -149,7 +159,9 @@ class FrameReader:
             self._start, self._end = start, end = 0, length
         if end == capacity:
             # Full, so the frame is longer than the buffer: what has come is what it may claim.
-            capacity = min(2 * capacity, needed) if self._shared is not None else 2 * capacity
+            capacity = max(2 * capacity, BUFFER_BYTES_MIN)
+            if self._shared is not None:
+                capacity = min(capacity, needed)
             self._adopt(capacity, start, end)
         frame_end = start + needed
         if needed >= OWN_READ_BYTES_MIN and frame_end < capacity:
@@ -171,6 +183,12 @@ class FrameReader:
             self._error = exc
             raise
         return frames
+
+    def release(self) -> None:
+        """Let go of the buffer: nothing comes any more. A reader outlives its connection in cycles
+        of objects, and a buffer of megabytes would wait with it for the garbage collector."""
+        self._view, self._shared = EMPTY, None
+        self._start = self._end = self._needed = 0
 
     def _parse(self, frames: list[Frame]) -> None:
         """Take complete frames off the front; remember how much the one after them needs."""

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgpack
@@ -32,17 +32,44 @@ class MalformedError(ValueError):
     """Bytes that are not one msgpack value within bounds, or a value that msgpack cannot hold."""
 
 
+class Packed:
+    """A value that is msgpack already. In a message it may stand for a field."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+SPLICED_DEPTH = 2
+"""Where Packed values are looked for: among the fields of a head, and those of its message."""
+
+
 def pack(value: Any) -> bytes:
-    """``value`` as msgpack.
+    """``value`` as msgpack, with what is ``Packed`` already as it is.
 
     :raises MalformedError: it holds something that msgpack has no type for, or an integer beyond 64
         bits, or text that is not UTF-8.
     """
     try:
-        packed: bytes = msgpack.packb(value)
+        try:
+            packed: bytes = msgpack.packb(value)
+        except TypeError:
+            packed = b"".join(_spliced(value, SPLICED_DEPTH))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise MalformedError(str(exc)) from exc
     return packed
+
+
+def _spliced(value: Any, depth: int) -> Iterator[bytes]:
+    if type(value) is Packed:
+        yield value.data
+    elif depth and type(value) is list:
+        yield msgpack.Packer().pack_array_header(len(value))
+        for item in value:
+            yield from _spliced(item, depth - 1)
+    else:
+        yield msgpack.packb(value)
 
 
 def unpack(data: Buffer, *, array_count_max: int, list_count_max: int) -> Any:

@@ -32,6 +32,7 @@ from typing import Annotated, Any, TypeVar
 
 from oncelog_protocol import limits
 from oncelog_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from oncelog_protocol.packing import Packed, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,24 @@ class Span:
         return payload[self.offset : self.offset + self.length]
 
 
+class Shared(list[M]):
+    """A list that is sent in many messages: it is encoded once for each version. It must not change
+    after it was sent first."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, items: Iterable[M] = ()) -> None:
+        super().__init__(items)
+        self._packed: dict[tuple[str, int], Packed] = {}
+
+    def packed(self, label: str, version: int, encode_list: Encoder) -> Packed:
+        """As msgpack."""
+        known = self._packed.get((label, version))
+        if known is None:
+            known = self._packed[label, version] = Packed(pack(encode_list(list(self))))
+        return known
+
+
 def since(version: int, default: Any = dataclasses.MISSING, factory: Any = None) -> Any:
     """A field that exists from ``version`` of its message on."""
     if factory is not None:
@@ -103,26 +122,30 @@ def decode(cls: type[M], body: Any, version: int) -> M:
 def span_fault(message: Any, payload_bytes: int) -> str:
     """What is wrong with the spans of ``message`` in a payload of that size; "" when all hold.
 
-    Spans that are not empty ascend and do not overlap, so that no two partitions share bytes which
-    a broker stamps in place.
+    Spans that are not empty follow each other without overlap and without a gap, from the first
+    byte of the payload to its last. So no two partitions share bytes which a broker stamps in
+    place, and a frame whose length swallows the next frame, or that carries bytes for nobody, is
+    refused.
     """
-    path = _span_path(message.__class__)
-    if not path:
-        return ""
     found: Iterable[Any] = (message,)
+    path = _span_path(message.__class__)
     for get, is_list in path:
         found = map(get, found)
         if is_list:
             found = itertools.chain.from_iterable(found)
     end = 0
-    for span in found:
+    for span in found if path else ():
         length = span.length
         if length:
             if span.offset < end:
                 return f"span: {span.offset} lies in the one before, which ends at {end}"
+            if span.offset > end:
+                return f"span: nothing accounts for the bytes from {end} to {span.offset}"
             end = span.offset + length
         if span.offset + length > payload_bytes:
             return f"span: {span.offset}+{length} in a payload of {payload_bytes} bytes"
+    if end < payload_bytes:
+        return f"span: nothing accounts for the last {payload_bytes - end} bytes of the payload"
     return ""
 
 
@@ -232,7 +255,8 @@ class _Plan:
         self.others: list[tuple[int, Callable[[Any], Any]]] = []
         for index, rule in enumerate(self.rules):
             kind = list if decoding and rule.is_message else rule.kind
-            choices.append((kind, type(None)) if rule.nullable else (kind,))
+            kinds = (kind, Shared) if kind is list and not decoding else (kind,)
+            choices.append((*kinds, type(None)) if rule.nullable else kinds)
             if rule.nullable or rule.is_message or rule.kind is list:
                 make = _value_decoder if decoding else _value_encoder
                 self.others.append((index, make(rule, version)))
@@ -353,7 +377,9 @@ def _value_encoder(rule: _Rule, version: int) -> Encoder:
     inner, item = _value_encoder(rule.item, version), rule.item
     kind, high, label = item.kind, rule.high, rule.label
 
-    def encode_list(value: Any) -> list[Any]:
+    def encode_list(value: Any) -> list[Any] | Packed:
+        if type(value) is Shared:
+            return value.packed(label, version, encode_list)
         if type(value) is not list and type(value) is not tuple:
             raise LocalProtocolError(f"{label}: {type(value).__name__} is not list")
         if len(value) > high:

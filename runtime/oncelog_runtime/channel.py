@@ -68,7 +68,12 @@ class ClientMachine(Protocol):
     @property
     def versions(self) -> Mapping[int, int]: ...
 
+    @property
+    def asks_again(self) -> bool: ...
+
     def handshake(self) -> tuple[int, list[Buffer]]: ...
+
+    def reconnect(self) -> None: ...
 
     def encode(
         self, request: Any, payload: Sequence[Buffer] = (), *, expect_response: bool = True
@@ -116,13 +121,21 @@ class RequestChannel(asyncio.BufferedProtocol):
         """Connect and shake hands, both within ``connect_timeout_s`` seconds.
 
         Raises OSError (ConnectionRefusedError when nobody listens), TimeoutError, the machine's
-        protocol errors.
+        protocol errors and what it has to say of a peer that is not the one that was meant.
         """
         channel = cls(machine, f"{host}:{port}")
         try:
             async with asyncio.timeout(connect_timeout_s):
-                await channel._loop.create_connection(lambda: channel, host, port)
-                await channel._handshake()
+                try:
+                    await channel._connect(host, port)
+                except ChannelClosedError:
+                    if not machine.asks_again:
+                        raise
+                    # It did not speak this version of the handshake, and hung up when it had said
+                    # so, as older releases do.
+                    machine.reconnect()
+                    channel = cls(machine, channel.peer)
+                    await channel._connect(host, port)
         except BaseException as error:
             channel._die(None, "gave up while connecting", abort=True)
             if isinstance(error, TimeoutError) and not error.args:
@@ -135,7 +148,15 @@ class RequestChannel(asyncio.BufferedProtocol):
             raise
         return channel
 
+    async def _connect(self, host: str, port: int) -> None:
+        await self._loop.create_connection(lambda: self, host, port)
+        await self._handshake()
+        if self._machine.asks_again:
+            await self._handshake()
+
     async def _handshake(self) -> None:
+        if self._closed:
+            raise self._not_sent()
         future: asyncio.Future[Any] = self._loop.create_future()
         correlation_id, buffers = self._machine.handshake()
         self._write(correlation_id, buffers, partial(_settle, future))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["SystemWallClock", "WallClock", "monotonic_s"]
+__all__ = ["NOT_YET_MS", "CautiousClock", "SystemWallClock", "WallClock", "monotonic_s"]
 
 
 class WallClock(Protocol):
@@ -18,6 +18,30 @@ class WallClock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC. May go backwards."""
+        ...
+
+
+NOT_YET_MS = 2**62
+"""Later than all times: that of something of which the time is not known yet."""
+
+
+class CautiousClock(WallClock, Protocol):
+    """A wall clock that knows how far it may be wrong; see ``checked_clock``."""
+
+    def expiry_ms(self) -> int:
+        """The time that it surely is: what is too old by it may be deleted. 0: nobody knows."""
+        ...
+
+    def latest_ms(self) -> int:
+        """The time that it may be already: what lies beyond it comes from the future."""
+        ...
+
+    def stamp_of(self, latest_ms: int) -> int:
+        """What to note as the time of something that happens or is found now, at ``latest_ms``.
+
+        It is ``NOT_YET_MS`` while nobody knows the time: who has noted that notes the time when it
+        is known.
+        """
         ...
 
 

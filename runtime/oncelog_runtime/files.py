@@ -183,6 +183,10 @@ class Files(Protocol):
         """``write_atomic`` for shutdown and command-line tools: blocks."""
         ...
 
+    def remove_tree_now(self, path: str) -> None:
+        """``remove_tree`` for threads and command-line tools: blocks."""
+        ...
+
     def boot_id(self) -> str:
         """Names this run of the machine: what a process wrote outlives it, unsynced, as long as
         this stays the same. Empty when nobody can tell."""
@@ -194,7 +198,7 @@ class Files(Protocol):
         """Replace a whole file: after any crash it holds the old bytes or the new, durably.
 
         A temporary file beside it is written, synced and renamed, and the directory synced
-        (rule D4). One writer a path: the temporary file's name is fixed.
+        [D4]. One writer a path: the temporary file's name is fixed.
         """
         ...
 
@@ -401,6 +405,15 @@ class SystemFiles:
         os.replace(temporary, path)
         self.sync_dir(os.path.dirname(path) or ".")
 
+    def remove_tree_now(self, path: str) -> None:
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            pass
+
     def boot_id(self) -> str:
         try:
             with open(_BOOT_ID, encoding="ascii") as file:
@@ -429,17 +442,7 @@ class SystemFiles:
             return await file.read()
 
     async def remove_tree(self, path: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, _remove_tree, path)
-
-
-def _remove_tree(path: str) -> None:
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-    except FileNotFoundError:
-        pass
+        await asyncio.get_running_loop().run_in_executor(None, self.remove_tree_now, path)
 
 
 def _sync_data(fd: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from oncelog_testing.core import TIMEOUT_S, ClusterCore
 from oncelog_testing.faces import Face, blocking
 from oncelog_testing.faults import FaultPlan
-from oncelog_testing.thread import ClusterClosedError, ClusterThread
+from oncelog_testing.thread import ClusterClosedError, ClusterThread, loop_runs_here
 
 __all__ = ["AsyncCluster", "Cluster"]
 
@@ -89,14 +89,15 @@ class Cluster(Face):
         if self._thread is not None:
             raise ClusterClosedError("a cluster is started once")
         thread = ClusterThread("oncelog-cluster", inline_jobs=self._directory is None)
-        self._thread = self._aio._thread = thread
+        self._thread = thread
+        self._aio.attach_thread(thread)
 
         def on_loop(work: Callable[[], None]) -> None:
             if not thread.loop.is_closed():
                 thread.loop.call_soon_threadsafe(work)
 
         async def begin() -> None:
-            self._core = self._aio._core = core = ClusterCore(
+            self._core = core = ClusterCore(
                 thread.loop,
                 brokers=self._count,
                 directory=self._directory,
@@ -104,6 +105,7 @@ class Cluster(Face):
                 plan=FaultPlan(on_loop),
                 settings=self._settings,
             )
+            self._aio.attach(core)
             try:
                 await core.start()
             except BaseException:
@@ -114,7 +116,7 @@ class Cluster(Face):
 
     def _shut(self) -> None:
         thread, self._core = self._thread, None
-        self._aio._core = None
+        self._aio.attach(None)
         if thread is not None:
             thread.stop()
 
@@ -165,7 +167,7 @@ class Cluster(Face):
 
         :raises TimeoutError: it did not in time.
         """
-        if asyncio._get_running_loop() is not None:
+        if loop_runs_here():
             raise RuntimeError("an event loop runs in this thread: await cluster.aio.eventually()")
         deadline = time.monotonic() + timeout_s
         while not condition():

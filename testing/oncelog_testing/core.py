@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from oncelog import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
+from oncelog.admin.group_results import GroupDescription
 from oncelog.errors import ApiError, ClientError, UnknownTopicOrPartitionError
-from oncelog.group_results import GroupDescription
 from oncelog_broker.app import Broker
 from oncelog_protocol.messages.admin import ElectionTarget, ElectLeadersRequest
 from oncelog_protocol.messages.replication import PartitionOrder
@@ -81,7 +81,13 @@ class ClusterCore:
         self._admin: Admin | None = None
         entropy = SeededEntropy(seed)
         self.entropy = entropy.fork("clients")
-        defaults = {**SETTINGS, "default_replication_factor": min(brokers, 3)}
+        replicas = min(brokers, 3)
+        defaults = {
+            **SETTINGS,
+            "default_replication_factor": replicas,
+            "offsets_topic_replication_factor": replicas,
+            "transaction_state_log_replication_factor": replicas,
+        }
         self.machines = {
             broker_id: Machine(
                 broker_id,
@@ -96,7 +102,11 @@ class ClusterCore:
         }
         for machine in self.machines.values():
             machine.config()  # a setting that does not hold is said before anything is started
-        loop.job_delay = self._job_delay
+        loop.delay_jobs_by(self._job_delay)
+
+    def mark_dirty(self) -> None:
+        """Something happens that ``heal`` does not undo."""
+        self.dirty = True
 
     def _job_delay(self) -> float:
         return sum(m.memory.take_delay() for m in self.machines.values() if m.memory is not None)
@@ -353,12 +363,12 @@ class ClusterCore:
         led = term.machine.cluster.partition(topic, partition)
         assert led is not None
         assigned = led.replicas
-        led.replicas = (leader, *(replica for replica in assigned if replica != leader))
+        led.place((leader, *(replica for replica in assigned if replica != leader)))
         try:
             request = ElectLeadersRequest(False, [ElectionTarget(topic, partition)])
             response = await term.handle(request)
         finally:
-            led.replicas = assigned
+            led.place(assigned)
         for result in response.partitions:
             if result.error_code:
                 raise RuntimeError(f"{topic}-{partition}: no election: {result}")

@@ -70,6 +70,14 @@ class Face:
         self._thread: ClusterThread | None = None
         self._core: ClusterCore | None = None
 
+    def attach_thread(self, thread: ClusterThread) -> None:
+        """Say in which thread the cluster's loop runs."""
+        self._thread = thread
+
+    def attach(self, core: ClusterCore | None) -> None:
+        """Say which cluster this is the face of; None when it is closed."""
+        self._core = core
+
     @property
     def core(self) -> ClusterCore:
         """What lives on the cluster's loop. :raises ClusterClosedError: it is not open."""
@@ -193,7 +201,7 @@ class Face:
             Fault(self._plan, Match(senders=frozenset({broker}), everything=True), Act.HOLD),
         ]
         core = self.core
-        core.dirty = True
+        core.mark_dirty()
         self.now(lambda: core.cut_off([session_id]))
 
         def go_on() -> None:
@@ -222,7 +230,7 @@ class Face:
             for broker in sorted(here)
         ]
         core = self.core
-        core.dirty = True
+        core.mark_dirty()
         if metadata_store:
             self.now(lambda: core.cut_off(sessions))
 
@@ -267,7 +275,7 @@ class Face:
         """
         files = self._disk(broker)
         self.now(lambda: files.fail(operation, path, error=error, times=count))
-        self.core.dirty = True
+        self.core.mark_dirty()
         return Scoped(lambda: self.now(lambda: self.core.heal_disk(files)))
 
     def slow_disk(self, broker: int, seconds: float) -> Scoped:

@@ -17,7 +17,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
+
+from oncelog_runtime.lanes import Lane
 
 __all__ = ["ClusterLoop"]
 
@@ -40,11 +43,11 @@ class ClusterLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, inline_jobs: bool) -> None:
         self.ahead_s = 0.0
         """Seconds that were added to the machine's clock."""
-        self.job_delay: Callable[[], float] = lambda: 0.0
+        self._job_delay: Callable[[], float] = lambda: 0.0
         """How long the job that has just run would have taken, in seconds."""
         self._inline_jobs = inline_jobs
         self._leap_s = 0.0
-        self._slow: list[asyncio.TimerHandle] = []
+        self._slow: list[tuple[asyncio.TimerHandle, Callable[[], None]]] = []
         super().__init__()
 
     def time(self) -> float:
@@ -55,7 +58,8 @@ class ClusterLoop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """See the rules."""
-        if executor is not None or not self._inline_jobs:
+        in_threads = not (executor is None or isinstance(executor, Lane))
+        if in_threads or not self._inline_jobs:
             return super().run_in_executor(executor, func, *args)
         future: asyncio.Future[T] = self.create_future()
 
@@ -66,22 +70,27 @@ class ClusterLoop(asyncio.SelectorEventLoop):
                 result, error = func(*args), None
             except Exception as raised:
                 result, error = None, raised
-            delay_s = self.job_delay()
+            delay_s = self._job_delay()
             if delay_s > 0:
-                self._slow = [timer for timer in self._slow if timer.when() > self.time()]
-                self._slow.append(self.call_later(delay_s, _settle, future, result, error))
+                end = partial(_settle, future, result, error)
+                self._slow = [job for job in self._slow if job[0].when() > self.time()]
+                self._slow.append((self.call_later(delay_s, end), end))
             else:
                 _settle(future, result, error)
 
         self.call_soon(run)
         return future
 
+    def delay_jobs_by(self, job_delay: Callable[[], float]) -> None:
+        """Ask ``job_delay`` after each job how many seconds it took beyond the usual."""
+        self._job_delay = job_delay
+
     def end_jobs(self) -> None:
         """Let jobs that would take longer end now."""
         slow, self._slow = self._slow, []
-        for timer in slow:
-            timer._run()
+        for timer, end in slow:
             timer.cancel()
+            end()
 
     async def advance(self, seconds: float, *, step_s_max: float = float("inf")) -> None:
         """Let so many seconds pass."""

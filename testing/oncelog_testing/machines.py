@@ -165,12 +165,7 @@ class Machine:
         if store.session_id is not None and store.session_id in self._zookeeper.sessions():
             self._zookeeper.disconnect(store.session_id)
         store.crash()
-        store.close = _nothing  # type: ignore[method-assign]
         for listener in broker.listeners.values():
             for connection in list(listener.connections):
                 connection.abort("killed by the test")
         await broker.stop(clean=False)
-
-
-async def _nothing() -> None:
-    """A dead process says no goodbye."""

@@ -27,6 +27,15 @@ class ClusterClosedError(RuntimeError):
     """The cluster was not started, or was closed."""
 
 
+def loop_runs_here() -> bool:
+    """Say whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class ClusterThread:
     """One loop in one thread."""
 
@@ -65,7 +74,7 @@ class ClusterThread:
 
         :raises RuntimeError: this thread runs an event loop.
         """
-        if asyncio._get_running_loop() is not None:
+        if loop_runs_here():
             coro.close()
             raise RuntimeError(
                 f"{name}() waits, and an event loop runs in this thread: "

@@ -165,7 +165,7 @@ async def test_a_leader_that_dies_is_replaced_without_waiting_for_its_session(
 async def test_a_leader_whose_directory_fails_hands_over_and_keeps_its_other_replicas(
     tmp_path: Path,
 ) -> None:
-    """K26: the controller is told, asks which replicas are concerned, and elects others."""
+    """[K26]: the controller is told, asks which replicas are concerned, and elects others."""
     async with Cluster(tmp_path) as cluster:
         for broker_id in (2, 3):
             directories = [str(tmp_path / f"broker-{broker_id}-{name}") for name in "ab"]
@@ -222,7 +222,7 @@ async def test_a_leader_with_rot_hands_over_and_is_fetched_again(tmp_path: Path)
         assert (await produce(channel, "t", 0, [b"x"])).error_code == 0
         channel.close()
         partition = victim.replicas.partition(TopicPartition("t", 0))
-        partition.rot_found(CorruptBatchError("the test says so"))
+        partition.corruption_found(CorruptBatchError("the test says so"))
         assert partition.log.needs_refetch
         await eventually(lambda: cluster.leader("t") not in (-1, victim.broker_id), timeout_s=10)
         await eventually(lambda: len(cluster.state("t").isr) == 3, timeout_s=10)
@@ -389,7 +389,7 @@ NAMES = [
 
 
 @pytest.mark.asyncio
-async def test_39_to_47_names_that_must_not_become_topics(tmp_path: Path) -> None:
+async def test_names_that_must_not_become_topics(tmp_path: Path) -> None:
     """Create, delete, grow, alter, describe, produce and ask: an error each, nothing made."""
     async with Cluster(tmp_path, 1, auto_create_topics_enable=True) as cluster:
         before = names_below(tmp_path)
@@ -423,7 +423,7 @@ async def _refused_everywhere(channel: RequestChannel, line: str, name: str) -> 
 
 
 @pytest.mark.asyncio
-async def test_44_48_49_collisions_partitions_and_traversal(tmp_path: Path) -> None:
+async def test_collisions_partitions_and_traversal(tmp_path: Path) -> None:
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("a.b")
         channel = await cluster.channel(1)
@@ -455,7 +455,7 @@ async def test_unacknowledged_produce_is_not_answered(tmp_path: Path) -> None:
         channel.close()
 
 
-# -- what keeps a broker from starting (8.8/105) -----------------------------------------------
+# -- what keeps a broker from starting ----------------------------------------------------------
 
 
 @pytest.mark.asyncio

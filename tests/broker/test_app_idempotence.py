@@ -1,4 +1,4 @@
-"""Whole brokers and a real producer: what is sent again is there once, and in its place (K1)."""
+"""Whole brokers and a real producer: what is sent again is there once, and in its place [K1]."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def send(
 @pytest.mark.asyncio
 @pytest.mark.parametrize("every", range(1, 7))
 async def test_answers_are_lost(tmp_path: Path, every: int) -> None:
-    """RELIABILITY K1: every k-th acknowledgement is dropped, five requests in flight."""
+    """[K1]: every k-th acknowledgement is dropped, five requests in flight."""
     async with Cluster(tmp_path, 1) as cluster:
         await cluster.create_topic("t")
         handler = lose_answers(cluster, 1, max(2, every))
@@ -209,6 +209,20 @@ async def test_every_producer_gets_an_id_of_its_own_from_any_broker(tmp_path: Pa
         assert refused.error_code == InvalidRequestError.code
         foreign = await cluster.call(1, AllocateProducerIdsRequest(1, 0))
         assert foreign.error_code == ClusterAuthorizationFailedError.code
+
+
+@pytest.mark.asyncio
+async def test_new_producers_begin_while_the_metadata_store_is_silent(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, 3) as cluster:
+        brokers = list(cluster.brokers.values())
+        await eventually(lambda: all(broker.producer_ids.left for broker in brokers))
+        cluster.zookeeper.stop()
+        try:
+            answers = [await cluster.call(broker_id, InitPidRequest()) for broker_id in (1, 2, 3)]
+        finally:
+            cluster.zookeeper.start()
+        assert [answer.error_code for answer in answers] == [0, 0, 0]
+        assert len({answer.producer_id for answer in answers}) == 3
 
 
 @pytest.mark.asyncio

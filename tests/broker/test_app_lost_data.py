@@ -1,14 +1,17 @@
 """Whole brokers that lose their disks, or what they had not synced: nothing that was acknowledged
-goes while a complete replica can be had (KIP-966, F8, F10, F12)."""
+goes while a complete replica can be had (KIP-966)."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncelog_broker.log.checkpoint import CONTINUITY
+from oncelog_broker.log.continuity_record import ContinuityRecord
 from oncelog_controller import znodes
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import DataLoss, PartitionState
@@ -53,6 +56,15 @@ async def read(cluster: Cluster) -> list[bytes | None]:
     values = await fetch_values(channel, "t", 0)
     channel.close()
     return values
+
+
+async def expired(cluster: Cluster, broker_id: int) -> None:
+    """The broker has lost its session, and registered again."""
+    broker, session = cluster.brokers[broker_id], cluster.stores[broker_id].session_id
+    before = broker.broker_epoch
+    assert session is not None
+    cluster.zookeeper.expire(session)
+    await eventually(lambda: broker.broker_epoch > before)
 
 
 async def alone(cluster: Cluster) -> int:
@@ -135,7 +147,7 @@ async def test_a_power_cut_under_flush_interval_is_owned_up_to(tmp_path: Path) -
 async def test_all_are_gone_at_once_and_nothing_is_lost(
     tmp_path: Path, flush: str, boot: str
 ) -> None:
-    """F8, F9: killed processes leave the page cache; flush=commit needs none."""
+    """Killed processes leave the page cache; flush=commit needs none."""
     files = Machines()
     async with Cluster(tmp_path, 3, files=files) as cluster:
         await cluster.create_topic("t", replication_factor=3, min_insync_replicas=2, flush=flush)
@@ -152,6 +164,57 @@ async def test_all_are_gone_at_once_and_nothing_is_lost(
         assert await read(cluster) == [b"a", b"b"]
         assert state(cluster).unclean_epoch == -1
         assert all(claim(cluster, b).loss is DataLoss.NONE for b in (1, 2, 3))
+
+
+@pytest.mark.asyncio
+async def test_the_partitions_on_sound_disks_are_led_when_one_was_replaced(tmp_path: Path) -> None:
+    """The only replica of half of the partitions is gone; the others are as they were."""
+    disks = [tmp_path / "disk-a", tmp_path / "disk-b"]
+    async with Cluster(tmp_path, 1, log_dirs=[str(disk) for disk in disks]) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        channel = await cluster.channel(1)
+        for number in range(4):
+            assert (await produce(channel, "t", number, [b"a"])).error_code == 0
+        channel.close()
+        names = [TopicPartition("t", number) for number in range(4)]
+        logs = [cluster.brokers[1].logs.get(name) for name in names]
+        sound = [log is not None and log.log_dir.path == str(disks[0]) for log in logs]
+        assert sorted(sound) == [False, False, True, True]
+        await cluster.stop_broker(1)
+        shutil.rmtree(disks[1])
+        await cluster.start_broker(1)
+        wanted = [1 if each else -1 for each in sound]
+        for life in range(2):
+            (listed,) = claim(cluster, 1).listed
+            (numbers,) = listed.partitions.values()
+            assert sorted(numbers) == [n for n in range(4) if sound[n]]
+            await eventually(lambda: [cluster.leader("t", n) for n in range(4)] == wanted)
+            if life == 0:  # what was lost has been made again, empty, and is not vouched for
+                await expired(cluster, 1)
+        channel = await cluster.channel(1)
+        assert await fetch_values(channel, "t", sound.index(True)) == [b"a"]
+        channel.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("disks", [1, 2])
+async def test_what_a_directory_may_have_lost_is_noted_as_soon_as_it_fails(
+    tmp_path: Path, disks: int
+) -> None:
+    """Whoever kills the broker in that moment leaves the note to the next life."""
+    paths = [tmp_path / f"disk-{number}" for number in range(disks)]
+    async with Cluster(tmp_path, 1, log_dirs=[str(path) for path in paths]) as cluster:
+        await cluster.create_topic("t", flush="interval")
+        assert await send(cluster, b"a") == 0
+        broker = cluster.brokers[1]
+        log = broker.logs.get(TopicPartition("t", 0))
+        assert log is not None
+        failed = log.log_dir
+        assert failed.counts_unsynced
+        failed.fail("sync", OSError("broken"))
+        await asyncio.sleep(0)  # the one turn in which the broker is told
+        noted = ContinuityRecord.decode((paths[-1] / CONTINUITY).read_bytes()).failed
+        assert noted == {failed.directory_id: True}
 
 
 @pytest.mark.asyncio

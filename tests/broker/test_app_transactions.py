@@ -237,7 +237,7 @@ async def test_time_is_up_and_the_producer_goes_on(cluster: Cluster) -> None:
 
 
 async def test_a_producer_that_was_timed_out_may_begin_anew(cluster: Cluster) -> None:
-    """K10: it is not taken for a zombie, unless there is a newer one."""
+    """[K10]: it is not taken for a zombie, unless there is a newer one."""
     p = await producer(cluster, timeout_ms=300)
     assert (await p.send("t", 0, b"slow")).error_code == 0
     await markers_are_there(cluster, p0=2)
@@ -450,7 +450,7 @@ async def test_many_producers_at_once(cluster: Cluster) -> None:
 
 
 async def test_a_late_marker_touches_no_later_transaction(cluster: Cluster) -> None:
-    """K14: told again when the next transaction is open, and when it is over."""
+    """[K14]: told again when the next transaction is open, and when it is over."""
     p = await producer(cluster)
     for value in (b"first", b"second"):
         assert (await p.send("t", 0, value)).error_code == 0

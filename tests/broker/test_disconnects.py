@@ -129,7 +129,7 @@ async def client_stages(cluster: Cluster, leave: Leave) -> int:
         await consumer.getone()
         broken = 0
         for client in (producer, consumer):
-            for slot in list(client._router._slots.values()):
+            for slot in list(client._router.connections._slots.values()):
                 if slot.channel is not None and not slot.channel.closed:
                     leave(transport_of(slot.channel))
                     broken += 1

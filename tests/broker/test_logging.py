@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,3 +132,13 @@ def test_what_is_asked_for_and_what_must_never_be_is_always_written(level: str) 
     for _ in range(5):
         getattr(get_logger("oncelog_broker.test"), level)(FAILED, "x")
     assert len(out.getvalue().splitlines()) == 5
+
+
+def test_a_broker_does_not_load_what_colours_tracebacks() -> None:
+    """It is 4 MB. Who wants it can still load it."""
+    program = (
+        "import sys, oncelog_broker.__main__, oncelog_broker.app\n"
+        "assert not {'rich', 'pygments'} & set(sys.modules)\n"
+        "import rich.console"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from oncelog.blocking import Admin as BlockingAdmin
-from oncelog_broker.__main__ import main, make_store
+from oncelog_broker.__main__ import log_held, main, make_store
 from oncelog_broker.config import BrokerConfig
 from oncelog_broker.log import checkpoint
 from oncelog_cli.local.zookeeper import ZooKeeperServer
+from oncelog_runtime.turns import Held
 
 NOBODY = "127.0.0.1:1"
 
@@ -245,6 +246,26 @@ def test_a_taken_http_port_exits_with_2_before_anything_is_made(tmp_path: Path) 
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("held", "level"),
+    [
+        (Held(0.06, 0.055, "a > b"), "WARNING"),
+        (Held(0.06, 0.001, "a > b"), "INFO"),
+        (Held(1.5, 0.0, ""), "WARNING"),
+    ],
+    ids=["work", "a slow machine", "a disk that hangs"],
+)
+def test_a_long_turn_of_the_loop_is_logged(
+    held: Held, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        log_held(held)
+    (line,) = caplog.records
+    assert line.levelname == level
+    assert f"{held.seconds * 1000:.0f} ms" in line.getMessage()
+    assert held.ran in line.getMessage()
+
+
 def test_the_store_takes_hosts_and_chroot_apart() -> None:
     config = BrokerConfig(broker_id=1, log_dirs=["/d"], zookeeper_connect="a:1,b:2/x/y")
     assert make_store(config) is not None
@@ -276,7 +297,9 @@ def test_a_life_from_ready_file_to_sigterm(tmp_path: Path, zookeeper: ZooKeeperS
             pass
         http = "{}:{}".format(*document["http"])
         assert fetch(http, "/readyz")[0] == 200
-        assert b"oncelog_active_controller{" in fetch(http, "/metrics")[1]
+        page = fetch(http, "/metrics")[1]
+        assert b"oncelog_active_controller{" in page
+        assert b"oncelog_event_loop_held_total{" in page
         address = "{}:{}".format(*document["listeners"]["external"])
         with BlockingAdmin(address) as admin:
             # The second life finds what the first one has set.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from oncelog_broker import room_configs
 from oncelog_broker.config import BrokerConfig
+from oncelog_broker.controller_settings import controller_config
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.log.log_manager import LogConfig
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.server.quotas import ConnectionLimits
+from oncelog_controller.config import ControllerConfig
+from oncelog_protocol.messages.metadata import ListenerAddress
 
 
 def config(**settings: object) -> BrokerConfig:
@@ -19,6 +23,10 @@ def test_defaults_are_those_of_the_rooms() -> None:
     assert room_configs.transaction_config(config()) == TransactionConfig()
     assert room_configs.connection_limits(config()) == ConnectionLimits()
     assert room_configs.replica_config(config()) == ReplicaConfig()
+    log = room_configs.log_config(config())
+    assert log == LogConfig(log_dirs=log.log_dirs, topic_defaults=log.topic_defaults)
+    controller = controller_config(config())
+    assert controller == ControllerConfig(topic_defaults=controller.topic_defaults)
 
 
 def test_settings_reach_their_room() -> None:
@@ -39,3 +47,14 @@ def test_settings_reach_their_room() -> None:
     assert room_configs.replica_config(given).replica_fetch_wait_max_ms == 11
     assert room_configs.log_config(given).producer_id_expiration_ms == 12
     assert room_configs.log_config(given).cleaner.cpu_percent == 13
+
+
+def test_what_is_advertised_is_where_it_listens_unless_it_is_told_otherwise() -> None:
+    listeners = [
+        {"name": "internal", "host": "10.0.0.1", "port": 0},
+        {"name": "external", "host": "::", "advertised_host": "b1", "advertised_port": 19092},
+    ]
+    addresses = {"internal": ("10.0.0.1", 4001), "external": ("::", 4002)}
+    found = room_configs.advertised_listeners(config(listeners=listeners), addresses)
+    internal = ListenerAddress("internal", "10.0.0.1", 4001)
+    assert found == [internal, ListenerAddress("external", "b1", 19092)]

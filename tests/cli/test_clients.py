@@ -10,7 +10,7 @@ import pytest
 
 from oncelog import Admin, Consumer, Producer
 from oncelog.errors import ConfigurationError
-from oncelog.shared_transaction import SharedTransaction
+from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli import clients
 from oncelog_cli.clients import client_options, known_options, settings_for, typed_options
 from oncelog_cli.command_tree import leaves

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from oncelog_cli.command_table import COMMANDS
 from oncelog_cli.command_tree import leaves
 from oncelog_cli.exits import MEANINGS
-from oncelog_cli.main import COMMANDS, run_command
+from oncelog_cli.main import run_command
 
 
 def test_help_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from oncelog.admin_results import (
+from oncelog import TopicPartition
+from oncelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
     LogDirDescription,
@@ -24,6 +26,7 @@ from oncelog_cli.health import (
     prometheus_text,
     worst,
 )
+from oncelog_protocol.errors import StorageError
 
 
 def partition(number: int, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1) -> Any:
@@ -54,6 +57,10 @@ def wrong(snapshot: Snapshot, limits: Limits | None = None) -> dict[str, tuple[S
 
 def disk(broker: int, free: int, error: Any = None) -> LogDirDescription:
     return LogDirDescription(broker, f"/d{broker}", error, 1000, free)
+
+
+def damaged(broker: int, free: int) -> LogDirDescription:
+    return replace(disk(broker, free), damaged=(TopicPartition("t", 0),))
 
 
 def test_a_healthy_cluster() -> None:
@@ -112,7 +119,24 @@ def test_a_healthy_cluster() -> None:
         ),
         (
             seen(log_dirs=(LogDirDescription(2, "", BrokerUnreachableError(2, "h", "no")),)),
-            {"log_dirs": (Status.CRITICAL, "offline, or no answer: broker 2")},
+            {"log_dirs": (Status.WARNING, "no answer: broker 2")},
+        ),
+        (
+            seen(
+                log_dirs=(
+                    LogDirDescription(2, "", BrokerUnreachableError(2, "h", "no")),
+                    LogDirDescription(3, "/d", StorageError()),
+                )
+            ),
+            {"log_dirs": (Status.CRITICAL, "offline, or no answer: broker 2, broker 3 /d")},
+        ),
+        (
+            seen(log_dirs=(damaged(1, 500),)),
+            {"log_dirs": (Status.CRITICAL, "damaged logs: broker 1 t-0")},
+        ),
+        (
+            seen(log_dirs=(damaged(2, 500),)),
+            {"log_dirs": (Status.WARNING, "damaged logs: broker 2 t-0")},
         ),
     ],
 )
@@ -124,8 +148,26 @@ def test_limits() -> None:
     snapshot = seen(log_dirs=(disk(1, 100),))
     limits = Limits(brokers=4, disk_warning_percent=5, disk_critical_percent=1)
     assert wrong(snapshot, limits) == {"brokers": (Status.CRITICAL, "3 of 4")}
+    (brokers,) = [check for check in check_all(snapshot, limits) if check.name == "brokers"]
+    assert brokers.count == 1
     # A topic with fewer replicas than min.insync.replicas needs just those.
     assert wrong(seen(min_isr=9)) == {}
+
+
+def test_every_broker_that_is_missing_is_counted() -> None:
+    checks = check_all(seen(brokers=(1, 2)), Limits(brokers=5))
+    assert checks[1].detail == "2 of 5, missing: broker 3"
+    assert checks[1].count == 3, "one that has replicas, and two that nobody has seen"
+    assert "| brokers=3 " in nagios_line(checks)
+    assert 'oncelog_health_count{check="brokers"} 3' in prometheus_text(checks)
+    # Those that are away are wrong, also when enough others are there.
+    assert check_all(seen(brokers=(1, 2)), Limits(brokers=2))[1].count == 1
+
+
+@pytest.mark.parametrize("controller", [-1, 9])
+def test_a_controller_that_is_not_well_is_one_thing_wrong(controller: int) -> None:
+    assert check_all(seen(controller=controller), Limits())[0].count == 1
+    assert check_all(seen(controller=1), Limits())[0].count == 0
 
 
 def test_many_things_are_counted_and_some_named() -> None:

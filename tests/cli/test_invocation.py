@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-import typer
 
+from oncelog_cli import typed
+from oncelog_cli.command_table import share_options
 from oncelog_cli.exits import UsageError
 from oncelog_cli.invocation import (
     CURRENT,
@@ -16,7 +17,6 @@ from oncelog_cli.invocation import (
     parse_client_options,
     with_shared_options,
 )
-from oncelog_cli.main import make_app, share_options
 from oncelog_cli.options import BootstrapOption, Format, FormatOption, JsonOption
 from oncelog_cli.render import Output
 
@@ -25,14 +25,14 @@ SEEN: list[tuple[Any, ...]] = []
 
 def plain(
     name: str,
-    number: Annotated[int, typer.Option("--number", "-n")] = 3,
+    number: Annotated[int, typed.Option("--number", "-n")] = 3,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Says what it was called with."""
     SEEN.append((name, number, bootstrap, CURRENT.get()))
 
 
-def with_context(context: typer.Context, bootstrap: BootstrapOption = None) -> None:
+def with_context(context: typed.Context, bootstrap: BootstrapOption = None) -> None:
     """Takes the context itself."""
     SEEN.append((context.params["bootstrap"], CURRENT.get()))
 
@@ -44,11 +44,11 @@ def local(name: str) -> str:
 
 def call(function: Any, *arguments: str) -> Any:
     """What a function of the name ``go`` saw."""
-    app = make_app()
+    app = typed.App()
     app.command("go")(with_shared_options(function))
     app.command("other")(local)
     SEEN.clear()
-    command = typer.main.get_command(app)
+    command = app.made()
     command.main(args=["go", *arguments], prog_name="oncelog", standalone_mode=False)
     return SEEN[-1]
 
@@ -81,16 +81,14 @@ def test_only_commands_that_ask_a_cluster_are_changed_and_once() -> None:
 
 
 def test_groups_within_groups_are_reached() -> None:
-    outer, inner = make_app(), make_app()
+    outer, inner = typed.App(), typed.App()
     outer.callback()(with_context)
     inner.command("plain")(plain)
-    outer.add_typer(inner, name="inner")
+    outer.add_group(inner, name="inner")
     share_options(outer)
     share_options(outer)
-    callback = outer.registered_callback
-    assert callback is not None
-    for function in (callback.callback, inner.registered_commands[0].callback):
-        assert function is not None
+    assert outer.called is not None
+    for function in (outer.called.callback, inner.commands[0].callback):
         assert list(function.__annotations__).count("profile") == 1
 
 

@@ -1,4 +1,4 @@
-"""The table of commands: lazy, complete, and quiet about what is not installed."""
+"""The command as a whole: its help, and what a wrong line is answered."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from oncelog_cli.main import COMMANDS, LazyCommand, load, run_command
-from oncelog_cli.options import UsageError
+from oncelog_cli.command_table import COMMANDS, LazyCommand
+from oncelog_cli.main import run_command
 from support.shell import environment
 
 INSTALLED = [
@@ -84,6 +84,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         (["nonsense"], ["No such command", "oncelog --help"]),
+        (["topic", "list"], ["No such command 'topic'", "Did you mean 'topics'"]),
         (["topics", "list", "--nonsense"], ["--nonsense", "oncelog topics list --help"]),
         (["topics", "create"], ["TOPIC", "oncelog topics create --help"]),
         (["topics", "alter", "t", "--partitions", "0"], ["--partitions"]),
@@ -100,14 +101,3 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(
     assert len(captured.err.splitlines()) == 1
     for word in words:
         assert word in captured.err
-
-
-def test_a_command_that_is_not_installed_harms_no_other() -> None:
-    missing = LazyCommand("later", "oncelog_cli.not_there:later", "")
-    with pytest.raises(UsageError, match="oncelog later"):
-        load(missing)
-
-
-def test_a_defect_inside_a_command_is_not_called_missing() -> None:
-    with pytest.raises(AttributeError):
-        load(LazyCommand("broken", "oncelog_cli.main:not_there", ""))

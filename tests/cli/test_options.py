@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 
+from oncelog_cli import typed
 from oncelog_cli.options import (
     Format,
     UsageError,
@@ -20,7 +20,6 @@ from oncelog_cli.options import (
     complete_transactional_ids,
     confirm,
     key_values,
-    matching,
     parse_format,
     typed_values,
 )
@@ -83,15 +82,6 @@ def test_typed_values() -> None:
     }
     with pytest.raises(UsageError, match="has a value already"):
         typed_values("--set", ["a=1", "a.b=2"])
-
-
-def test_matching() -> None:
-    known = ["orders", "orders-dead", "bills"]
-    assert matching(known, ["orders", "new", "orders"], regex=False) == ["orders", "new"]
-    assert matching(known, ["orders.*"], regex=True) == ["orders", "orders-dead"]
-    assert matching(known, ["order"], regex=True) == []
-    with pytest.raises(UsageError, match="regular expression"):
-        matching(known, ["("], regex=True)
 
 
 def test_nobody_is_there_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,7 +148,7 @@ async def completed(typed: str, bootstrap: str) -> list[str]:
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         env=environment(
-            _ONCELOG_COMPLETE="complete_bash",
+            _ONCELOG_COMPLETE="bash_complete",
             COMP_WORDS=typed,
             COMP_CWORD=str(len(typed.split()) - 1),
             ONCELOG_BOOTSTRAP=bootstrap,
@@ -166,7 +156,7 @@ async def completed(typed: str, bootstrap: str) -> list[str]:
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await process.communicate()
-    return out.decode().split()
+    return [line.partition(",")[2] for line in out.decode().split()]
 
 
 @pytest.mark.asyncio
@@ -189,14 +179,14 @@ def test_the_shell_completes_formats() -> None:
 
 
 def test_unknown_formats_are_named() -> None:
-    with pytest.raises(typer.BadParameter, match="'xml' is not one of table, wide, json"):
+    with pytest.raises(typed.BadParameter, match="'xml' is not one of table, wide, json"):
         parse_format("xml")
     assert parse_format("text") is parse_format("table") is Format.TABLE
 
 
 def test_no_cluster_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:1")
-    command = typer.main.get_command(typer.Typer(callback=lambda: None, name="x"))
-    assert complete_topics(typer.Context(command), "or") == []
-    assert complete_groups(typer.Context(command), "or") == []
-    assert complete_transactional_ids(typer.Context(command), "or") == []
+    command = typed.command_of(lambda: None, "x")
+    assert complete_topics(typed.Context(command), "or") == []
+    assert complete_groups(typed.Context(command), "or") == []
+    assert complete_transactional_ids(typed.Context(command), "or") == []

@@ -65,6 +65,25 @@ def test_a_line_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "value", "key"),
+    [
+        (b'{"value": {"a": 1}}', b'{"a": 1}', None),
+        (b' { "key" : [1,  2] , "value" : [ ] } ', b"[ ]", b"[1,  2]"),
+        (
+            '{"value": {"n": 1.50, "big": 1e400, "é": "\\u00e9}"}, "key": "k"}'.encode(),
+            '{"n": 1.50, "big": 1e400, "é": "\\u00e9}"}'.encode(),
+            b"k",
+        ),
+        (b'{"value": [0], "value": [1, {"a": 1, "a": 2}]}', b'[1, {"a": 1, "a": 2}]', None),
+        (b'{"value": {"base64": "AA==", "a": 1}}', b'{"base64": "AA==", "a": 1}', None),
+        (b'{"value": {}}', b"{}", None),
+    ],
+)
+def test_nested_json_is_written_as_it_stands(line: bytes, value: bytes, key: bytes | None) -> None:
+    assert parse_json_line(line) == InputRecord(value, key)
+
+
+@pytest.mark.parametrize(
     ("line", "words"),
     [
         (b"", "not JSON"),
@@ -73,7 +92,7 @@ def test_a_line_by_hand() -> None:
         (b"[]", "object"),
         (b"{}", '"value"'),
         (b'{"value": 7}', "value must be text"),
-        (b'{"value": {"a": 1}}', "value must be text"),
+        (b'{"value": "", "headers": {"a": {"b": 1}}}', "header 'a' must be text"),
         (b'{"value": {"base64": "?"}}', "base64"),
         (b'{"value": {"base64": 7}}', "value must be text"),
         (b'{"value": "\\ud800"}', "surrogate"),

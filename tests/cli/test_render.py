@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from oncelog.errors import TopicAlreadyExistsError
+from oncelog_cli import typed
 from oncelog_cli.options import Format
-from oncelog_cli.render import Column, Output, human_bytes, human_time, report
+from oncelog_cli.render import Column, Output, counted, human_bytes, human_time, report
 
 COLUMNS = (
     Column("NAME", "name"),
@@ -88,7 +88,7 @@ def test_yaml_is_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
         output.table(COLUMNS, ROWS)
         output.line("for people")
         output.fail("x", "went wrong")
-        with pytest.raises(typer.Exit):
+        with pytest.raises(typed.Exit):
             output.finish({"rows": ROWS, "path": Path("/tmp")})
     as_json, as_yaml = re.split(r"(?<=^}\n)", capsys.readouterr().out, flags=re.MULTILINE)
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
@@ -147,7 +147,7 @@ def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
     output = Output("topics create", Format.JSON)
     output.fail("orders", TopicAlreadyExistsError("it is there"))
     output.fail("line 3", "is no JSON")
-    with pytest.raises(typer.Exit) as leaving:
+    with pytest.raises(typed.Exit) as leaving:
         output.finish({})
     assert leaving.value.exit_code == 1
     captured = capsys.readouterr()
@@ -206,6 +206,14 @@ def test_a_command_that_fails_as_a_whole(
 )
 def test_human_bytes(size: int | None, shown: str) -> None:
     assert human_bytes(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, "0 records"), (1, "1 record"), (2, "2 records"), (1000, "1,000 records")],
+)
+def test_counted(number: int, shown: str) -> None:
+    assert counted(number, "record") == shown
 
 
 def test_the_tests_look_at_a_pipe() -> None:

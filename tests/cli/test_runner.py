@@ -9,9 +9,9 @@ import signal
 from pathlib import Path
 
 import pytest
-import typer
 
 from oncelog.errors import ConfigurationError, NoBrokersAvailableError
+from oncelog_cli import typed
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.main import run_command
 from oncelog_cli.options import Format, UsageError
@@ -50,7 +50,7 @@ def test_a_defect_keeps_its_traceback() -> None:
 
 
 def test_no_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code_of(typer.Abort()) == 1
+    assert exit_code_of(typed.Abort()) == 1
     assert capsys.readouterr().err == "error: aborted\n"
 
 
@@ -67,7 +67,7 @@ def test_ctrl_c_has_its_document(capsys: pytest.CaptureFixture[str]) -> None:
         raise KeyboardInterrupt
 
     Output("x", Format.JSON)
-    with pytest.raises(typer.Exit) as leaving:
+    with pytest.raises(typed.Exit) as leaving:
         run(work())
     assert leaving.value.exit_code == 130
     assert json.loads(capsys.readouterr().out)["errors"][0]["message"] == "interrupted"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.shared_transaction import Receipt, Ticket
+from oncelog.shared_transactions.transaction import Receipt, Ticket
 from oncelog_cli.options import UsageError
 from oncelog_cli.tickets import read_receipt, read_ticket
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from oncelog import Producer
 from oncelog.config import (
     Address,
     ConnectionOptions,
@@ -17,6 +19,7 @@ from oncelog.config import (
     take,
 )
 from oncelog.errors import ConfigurationError
+from oncelog_protocol.records.compression import CodecUnavailableError
 from oncelog_protocol.types import Acks, IsolationLevel
 
 
@@ -116,6 +119,15 @@ def test_bad_connection_options(option: str, value: Any) -> None:
 )
 def test_acks(acks: Any, code: Acks) -> None:
     assert ProducerOptions(acks=acks).acks_code is code
+
+
+def test_a_codec_that_is_missing_is_found_when_the_client_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    with pytest.raises(CodecUnavailableError, match=r"oncelog\[lz4\]"):
+        Producer("localhost:1", compression_type="lz4")
+    Producer("localhost:1", compression_type="gzip")
 
 
 def test_isolation() -> None:

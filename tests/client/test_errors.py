@@ -22,7 +22,7 @@ from oncelog.errors import (
     is_definite,
     is_retriable,
 )
-from oncelog.producer.delivery import BatchMetadata
+from oncelog.producer.record_metadata import BatchMetadata
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.channel import ChannelClosedError, NotSentError
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.config import Address
-from oncelog.connection import open_channel
+from oncelog.core.connection import open_channel
 from oncelog_protocol.errors import MessageTooLargeError, NotLeaderOrFollowerError
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from oncelog.core.client import ClusterClient
 from support.cluster import Cluster
 from support.waiting import eventually
 
@@ -73,3 +74,53 @@ async def test_a_leader_dies_under_load(tmp_path: Path) -> None:
         first_seen = list(dict.fromkeys(seen))
         assert first_seen == sorted(first_seen, key=lambda value: value or b"")
         assert set(acknowledged) <= set(first_seen)
+
+
+@pytest.mark.asyncio
+async def test_reading_until_idle(tmp_path: Path) -> None:
+    """Over markers and what was aborted too; in a group, and again when more has come."""
+    async with Cluster(tmp_path, brokers=3) as cluster:
+        await cluster.create_topic("t", partitions=3, replication_factor=3)
+        servers = cluster.bootstrap
+        consumer = Consumer(
+            "t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
+        )
+        async with Producer(servers, transactional_id="p") as producer, consumer:
+            for number in range(4):
+                await producer.begin_transaction()
+                for partition in range(3):
+                    await producer.send("t", b"%d" % number, partition=partition)
+                if number % 2:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+            seen = [record.value async for record in consumer.until_idle(1)]
+            assert sorted(seen, key=str) == [b"0"] * 3 + [b"2"] * 3
+            assert set((await consumer.lag()).values()) == {0}
+            async with producer.transaction() as transaction:
+                await transaction.send("t", b"later")
+            assert [record.value async for record in consumer.until_idle(1)] == [b"later"]
+
+
+@pytest.mark.asyncio
+async def test_a_cluster_that_dies_while_clients_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They know since when nobody answers, and say so, long before their calls would end."""
+    async with Cluster(tmp_path, brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        async with (
+            Producer(cluster.bootstrap, linger_ms=0) as producer,
+            Consumer("t", bootstrap_servers=cluster.bootstrap) as consumer,
+            Admin(cluster.bootstrap) as admin,
+        ):
+            clients: tuple[ClusterClient, ...] = (producer, consumer, admin)
+            await producer.send("t", b"before")
+            for broker in (1, 2):
+                await cluster.crash_broker(broker)
+            await eventually(lambda: all(client.health().silent_s > 0 for client in clients))
+            await eventually(lambda: caplog.text.count("no broker has answered for") >= 3)
+            for broker in (1, 2):
+                await cluster.start_broker(broker)
+            await eventually(lambda: all(each.health().ok for each in clients), timeout_s=20)
+            await producer.send("t", b"after")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import signal
 import sqlite3
 import sys
 from collections.abc import Mapping
@@ -180,7 +182,7 @@ async def life(consumer: Consumer, task: asyncio.Task[None]) -> bool:
     async def at_the_end() -> None:
         while True:
             await asyncio.sleep(0.005)
-            states = consumer._subscription.states
+            states = consumer._core.subscription.states
             if {A, B} <= states.keys() and all(state.offset == 50 for state in states.values()):
                 return
 
@@ -240,10 +242,11 @@ async def test_examples_killed_as_processes(tmp_path: Path, name: str) -> None:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 EXAMPLES / f"{name}.py",
-                cluster.bootstrap,
                 "t",
                 path,
+                env={**os.environ, "ONCELOG_BOOTSTRAP": cluster.bootstrap},
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
             )
             assert process.stdout is not None
             try:
@@ -256,9 +259,14 @@ async def test_examples_killed_as_processes(tmp_path: Path, name: str) -> None:
                         seen += int(line.split()[0])
                         if life_number == 3 and read_through(path, name, count):
                             break
+                    if life_number == 3:  # the last one by Ctrl+C: quiet, and well
+                        process.send_signal(signal.SIGINT)
+                        _, said = await process.communicate()
+                        assert (process.returncode, said) == (0, b"")
             finally:
-                process.kill()
-                await process.wait()
+                if process.returncode is None:
+                    process.kill()
+                await process.communicate()
             for group_id in list(cluster.coordinator.groups):
                 group = cluster.group(group_id)
                 for member_id in list(group.members):

@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
 from oncelog_controller.broker_gateway import BrokerGateway
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
-from oncelog_controller.orders import Orders
+from oncelog_controller.evidence import Evidence
+from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.state import BrokerRegistration
+from oncelog_controller.suspicions import Suspicions
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.messages.replication import (
     LeaderAndIsrRequest,
@@ -22,6 +26,7 @@ from oncelog_protocol.messages.replication import (
     UpdateMetadataRequest,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.tasks import Tasks
 from support.fake_broker import FakeBroker
 from support.waiting import eventually
 
@@ -30,7 +35,8 @@ from support.waiting import eventually
 class Heard:
     gateway: BrokerGateway
     events: list[Event] = field(default_factory=list)
-    fenced: list[str] = field(default_factory=list)
+    fenced: list[int] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     def of(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -39,18 +45,36 @@ class Heard:
 @asynccontextmanager
 async def gateway(order_timeout_ms: int = 30_000) -> AsyncIterator[Heard]:
     events: list[Event] = []
-    fenced: list[str] = []
+    fenced: list[int] = []
+    failed: list[str] = []
+    tasks = Tasks("test")
     made = BrokerGateway(
-        controller_id=1,
+        controller_id=9,
         controller_epoch=5,
         config=ControllerConfig(order_timeout_ms=order_timeout_ms),
         report=events.append,
+        suspicions=Suspicions(
+            controller_id=9,
+            evidence=Evidence(),
+            ask=nobody_objects,
+            report=events.append,
+            step_down=failed.append,
+            tasks=tasks,
+            safeguards=ControllerSafeguards(),
+        ),
         on_fenced=fenced.append,
+        on_failed=failed.append,
     )
     try:
-        yield Heard(made, events, fenced)
+        yield Heard(made, events, fenced, failed)
     finally:
+        await tasks.close()
         await made.close()
+
+
+async def nobody_objects(broker_id: int, broker_epoch: int) -> bool:
+    """Whoever refuses is dead."""
+    return False
 
 
 def life(broker: FakeBroker, epoch: int = 10) -> BrokerRegistration:
@@ -175,12 +199,21 @@ async def test_a_stale_broker_epoch_is_not_retried() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_broker_that_knows_a_newer_controller_ends_the_term() -> None:
+async def test_a_broker_that_knows_a_newer_controller_is_told_of() -> None:
+    """Two orders are in flight, and both are refused. They are sent again until the term ends, or
+    until the broker knows better."""
     async with FakeBroker(1) as broker, gateway() as heard:
         broker.controller_epoch = 6
         heard.gateway.connect([life(broker)])
         heard.gateway.send(1, 10, tell(("a", 1)))
-        await eventually(lambda: heard.fenced)
+        await eventually(lambda: len(heard.fenced) >= 2)
+        assert set(heard.fenced) == {1}
+        broker.controller_epoch = 5
+        await eventually(lambda: [type(order) for order in broker.orders] == ORDERS)
+        assert not heard.failed
+
+
+ORDERS = [LeaderAndIsrRequest, UpdateMetadataRequest]
 
 
 @pytest.mark.asyncio
@@ -226,6 +259,62 @@ async def test_brokers_that_left_are_dropped() -> None:
         assert two.accepted == 1
         heard.gateway.connect([BrokerRegistration(3, 1, ())])
         await eventually(lambda: not two.connections)
+
+
+def described(count: int) -> Orders:
+    """Everything there is, for brokers that know nothing."""
+    partitions = {
+        TopicPartition("t", n): PartitionOrder("t", "id", n, 1, 0, [1], 0, [1], False)
+        for n in range(count)
+    }
+    whole = Whole(partitions, {})
+    return Orders([], metadata=partitions, metadata_full=True, whole=whole)
+
+
+def knows(broker: FakeBroker, partitions: int) -> bool:
+    return len(broker.metadata) == partitions
+
+
+@pytest.mark.asyncio
+async def test_a_description_reaches_every_broker_in_slices() -> None:
+    count = 9 * SLICE_PARTITIONS
+    async with FakeBroker(1) as one, FakeBroker(2) as two, gateway() as heard:
+        heard.gateway.connect([life(one), life(two)])
+        await eventually(lambda: len(heard.of(BrokerCleared)) == 2)
+        orders = described(count)
+        for broker_id in (1, 2):
+            heard.gateway.send(broker_id, 10, orders)
+            heard.gateway.send(broker_id, 10, tell(("a", 1)))
+        for broker in (one, two):
+            await eventually(partial(knows, broker, count + 1))
+            assert [order.full for order in broker.orders] == [True] * 9 + [False] * 2
+
+
+@pytest.mark.asyncio
+async def test_a_description_that_broke_off_begins_anew() -> None:
+    """The slices that were answered are in a broker's hands that may be another life's by now."""
+    count = 20 * SLICE_PARTITIONS
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, described(count))
+        await eventually(lambda: len(broker.orders) >= 3)
+        before = len(broker.orders)
+        assert before < 20
+        broker.break_connections()
+        await eventually(lambda: len(broker.metadata) == count)
+        firsts = [n for n, order in enumerate(broker.orders) if order.first]
+        assert len(firsts) == 2
+        assert len(broker.orders) - firsts[1] == 20
+
+
+@pytest.mark.asyncio
+async def test_a_broker_of_an_older_release_gets_it_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UpdateMetadataRequest, "versions", (0, 1))
+    async with FakeBroker(1) as broker, gateway() as heard:
+        heard.gateway.connect([life(broker)])
+        heard.gateway.send(1, 10, described(2 * SLICE_PARTITIONS))
+        await eventually(lambda: len(broker.metadata) == 2 * SLICE_PARTITIONS)
+        assert len(broker.orders) == 1
 
 
 @pytest.mark.asyncio

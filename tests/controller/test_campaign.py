@@ -1,4 +1,4 @@
-"""Elections in the store: one winner an epoch, lost replies, deposing (Z1, Z2)."""
+"""Elections in the store: one winner an epoch, lost replies, deposing [Z1] [Z2]."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.campaign import Campaign, Incumbent, Won
+from oncelog_controller.campaign import Campaign, Incumbent, Won, elected, elected_in
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import StoreDisconnectedError, WatchEvent
+from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
 
@@ -118,3 +119,35 @@ async def test_an_earlier_life_under_the_same_id_is_somebody_else() -> None:
     old, new = await client(server), await client(server)
     await Campaign(old, 1).run(ignore)
     assert isinstance(await Campaign(new, 1).run(ignore), Incumbent)
+
+
+@pytest.mark.asyncio
+async def test_who_is_controller_can_be_read_by_anybody() -> None:
+    server = MemoryZooKeeper()
+    store, other = await client(server), await client(server)
+    assert await elected(other) == (-1, -1)
+    won = await Campaign(store, 7).run(ignore)
+    assert isinstance(won, Won)
+    assert await elected(other) == (7, 1)
+    await Campaign(store, 7).step_down(won)
+    assert await elected(other) == (-1, 1)
+    assert await elected_in(other)() == (-1, 1)
+    assert other.session_id is not None
+    server.disconnect(other.session_id)
+    with pytest.raises(BrokerNotAvailableError):
+        await elected_in(other)()
+
+
+@pytest.mark.asyncio
+async def test_looking_is_not_running() -> None:
+    server = MemoryZooKeeper()
+    store, other = await client(server), await client(server)
+    seen: list[WatchEvent] = []
+    campaign = Campaign(other, 8)
+    assert await campaign.look(seen.append) is None
+    assert server.data(znodes.CONTROLLER) is None
+    await Campaign(store, 7).run(ignore)
+    await eventually(lambda: seen)
+    found = await campaign.look(ignore)
+    assert isinstance(found, Incumbent)
+    assert found.broker_id == 7

@@ -77,7 +77,7 @@ def test_failures() -> None:
         assert isinstance(effect, wanted)
         assert made.broken
         assert done == ["y"], "what was written counts, what waited does not run"
-        made.forget_pending()
+        made.begin_again(made.cluster)
         assert not made.broken
 
 

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_controller.eligibility import Members, admissions, sift, untrusted, with_isr
-from oncelog_controller.state import DataClaim, DataLoss, Partition, PartitionState, Topic
+from oncelog_controller.state import (
+    DataClaim,
+    DataLoss,
+    KeptPartitions,
+    Partition,
+    PartitionState,
+    Topic,
+)
 from oncelog_protocol.topic_config import parse_topic_config
 from support.controller_driver import registration
 
@@ -95,17 +102,21 @@ def test_who_is_not_trusted() -> None:
     assert untrusted(partition, brokers) == {2, 3}
     partition.state = state((1,), (4,), (2,))
     assert untrusted(partition, brokers) == {2}, "who is away is not judged"
+    listed = (KeptPartitions(20, None, {"id": frozenset([0])}),)
+    brokers[2] = registration(2, 100, data=DataClaim(listed=listed))
+    assert untrusted(partition, brokers) == frozenset(), "its directory has kept it"
 
 
 def test_what_is_noted() -> None:
     kept = DataClaim(0, None, DataLoss.NONE)
     brokers = {b: registration(b, 100 + b, data=kept) for b in (1, 3, 4)}
-    before = state((1, 2), (3,), (4,))
+    partition = Partition(Topic("t", "id", parse_topic_config({})), 0, REPLICAS)
+    assert admissions(partition, Members((1, 3)), (1, 3), brokers) == ((1, 101), (3, 103))
+    partition.state = state((1, 2), (3,), (4,))
     after = Members((1, 2), (3,), (4,))
-    assert admissions(before, after, (), brokers) == ((1, 101), (2, 20), (3, 103), (4, 40)), (
+    assert admissions(partition, after, (), brokers) == ((1, 101), (2, 20), (3, 103), (4, 40)), (
         "complete members by their present life, but for those that are away or last known"
     )
     lost = {4: registration(4, 104, data=DataClaim())}
-    assert admissions(before, Members((4,)), (4,), lost) == ((4, 104),), "it has fetched it all"
-    assert admissions(before, Members((4,)), (), lost) == ((4, 40),)
-    assert admissions(None, Members((1, 3)), (1, 3), brokers) == ((1, 101), (3, 103))
+    assert admissions(partition, Members((4,)), (4,), lost) == ((4, 104),), "it has fetched it all"
+    assert admissions(partition, Members((4,)), (), lost) == ((4, 40),)

@@ -11,6 +11,8 @@ from functools import partial
 import pytest
 
 from oncelog_controller.link import BrokerLink
+from oncelog_protocol.identity import UNKNOWN, Identity, Introduction
+from oncelog_protocol.messages.replication import UpdateMetadataRequest
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 from support.fake_broker import FakeBroker
@@ -38,12 +40,16 @@ def has_connected(watcher: Watcher, times: int) -> bool:
 
 
 @asynccontextmanager
-async def linked(port: int, connect_timeout_s: float = 5.0) -> AsyncIterator[Watcher]:
+async def linked(
+    port: int, connect_timeout_s: float = 5.0, who: Identity = UNKNOWN
+) -> AsyncIterator[Watcher]:
     watcher, tasks = Watcher(), Tasks("test")
     link = BrokerLink(
         "127.0.0.1",
         port,
         client_id="test",
+        meant=who,
+        own_broker_id=7,
         connect_timeout_s=connect_timeout_s,
         on_up=watcher.up,
         on_down=watcher.down,
@@ -106,3 +112,29 @@ async def test_closing_the_channel_makes_a_new_one() -> None:
         assert watcher.channel is not None
         watcher.channel.close("the test says so")
         await eventually(lambda: watcher.events == ["up", "down", "up"])
+
+
+@pytest.mark.asyncio
+async def test_another_broker_at_the_address_is_neither_taken_nor_evidence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    meant = Identity("cluster", 1)
+    async with FakeBroker(1, cluster_id="other") as broker, linked(broker.port, who=meant) as w:
+        await eventually(lambda: len(broker.misled) > 3)
+        assert w.events == []
+        broker.cluster_id = "cluster"
+        await eventually(lambda: w.events == ["up"])
+    lines = [r.getMessage() for r in caplog.records if "expected" in r.getMessage()]
+    assert len(lines) == 1, "said once, not at every attempt"
+    assert "expected broker 1 of cluster 'cluster', found broker 1 of cluster 'other'" in lines[0]
+    assert "advertised_host" in lines[0]
+
+
+@pytest.mark.asyncio
+async def test_a_link_says_whom_it_means_and_who_it_is() -> None:
+    who = Identity("cluster", 1)
+    async with FakeBroker(1, cluster_id="cluster") as broker, linked(broker.port, who=who) as w:
+        await eventually(lambda: w.channel is not None)
+        assert w.channel is not None
+        await w.channel.call(UpdateMetadataRequest(7, 1, 1, True, [], []), timeout_s=5)
+        assert broker.askers == {Introduction(7, addressed=True)}

@@ -102,7 +102,7 @@ def test_a_leader_that_stops_hands_over_to_the_elr() -> None:
 
 @pytest.mark.parametrize("seen", [True, False], ids=["within its session", "later"])
 def test_an_empty_disk_is_in_no_isr(seen: bool) -> None:
-    """F12: the ISR is whole, and one member comes back with nothing."""
+    """The ISR is whole, and one member comes back with nothing."""
     driver = three()
     if not seen:
         driver.lose(2)
@@ -190,7 +190,7 @@ def test_the_right_disk_is_put_back() -> None:
 
 
 def test_a_disk_from_a_backup_is_not_believed() -> None:
-    """F50: it remembers an older life than the one in which the replica was admitted."""
+    """It remembers an older life than the one in which the replica was admitted."""
     driver = three()
     first = driver.brokers[2].broker_epoch
     driver.join(2)

@@ -47,7 +47,7 @@ class Disk:
             self.committed = max(self.committed, min(self.held[b] for b in state.isr))
 
     def check(self, state: PartitionState, registered: set[int]) -> None:
-        """I4, I5: who may lead, and whoever leads, holds all that is committed."""
+        """[I4], [I5]: who may lead, and whoever leads, holds all that is committed."""
         for broker_id in (*state.isr, *state.elr):
             if broker_id in registered:
                 assert self.held[broker_id] >= self.committed, f"{broker_id} is not complete"

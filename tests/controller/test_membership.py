@@ -1,15 +1,24 @@
-"""Registration: own old nodes go, foreign ones are fatal, expiry renews (Z5, Z6)."""
+"""Registration: own old nodes go, foreign ones are fatal, expiry renews [Z5] [Z6]."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.membership import DuplicateBrokerIdError, Membership
+from oncelog_controller.life import Life, ask_life
+from oncelog_controller.membership import (
+    SESSIONS_WAITED,
+    AskLife,
+    DuplicateBrokerIdError,
+    Membership,
+)
 from oncelog_controller.state import DataClaim, DataLoss
 from oncelog_controller.store import NodeStat
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.metadata import ListenerAddress
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.waiting import eventually
@@ -24,6 +33,9 @@ class Process:
         broker_id: int = 1,
         previous_session: int | None = None,
         hint: str = "c-1",
+        ask: AskLife = ask_life,
+        patience_s: float = 18.0,
+        port: int = 9092,
     ) -> None:
         self.store = MemoryMetadataStore(server)
         self.remembered: list[int] = []
@@ -32,18 +44,22 @@ class Process:
         self.membership = Membership(
             self.store,
             broker_id=broker_id,
-            listeners=[ListenerAddress("internal", "localhost", 9092)],
+            listeners=[ListenerAddress("internal", "localhost", port)],
             rack="r1",
             cluster_id_hint=hint,
             previous_session=previous_session,
             remember_session=self.remembered.append,
             claim_data=self._claim,
+            session_timeout_s=patience_s / SESSIONS_WAITED,
+            ask=ask,
         )
         self.claims: list[int] = []
+        self.losses: dict[str, int] = {}
         self.membership.on_registered.append(self.epochs.append)
         self.membership.on_failed.append(self.failures.append)
 
-    def _claim(self) -> DataClaim:
+    def _claim(self, losses: Mapping[str, int]) -> DataClaim:
+        self.losses = dict(losses)
         self.claims.append(self.membership.broker_epoch)
         return DataClaim(len(self.claims), self.membership.broker_epoch, DataLoss.NONE)
 
@@ -243,6 +259,23 @@ async def test_a_failed_directory_is_reported_once_and_in_spite_of_a_lost_contac
 
 
 @pytest.mark.asyncio
+async def test_what_a_directory_may_have_lost_is_told_to_the_next_registration() -> None:
+    server = MemoryZooKeeper()
+    process = await Process(server).start()
+    epoch = await process.membership.register()
+    assert process.losses == {}
+    server.disconnect(process.session, for_s=0.05)
+    await process.membership.report_loss("first")
+    await process.membership.report_loss("second")
+    await process.membership.report_loss("second")
+    await process.close()
+    successor = await Process(server).start()
+    await successor.membership.register()
+    assert successor.losses == {"first": epoch, "second": epoch}
+    await successor.close()
+
+
+@pytest.mark.asyncio
 async def test_a_session_that_ended_before_the_first_registration_is_replaced() -> None:
     """Logs are recovered in between, which may take longer than a session lasts."""
     server = MemoryZooKeeper()
@@ -253,3 +286,127 @@ async def test_a_session_that_ended_before_the_first_registration_is_replaced() 
     await eventually(lambda: process.store.state.name == "EXPIRED")
     assert await process.membership.register() > 0
     await process.membership.close()
+
+
+class Address:
+    """What is said at the address of a registration, in turn; the last is repeated."""
+
+    def __init__(self, *answers: Life) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[ListenerAddress, Identity, int]] = []
+
+    async def ask(self, address: ListenerAddress, broker: Identity, epoch: int) -> Life:
+        self.asked.append((address, broker, epoch))
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.asyncio
+async def test_a_copy_of_a_directory_deposes_nobody_who_answers() -> None:
+    server = MemoryZooKeeper()
+    original = await Process(server).start()
+    epoch = await original.membership.register()
+    address = Address(Life.HERE)
+    copy = await Process(server, previous_session=original.session, ask=address.ask).start()
+    await copy.membership.cluster_id()
+    with pytest.raises(DuplicateBrokerIdError, match=r"alive at localhost:9092.*copy") as caught:
+        await copy.membership.register()
+    assert "; stop that process first" in str(caught.value)
+    asked, broker, of = address.asked[0]
+    assert (asked.port, broker, of) == (9092, Identity("c-1", 1), epoch)
+    assert copy.remembered == []
+    await copy.close()
+    stat = await original.store.exists(znodes.broker_path(1))
+    assert stat is not None
+    assert stat.czxid == epoch
+    assert original.failures == []
+    await original.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("answer", [Life.GONE, Life.OTHER])
+async def test_a_life_that_is_over_is_taken_over_at_once(answer: Life) -> None:
+    server = MemoryZooKeeper()
+    old = await Process(server).start()
+    before = await old.membership.register()
+    old.store.crash()
+    address = Address(answer)
+    new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
+    await new.membership.cluster_id()
+    assert await new.membership.register() > before
+    assert len(address.asked) == 1, "and is asked once"
+    await new.close()
+
+
+@pytest.mark.asyncio
+async def test_silence_is_waited_out_until_the_session_ends() -> None:
+    server = MemoryZooKeeper()
+    old = await Process(server).start()
+    before = await old.membership.register()
+    old.store.crash()
+    address = Address(Life.SILENT)
+    new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
+    await new.membership.cluster_id()
+    registering = asyncio.create_task(new.membership.register())
+    await eventually(lambda: len(address.asked) > 1)
+    assert not registering.done()
+    server.expire(old.remembered[-1])
+    assert await registering > before
+    await new.close()
+
+
+@pytest.mark.asyncio
+async def test_who_was_silent_and_then_is_refused_is_taken_over() -> None:
+    server = MemoryZooKeeper()
+    old = await Process(server).start()
+    before = await old.membership.register()
+    old.store.crash()
+    address = Address(Life.SILENT, Life.GONE)
+    new = await Process(server, previous_session=old.remembered[-1], ask=address.ask).start()
+    await new.membership.cluster_id()
+    assert await new.membership.register() > before
+    await new.close()
+
+
+@pytest.mark.asyncio
+async def test_a_silent_process_whose_session_lives_on_is_not_deposed() -> None:
+    server = MemoryZooKeeper()
+    silent = await Process(server).start()
+    await silent.membership.register()
+    copy = await Process(
+        server, previous_session=silent.session, ask=Address(Life.SILENT).ask, patience_s=0.1
+    ).start()
+    await copy.membership.cluster_id()
+    with pytest.raises(DuplicateBrokerIdError, match="does not answer, and whose session is still"):
+        await copy.membership.register()
+    assert registered(server) is not None
+    await copy.close()
+    await silent.close()
+
+
+@pytest.mark.asyncio
+async def test_a_process_that_has_just_registered_may_not_know_its_epoch_yet() -> None:
+    server = MemoryZooKeeper()
+    original = await Process(server).start()
+    await original.membership.register()
+    address = Address(Life.OTHER, Life.HERE)
+    copy = await Process(
+        server, previous_session=original.session, ask=address.ask, port=9093
+    ).start()
+    await copy.membership.cluster_id()
+    with pytest.raises(DuplicateBrokerIdError, match="alive"):
+        await copy.membership.register()
+    await copy.close()
+    await original.close()
+
+
+@pytest.mark.asyncio
+async def test_a_session_of_this_life_is_its_own_without_asking() -> None:
+    server = MemoryZooKeeper()
+    address = Address(Life.HERE)
+    process = await Process(server, ask=address.ask).start()
+    await process.membership.cluster_id()
+    first = await process.membership.register()
+    server.expire(process.session)
+    await eventually(lambda: process.epochs[-1] > first)
+    assert address.asked == []
+    await process.close()

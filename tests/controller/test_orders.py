@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
-from oncelog_controller.orders import Orders, bundle
-from oncelog_protocol.messages.metadata import ClusterBroker
+from oncelog_controller.order_sizes import ORDER_BYTES_MAX, entry_bytes
+from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole, bundle, is_slice
+from oncelog_protocol.frame import Frame, FrameReader, encode_frame
+from oncelog_protocol.limits import FRAME_BYTES_MAX, HEAD_BYTES_MAX, TOPIC_CHARS_MAX
+from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
     LeaderAndIsrRequest,
@@ -15,6 +19,7 @@ from oncelog_protocol.messages.replication import (
     TopicConfig,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.schema import decode, encode
 from oncelog_protocol.types import TopicPartition
 
 LIVE = [ClusterBroker(1, 10, []), ClusterBroker(2, 20, [])]
@@ -65,6 +70,170 @@ def test_a_partition_stays_new_until_it_was_heard_of() -> None:
     merged = tell(order("a", 0, is_new=True)).merged_with(tell(order("a", 1)))
     assert merged.replicas is not None
     assert merged.replicas[TopicPartition("a", 0)] == replace(order("a", 1), is_new=True)
+
+
+def test_a_partition_stays_new_through_a_full_order() -> None:
+    """A directory failed at a broker that had not heard of a new partition: it is told everything
+    again, and must still make the replica, not miss it."""
+    merged = tell(order("a", 0, is_new=True)).merged_with(tell(order("a", 0), full=True))
+    assert merged.replicas is not None
+    assert merged.replicas[TopicPartition("a", 0)].is_new
+    other = tell(order("a", 0, is_new=True)).merged_with(
+        tell(order("a", 0, topic_id="other"), full=True)
+    )
+    assert other.replicas is not None
+    assert not other.replicas[TopicPartition("a", 0)].is_new
+    gone = tell(order("a", 0, is_new=True)).merged_with(tell(full=True))
+    assert gone.replicas == {}
+
+
+def many(count: int) -> dict[TopicPartition, PartitionOrder]:
+    return {
+        TopicPartition("t", index): PartitionOrder(
+            "t", "id", index, 1, 0, [1], 0, [1, 2], is_new=False
+        )
+        for index in range(count)
+    }
+
+
+def updates(orders: Orders, *, sliced: bool = True) -> list[UpdateMetadataRequest]:
+    requests = orders.requests(1, 1, 1, sliced=sliced)
+    return [request for request in requests if isinstance(request, UpdateMetadataRequest)]
+
+
+def test_a_description_goes_in_slices() -> None:
+    partitions = many(2 * SLICE_PARTITIONS + 1)
+    configs = {f"c{n:04}": TopicConfig(f"c{n:04}", 0, [], []) for n in range(SLICE_PARTITIONS + 1)}
+    whole = Whole(partitions, configs)
+    orders = Orders(LIVE, metadata=partitions, metadata_full=True, configs=configs, whole=whole)
+    slices = updates(orders)
+    assert [(len(u.partitions), len(u.configs)) for u in slices] == [
+        (SLICE_PARTITIONS, SLICE_PARTITIONS),
+        (SLICE_PARTITIONS, 1),
+        (1, 0),
+    ]
+    assert [(u.full, u.first, u.last) for u in slices] == [
+        (True, True, False),
+        (True, False, False),
+        (True, False, True),
+    ]
+    assert all(map(is_slice, slices))
+    again = updates(orders)
+    assert all(a.partitions is b.partitions for a, b in zip(slices, again, strict=True)), "shared"
+    (plain,) = updates(orders, sliced=False)
+    assert len(plain.partitions) == len(partitions)
+    assert (plain.full, is_slice(plain)) == (True, False)
+
+
+def test_a_small_or_empty_description_is_one_slice() -> None:
+    for count in (0, 1, SLICE_PARTITIONS):
+        (update,) = updates(Orders(LIVE, metadata=many(count), metadata_full=True))
+        assert (update.full, update.first, update.last, len(update.partitions)) == (
+            True,
+            True,
+            True,
+            count,
+        )
+        assert not is_slice(update)
+
+
+def test_what_changes_in_a_description_that_waits_is_in_it() -> None:
+    partitions = many(SLICE_PARTITIONS + 1)
+    whole = Whole(partitions, {})
+    waiting = Orders(LIVE, metadata=partitions, metadata_full=True, whole=whole)
+    assert waiting.merged_with(stop("x")).whole is whole
+    name = TopicPartition("t", 3)
+    newer = replace(partitions[name], leader=2, leader_epoch=1)
+    merged = waiting.merged_with(Orders(LIVE, metadata={name: newer}))
+    assert merged.whole is None
+    assert updates(merged)[0].partitions[3].leader == 2
+    assert partitions[name].leader == 1, "what others are told is left alone"
+    later = merged.merged_with(waiting)
+    assert later.whole is whole
+
+
+def test_slices_that_were_not_answered_stand_for_the_whole_description() -> None:
+    partitions = many(3 * SLICE_PARTITIONS)
+    orders = Orders(LIVE, metadata=partitions, metadata_full=True, whole=Whole(partitions, {}))
+    unanswered = updates(orders)[1:]
+    change = Orders(LIVE, metadata=dict(tell(order("a", 1)).metadata or {}))
+    again = bundle([*unanswered, *change.requests(1, 1, 1)], orders.description())
+    assert again is not None
+    assert again.metadata_full
+    assert again.metadata is not None
+    assert len(again.metadata) == len(partitions) + 1
+
+
+def test_long_orders_are_several() -> None:
+    partitions = many(2 * SLICE_PARTITIONS + 1)
+    requests = Orders(LIVE, replicas=dict(partitions), metadata=partitions).requests(1, 1, 1)
+    assert [(type(r).__name__[:6], len(r.partitions)) for r in requests] == [
+        ("Leader", SLICE_PARTITIONS),
+        ("Leader", SLICE_PARTITIONS),
+        ("Leader", 1),
+        ("Update", SLICE_PARTITIONS),
+        ("Update", SLICE_PARTITIONS),
+        ("Update", 1),
+    ]
+    (full,) = Orders(LIVE, replicas=dict(partitions), replicas_full=True).requests(1, 1, 1)
+    assert len(full.partitions) == len(partitions), "a full one says what else is stray"
+
+
+def test_settings_of_many_topics_go_before_a_full_order() -> None:
+    orders_of = [order(f"t{number:04}", 1) for number in range(SLICE_PARTITIONS + 1)]
+    partitions = {TopicPartition(each.topic, 0): each for each in orders_of}
+    configs = {tp.topic: TopicConfig(tp.topic, 1, [], []) for tp in partitions}
+    configs["elsewhere"] = TopicConfig("elsewhere", 1, [], [])
+    orders = Orders(LIVE, replicas=dict(partitions), replicas_full=True, configs=configs)
+    requests = orders.requests(1, 1, 1)
+    told = [
+        (request.full, len(request.partitions), len(request.configs))
+        for request in requests
+        if isinstance(request, LeaderAndIsrRequest)
+    ]
+    assert told == [(False, 0, SLICE_PARTITIONS), (False, 0, 1), (True, SLICE_PARTITIONS + 1, 0)]
+    again = bundle(requests)
+    assert again is not None
+    assert [*again.requests(1, 1, 1)] == requests
+    first = bundle(requests[:1])
+    assert first is not None
+    assert first.requests(1, 1, 1) == requests[:1], "also alone"
+
+
+def test_an_order_of_all_that_a_broker_may_have_fits_a_frame() -> None:
+    name, factor = "n" * TOPIC_CHARS_MAX, 3
+    count = ORDER_BYTES_MAX // entry_bytes(name, factor)
+    assert count > 10_000
+    members = list(range(2**31 - factor, 2**31))
+    id_, last = str(UUID(int=1)), 2**31 - 1
+    entry = PartitionOrder(name, id_, last, last, last, members, last, members, False)
+    brokers = [
+        ClusterBroker(last - n, 2**63 - 1, [ListenerAddress("internal", "h" * 60, 9092)] * 2)
+        for n in range(1000)
+    ]
+    orders = Orders(
+        brokers,
+        replicas={TopicPartition(name, number): entry for number in range(count)},
+        replicas_full=True,
+        configs={name: TopicConfig(name, 1, ["retention_ms"], ["1"])},
+    )
+    (request,) = orders.requests(last, last, 2**63 - 1)
+    wire = b"".join(encode_frame([encode(request, 0)]))
+    assert ORDER_BYTES_MAX * 0.9 < len(wire) < HEAD_BYTES_MAX
+    (frame,) = received(wire)
+    assert decode(LeaderAndIsrRequest, frame.head[0], 0) == request
+
+
+def received(wire: bytes) -> list[Frame]:
+    """As the other end takes it."""
+    reader, frames = FrameReader(frame_bytes_max=FRAME_BYTES_MAX, reuse=False), list[Frame]()
+    while wire:
+        buffer = reader.get_buffer(len(wire))
+        size = min(len(buffer), len(wire))
+        buffer[:size] = wire[:size]
+        frames += reader.received(size)
+        wire = wire[size:]
+    return frames
 
 
 def test_a_stop_takes_back_an_earlier_start() -> None:

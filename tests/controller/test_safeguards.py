@@ -28,7 +28,7 @@ def test_the_default_is_safe() -> None:
     assert all(getattr(safe, name) for name in ControllerSafeguards.__dataclass_fields__)
 
 
-# ---------------------------------------------------------------- 6: trust_only_complete_replicas
+# ---------------------------------------------------------------- trust_only_complete_replicas
 
 
 @pytest.mark.parametrize("trusting", [False, True], ids=["safe", "trusting"])
@@ -59,12 +59,12 @@ def test_an_empty_disk_is_the_last_of_the_isr_if_it_is_trusted(trusting: bool) -
     assert (driver.state("t").leader == 2) is trusting
 
 
-# ---------------------------------------------------------------- 7: check_broker_epochs
+# ---------------------------------------------------------------- check_broker_epochs
 
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_what_was_true_of_an_earlier_life_lets_an_empty_disk_in(checked: bool) -> None:
-    """K22: the leader has seen 2 caught up; before its wish arrives, 2 is wiped and registers."""
+    """[K22]: the leader has seen 2 caught up; before its wish arrives, 2 is wiped and registers."""
     driver = started(1, 2, check_broker_epochs=checked)
     driver.create("t", [1, 2])
     driver.alter_isr("t", 1)
@@ -91,7 +91,7 @@ def test_a_member_without_an_epoch_proves_nothing(checked: bool) -> None:
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_an_earlier_life_shuts_the_present_one_out(checked: bool) -> None:
-    """K21: a ControlledShutdown that was late takes the ISR from a broker that is back."""
+    """[K21]: a ControlledShutdown that was late takes the ISR from a broker that is back."""
     driver = started(1, 2, check_broker_epochs=checked)
     driver.create("t", [1, 2])
     late = ControlledShutdownRequest(1, driver.brokers[1].broker_epoch)
@@ -117,7 +117,7 @@ def test_an_epoch_that_the_controller_has_yet_to_hear_of_is_no_stale_one() -> No
     assert driver.state("t").isr == (1, 2)
 
 
-# ---------------------------------------------------------------- 8: check_controller_epoch
+# ---------------------------------------------------------------- check_controller_epoch
 
 
 def zombie_and_heir(checked: bool) -> tuple[Driver, Driver]:
@@ -146,7 +146,7 @@ def test_a_controller_that_was_paused_deletes_what_its_successor_made(checked: b
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_controller_that_was_paused_elects_beside_its_successor(checked: bool) -> None:
-    """I12: two controllers' writes in one store, and the newer one does not know."""
+    """[I12]: two controllers' writes in one store, and the newer one does not know."""
     zombie, heir = zombie_and_heir(checked)
     wake(zombie, heir)
     zombie.suspect(1)

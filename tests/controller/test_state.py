@@ -12,6 +12,7 @@ from oncelog_controller.state import (
     DataClaim,
     DataLoss,
     InvariantError,
+    KeptPartitions,
     Partition,
     PartitionState,
     Tombstone,
@@ -67,9 +68,11 @@ def test_a_tombstone_is_done_when_all_replicas_are_gone() -> None:
 
 
 def test_what_a_registration_keeps() -> None:
+    partition = Partition(Topic("t", "id", parse_topic_config({})), 0, (1,))
+
     def keeps(since: int | None, until: int | None, admitted: int | None) -> bool:
         claim = DataClaim(since, until, DataLoss.NONE if since is not None else DataLoss.TAIL)
-        return BrokerRegistration(1, 50, (), data=claim).keeps(admitted)
+        return BrokerRegistration(1, 50, (), data=claim).keeps(admitted, partition)
 
     assert keeps(10, 40, 10)
     assert keeps(10, 40, 40)
@@ -79,7 +82,21 @@ def test_what_a_registration_keeps() -> None:
     assert not keeps(None, None, 49)
     assert keeps(None, None, 50), "admitted in this very life"
     assert not keeps(0, None, None), "never admitted"
-    assert not BrokerRegistration(1, 50, ()).keeps(49), "nothing said is nothing kept"
+    assert not BrokerRegistration(1, 50, ()).keeps(49, partition), "nothing said is nothing kept"
+
+
+def test_what_a_registration_keeps_of_partitions_that_it_lists() -> None:
+    topic = Topic("t", "id", parse_topic_config({}))
+    claim = DataClaim(30, 40, DataLoss.NONE, (KeptPartitions(10, 40, {"id": frozenset([1, 2])}),))
+    broker = BrokerRegistration(1, 50, (), data=claim)
+    listed, other = Partition(topic, 1, (1,)), Partition(topic, 3, (1,))
+    former = Partition(Topic("t", "former", parse_topic_config({})), 1, (1,))
+    assert broker.keeps(10, listed)
+    assert not broker.keeps(9, listed)
+    assert not broker.keeps(41, listed)
+    assert not broker.keeps(10, other)
+    assert broker.keeps(30, other)
+    assert not broker.keeps(10, former)
 
 
 def of(leader: int, *isr: int, **changes: Any) -> PartitionState:

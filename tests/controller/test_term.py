@@ -12,6 +12,7 @@ import pytest
 from oncelog_controller import znodes
 from oncelog_controller.campaign import Campaign, Won
 from oncelog_controller.config import ControllerConfig
+from oncelog_controller.evidence import Evidence
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import SetData, WatchEvent
 from oncelog_controller.term import ControllerTerm
@@ -67,6 +68,7 @@ async def running(broker: FakeBroker) -> AsyncIterator[Running]:
         config=ControllerConfig(),
         won=won,
         suspected=frozenset(),
+        evidence=Evidence(),
     )
     made = Running(server, store, term)
     try:
@@ -132,11 +134,38 @@ async def test_a_fenced_write_ends_the_term_and_the_asker_is_told() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_broker_that_knows_a_newer_controller_ends_the_term() -> None:
+async def test_a_broker_that_knows_a_newer_controller_is_believed_when_the_store_says_so() -> None:
+    async with FakeBroker(1) as broker, running(broker) as run:
+        await eventually(lambda: broker.orders)
+        broker.controller_epoch = 2
+        run.server.apply(SetData(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(2)))
+        asking = asyncio.get_running_loop().create_task(run.create("t"))
+        assert "fenced" in await run.reason() or "moved on" in await run.reason()
+        await asking
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_was_told_nonsense_does_not_end_the_term() -> None:
     async with FakeBroker(1) as broker:
-        broker.controller_epoch = 99
+        broker.controller_epoch = 2**31 - 1
         async with running(broker) as run:
-            assert "newer controller" in await run.reason()
+            await eventually(lambda: len(broker.refused) > 3)
+            broker.controller_epoch = -1
+            await run.create("t")
+            await eventually(lambda: broker.replicas)
+            assert not run.task.done()
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_knows_a_newer_controller_is_believed_of_a_silent_store() -> None:
+    async with FakeBroker(1) as broker, running(broker) as run:
+        await eventually(lambda: broker.orders)
+        broker.controller_epoch = 2
+        run.server.delay = lambda kind, session_id: 3600.0
+        run.term.controller_changed()
+        run.term._fenced(1)
+        assert "silent" in await run.reason()
+        run.server.delay = lambda kind, session_id: 0.0
 
 
 @pytest.mark.asyncio

@@ -1,4 +1,4 @@
-"""Deletion for good; line 103 of the bad-input tables of RELIABILITY 8.8."""
+"""Topics are deleted for good, and deletions that cannot be are refused."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_while_replicas_are_to_be_deleted_a_creation_of_that_name_stops_the_old_
     assert sorted(kinds) == ["LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest"]
 
 
-# ---------------------------------------------------------------- 8.8, line 103
+# ---------------------------------------------------------------- what is refused
 
 LINE_103 = [
     ("not there", "nope", "UNKNOWN_TOPIC_OR_PARTITION"),

@@ -1,4 +1,4 @@
-"""Create, grow and alter topics; lines 100 and 101 of the bad-input tables of RELIABILITY 8.8."""
+"""Topics are created, grown and altered; what cannot be is refused."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from oncelog_controller import znodes
+from oncelog_controller import order_sizes, znodes
 from oncelog_controller.config import ControllerConfig
+from oncelog_controller.order_sizes import entry_bytes
 from oncelog_controller.store import Create
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
@@ -183,7 +184,7 @@ def test_a_config_node_left_by_hand_is_overwritten() -> None:
     assert alter(heir, "t", retention_ms="8").error_code == 0
 
 
-# ---------------------------------------------------------------- 8.8, line 100
+# ---------------------------------------------------------------- what is refused
 
 LINE_100 = [
     ("partitions 0", admin.NewTopic("x", 0, 1), "INVALID_PARTITIONS"),
@@ -269,7 +270,7 @@ def test_the_cluster_itself_may_make_its_own_topics() -> None:
     assert response.topics[0].error_code == 0
 
 
-# ---------------------------------------------------------------- 8.8, line 101
+# ---------------------------------------------------------------- what is refused
 
 LINE_101 = [
     ("unknown key", "no_such_key", "1"),
@@ -446,3 +447,23 @@ def test_growth_may_be_tried_without_doing_it() -> None:
     twice = [admin.PartitionGrowth("t", 2), admin.PartitionGrowth("t", 3)]
     response = driver.ask(admin.CreatePartitionsRequest(twice, 1000))
     assert [name_of(r.error_code) for r in response.topics] == ["INVALID_REQUEST"] * 2
+
+
+# ---- more than can work
+
+
+def test_more_than_a_broker_can_be_told_is_refused_and_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(order_sizes, "ORDER_BYTES_MAX", 10 * entry_bytes("name", 1))
+    driver = Driver.started(1, 2)
+    (first,) = create(driver, admin.NewTopic("name", 14, 1))
+    assert first.error_code == 0
+    driver.writes.clear()
+    results = create(driver, admin.NewTopic("more", 6, 1), admin.NewTopic("most", 1, 1))
+    assert [name_of(each.error_code) for each in results] == ["NONE", "POLICY_VIOLATION"]
+    assert "a broker may have 10 replicas" in (results[1].error_message or "")
+    assert sorted(driver.machine.cluster.topics) == ["more", "name"]
+    driver.writes.clear()
+    assert grow(driver, "name", 15) == "POLICY_VIOLATION"
+    assert not driver.writes

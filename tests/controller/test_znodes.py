@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_controller import znodes
-from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
+from oncelog_controller.state import (
+    BrokerRegistration,
+    DataClaim,
+    DataLoss,
+    KeptPartitions,
+    PartitionState,
+)
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import CorruptNodeError
 from oncelog_protocol.messages.metadata import ListenerAddress
@@ -63,6 +69,10 @@ def test_round_trips() -> None:
     assert broker == BrokerRegistration(3, 99, tuple(listeners), "r1")
     assert znodes.decode_broker(3, znodes.encode_broker([], None), STAT).rack is None
     claim = DataClaim(3, None, DataLoss.TAIL)
+    broker = znodes.decode_broker(3, znodes.encode_broker([], None, claim), STAT)
+    assert broker.data == claim
+    listed = (KeptPartitions(2, 8, {"id": frozenset([0, 7])}), KeptPartitions(3, None, {}))
+    claim = DataClaim(None, None, DataLoss.ALL, listed)
     broker = znodes.decode_broker(3, znodes.encode_broker([], None, claim), STAT)
     assert broker.data == claim
     state = PartitionState(1, 2, (1, 3), 4, 7, (2,), (4,), ((1, 11), (12, 12)), 2)
@@ -124,6 +134,11 @@ BAD = [
     b'{"version":1,"listeners":[],"rack":null,"data_since":"3"}',
     b'{"version":1,"listeners":[],"rack":null,"data_loss":"some"}',
     b'{"version":1,"listeners":[],"rack":null,"data_loss":[]}',
+    b'{"version":1,"listeners":[],"rack":null,"data_listed":3}',
+    b'{"version":1,"listeners":[],"rack":null,"data_listed":[[]]}',
+    b'{"version":1,"listeners":[],"rack":null,"data_listed":[{"since":1,"until":2}]}',
+    b'{"version":1,"listeners":[],"data_listed":[{"since":"1","until":2,"partitions":{}}]}',
+    b'{"version":1,"listeners":[],"data_listed":[{"since":1,"until":2,"partitions":{"t":["0"]}}]}',
     STATE + b'"elr":[true]}',
     STATE + b'"last_known_elr":3}',
     STATE + b'"broker_epochs":[1]}',
@@ -151,8 +166,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 KEYS = (
-    "leader isr elr broker_epochs unclean_epoch data_since data_loss topic_id replicas listeners"
-    " config rack"
+    "leader isr elr broker_epochs unclean_epoch data_since data_loss data_listed topic_id replicas"
+    " listeners config rack"
 )
 keys = st.sampled_from(KEYS.split())
 

@@ -199,7 +199,7 @@ def execute(parts: list[dict[str, Any]], page: dict[str, Any]) -> None:
     """Run what comes before a block, the block, and what comes after it.
 
     Fragments that await run in one loop. A whole program runs by itself, in a fresh namespace, and
-    leaves its names to the page.
+    leaves its names to the page; it has to end well on Ctrl+C, without a traceback.
     """
     codes = [(part, compiled(part)) for part in parts]
     program = any(part["program"] for part in parts)
@@ -212,7 +212,8 @@ def execute(parts: list[dict[str, Any]], page: dict[str, Any]) -> None:
                 else:
                     eval(code, namespace)
             except KeyboardInterrupt:
-                pass  # as who runs the block asked for
+                if part["program"]:
+                    raise
             finally:
                 page.update(namespace)
     else:

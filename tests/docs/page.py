@@ -73,6 +73,7 @@ class Page:
         return {
             **kept,
             "HOME": str(home),
+            "SHELL": "/bin/bash",  # of this page; a machine for tests need not name one
             "PATH": os.pathsep.join(
                 [str(self._shims), str(ROOT / ".venv" / "bin"), kept.get("PATH", "/usr/bin:/bin")]
             ),

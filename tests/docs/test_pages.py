@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer import Context
 
 from docs.blocks import Block, blocks_of
 from docs.page import Page
+from oncelog_cli import typed
 from oncelog_cli.main import app
 from support.house import ROOT
 
@@ -45,7 +44,7 @@ NOT_RUN: dict[str, int] = {
 
 
 def pages() -> list[str]:
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")]
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     return sorted(
         str(page.relative_to(ROOT)) for page in found if not page.read_text().startswith(GENERATED)
     )
@@ -95,6 +94,18 @@ def test_what_is_run_elsewhere_is_run_there() -> None:
             assert page in (ROOT / test).read_text(), f"{test} does not run blocks of {page}"
 
 
+def test_whole_programs_run_as_they_stand() -> None:
+    """Who pastes one has to change nothing: it finds the cluster as the command does."""
+    programs = [
+        block
+        for page in pages()
+        for block in blocks(page)
+        if block.language == "python" and "asyncio.run(" in block.text
+    ]
+    assert len(programs) > 10
+    assert not [block.where for block in programs if re.search(r'"[\w.]+:\d{2,5}', block.text)]
+
+
 def test_the_runbook_knows_every_alert() -> None:
     rules = (ROOT / "deploy/prometheus/alerts.yml").read_text()
     alerts = re.findall(r"alert: (\w+)", rules)
@@ -128,11 +139,11 @@ def test_commands_that_the_text_names_exist() -> None:
     wrong = []
     for page in pages():
         for words in re.findall(r"`oncelog ([a-z][^`]*)`", (ROOT / page).read_text()):
-            command: Any = typer.main.get_command(app)
+            command: Any = app.made()
             for word in words.split():
                 if not hasattr(command, "get_command") or not re.fullmatch("[a-z][a-z-]*", word):
                     break
-                command = command.get_command(Context(command), word)
+                command = command.get_command(typed.Context(command), word)
                 if command is None:
                     wrong.append(f"{page}: oncelog {words}")
                     break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from oncelog_protocol import limits, schema
 from oncelog_protocol.connection import ClientConnection, ServerConnection
-from oncelog_protocol.errors import RemoteProtocolError
+from oncelog_protocol.errors import ApiError, RemoteProtocolError
 from oncelog_protocol.frame import FrameReader, encode_frame
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.packing import MalformedError, pack, unpack
@@ -47,7 +49,7 @@ def greeted_server() -> ServerConnection:
 def waiting_client(request: Request) -> ClientConnection:
     client = ClientConnection("client-1")
     client.handshake()
-    answer = schema.encode(ApiVersionsResponse(0, supported_ranges()), 0)
+    answer = schema.encode(ApiVersionsResponse(0, supported_ranges()), 1)
     feed(client, buffer_bytes(encode_frame([0, answer])))
     client.encode(request)
     return client
@@ -68,6 +70,14 @@ def test_any_bytes(data: bytes, reuse: bool, piece: int) -> None:
     outcome(FrameReader(frame_bytes_max=limits.FRAME_BYTES_MAX, reuse=reuse), data, piece)
     outcome(ServerConnection(), data, piece)
     outcome(greeted_server(), data, piece)
+
+
+@given(body=VALUES)
+def test_any_answer_to_the_handshake(body: Any) -> None:
+    client = ClientConnection("client-1", meant=Identity("cluster", 1))
+    client.handshake()
+    with contextlib.suppress(ApiError):  # its refusal
+        outcome(client, buffer_bytes(encode_frame([0, body])))
 
 
 @given(data=st.binary(max_size=200))

@@ -17,6 +17,7 @@ from support.house import ROOMS, ROOT, name_of, sources, tree
 TESTED_ELSEWHERE = {
     "broker/oncelog_broker/__main__.py": "tests/integration starts real processes",
     "bench/": "programs that measure; a test of them would measure the test",
+    "testing/oncelog_testing/turns/": "tests/testing/test_turns.py runs all of it, in small",
     "testing/oncelog_testing/memory/": "tests/ports: fakes have the contract suites of their ports",
 }
 """Path, or beginning of a path that ends in a slash, to where or why not."""

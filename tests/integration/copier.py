@@ -26,7 +26,7 @@ from oncelog.errors import (
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
 )
-from oncelog.producer.transaction import Transaction
+from oncelog.producer.transactions.transaction import Transaction
 
 EXIT_FENCED = 3
 """Another process has taken the transactional id over."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from oncelog import Consumer, Producer, RebalanceListener, TopicPartition
 from oncelog.config import Address
-from oncelog.connection import open_channel
+from oncelog.core.connection import open_channel
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import (
     FindCoordinatorRequest,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from integration.replicas import replicas_on_disk
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
 from oncelog.config import Address
-from oncelog.connection import ask, open_channel
+from oncelog.core.connection import ask, open_channel
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.base import Request

@@ -1,4 +1,4 @@
-"""The coordinator of a transaction is killed at each of its steps (F61): it is decided once, the
+"""The coordinator of a transaction is killed at each of its steps: it is decided once, the
 same way everywhere, and the producer is told the truth.
 
 The steps: begun; a partition added; all added; the end asked for; the end decided; the first marker

@@ -1,6 +1,6 @@
-"""Groups against bad input (RELIABILITY 8.6), at a broker that serves a canary meanwhile.
+"""Groups against bad input, at a broker that serves a canary meanwhile.
 
-Each case is a row: the line's number, what is sent, and the code that comes back; or the connection
+Each case is a row: its name, what is sent, and the code that comes back; or the connection
 ends. The broker's memory stays bounded, and the canary's group does not notice.
 """
 
@@ -123,7 +123,7 @@ def by_name(rows: list[tuple[Any, ...]]) -> Any:
     return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
-# ------------------------------------------------------------------------------ 85: joining
+# ------------------------------------------------------------------------------ joining
 
 JOINS: list[tuple[str, JoinGroupRequest, set[int]]] = [
     ("no group", join(""), {24}),
@@ -141,7 +141,7 @@ JOINS: list[tuple[str, JoinGroupRequest, set[int]]] = [
 
 
 @pytest.mark.parametrize(("request_", "codes"), by_name(JOINS))
-async def test_85_joins_that_are_refused(
+async def test_joins_that_are_refused(
     peer: Peer, victim: JoinGroupResponse, request_: JoinGroupRequest, codes: set[int]
 ) -> None:
     assert (await peer.join(request_)).error_code in codes
@@ -188,7 +188,7 @@ async def test_frames_that_end_the_connection(
     await raw.close()
 
 
-async def test_85_a_flood_of_members(broker: LocalCluster, peer: Peer, canary: Canary) -> None:
+async def test_a_flood_of_members(broker: LocalCluster, peer: Peer, canary: Canary) -> None:
     """Members that take an id and are never seen again: they count, and so there is an end."""
     before = resident_mb(pid_of(broker))
     codes: dict[int, int] = {}
@@ -200,7 +200,7 @@ async def test_85_a_flood_of_members(broker: LocalCluster, peer: Peer, canary: C
     await canary.still_sings()
 
 
-async def test_85_a_flood_of_groups(broker: LocalCluster, peer: Peer, canary: Canary) -> None:
+async def test_a_flood_of_groups(broker: LocalCluster, peer: Peer, canary: Canary) -> None:
     """Groups that an id was handed out in and nobody joins: a broker keeps so many and no more,
     and groups that somebody has joined are not among them."""
     before = resident_mb(pid_of(broker))
@@ -216,7 +216,7 @@ async def test_85_a_flood_of_groups(broker: LocalCluster, peer: Peer, canary: Ca
     await canary.still_sings()
 
 
-async def test_85_metadata_of_a_whole_group(broker: LocalCluster, canary: Canary) -> None:
+async def test_metadata_of_a_whole_group(broker: LocalCluster, canary: Canary) -> None:
     """As much of it as members may send, each: the leader's answer would not fit a frame."""
     before = resident_mb(pid_of(broker))
     port = broker.broker(1).port
@@ -236,7 +236,7 @@ async def test_85_metadata_of_a_whole_group(broker: LocalCluster, canary: Canary
     assert resident_mb(pid_of(broker)) - before < GROWTH_MB_MAX
 
 
-# ------------------------------------------------------------------------------ 85: syncing
+# ------------------------------------------------------------------------------ syncing
 
 SYNCS: list[tuple[str, dict[str, Any], set[int]]] = [
     ("wrong generation", {"generation_id": 1000}, {22}),
@@ -251,14 +251,14 @@ SYNCS: list[tuple[str, dict[str, Any], set[int]]] = [
 
 
 @pytest.mark.parametrize(("changes", "codes"), by_name(SYNCS))
-async def test_85_syncs_that_are_refused(
+async def test_syncs_that_are_refused(
     peer: Peer, victim: JoinGroupResponse, changes: dict[str, Any], codes: set[int]
 ) -> None:
     answer = await peer.ask(sync(GROUP, victim, **changes))
     assert answer.error_code in codes
 
 
-async def test_85_assignments_that_do_not_fit_a_record(peer: Peer, canary: Canary) -> None:
+async def test_assignments_that_do_not_fit_a_record(peer: Peer, canary: Canary) -> None:
     """The group is told, and can begin again."""
     joined = await peer.join(join("large"))
     everybody = [MemberAssignment(joined.member_id, b"x" * MIB)] * 6
@@ -271,7 +271,7 @@ async def test_85_assignments_that_do_not_fit_a_record(peer: Peer, canary: Canar
     assert (await peer.ask(sync("large", again))).error_code == 0
 
 
-async def test_85_assignments_for_members_that_are_not(peer: Peer, canary: Canary) -> None:
+async def test_assignments_for_members_that_are_not(peer: Peer, canary: Canary) -> None:
     joined = await peer.join(join("strange"))
     strangers = [MemberAssignment(f"stranger-{n}", b"") for n in range(50_000)]
     assert (await peer.ask(sync("strange", joined, assignments=strangers))).error_code in (0, 42)
@@ -279,7 +279,7 @@ async def test_85_assignments_for_members_that_are_not(peer: Peer, canary: Canar
     assert [member.member_id for member in described.members] == [joined.member_id]
 
 
-# ------------------------------------------------------------------------------ 87: committing
+# ------------------------------------------------------------------------------ committing
 
 
 def commit(
@@ -306,7 +306,7 @@ COMMITS: list[tuple[str, dict[str, Any], set[int]]] = [
 
 
 @pytest.mark.parametrize(("changes", "codes"), by_name(COMMITS))
-async def test_87_commits_that_are_refused(
+async def test_commits_that_are_refused(
     peer: Peer, victim: JoinGroupResponse, changes: dict[str, Any], codes: set[int]
 ) -> None:
     asked = OffsetFetchRequest(GROUP, [OffsetFetchTopic(TOPIC, [0])])
@@ -347,7 +347,7 @@ async def test_partitions_that_are_refused(
     assert answer.topics[1].partitions[0].error_code == 0
 
 
-async def test_87_a_group_of_another_protocol(peer: Peer, canary: Canary) -> None:
+async def test_a_group_of_another_protocol(peer: Peer, canary: Canary) -> None:
     """A tool's commit does not get into a group of workers; nor do its offsets go with theirs."""
     joined = await peer.become_member("workers", protocol_type="connect")
     topics = [OffsetCommitTopic(TOPIC, [OffsetCommitPartition(0, 5)])]
@@ -360,10 +360,10 @@ async def test_87_a_group_of_another_protocol(peer: Peer, canary: Canary) -> Non
     await peer.ask(LeaveGroupRequest("workers", [LeavingMember(joined.member_id)]))
 
 
-# ------------------------------------------------------------------------------ 83: very many
+# ------------------------------------------------------------------------------ very many
 
 
-async def test_83_very_many_partitions(
+async def test_very_many_partitions(
     broker: LocalCluster, peer: Peer, victim: JoinGroupResponse
 ) -> None:
     before = resident_mb(pid_of(broker))
@@ -389,7 +389,7 @@ MANY_NAMES: list[tuple[str, Request, set[int]]] = [
 
 
 @pytest.mark.parametrize(("request_", "codes"), by_name(MANY_NAMES))
-async def test_83_very_many_groups_and_members(
+async def test_very_many_groups_and_members(
     peer: Peer, victim: JoinGroupResponse, request_: Request, codes: set[int]
 ) -> None:
     answer = await peer.ask(request_)

@@ -13,7 +13,7 @@ import pytest
 from integration.processes import Processes
 from oncelog import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.config import Address
-from oncelog.connection import open_channel
+from oncelog.core.connection import open_channel
 from oncelog.errors import (
     ApiError,
     InvalidConfigError,
@@ -227,7 +227,10 @@ async def test_a_group_shares_and_goes_on(world: World, topic: str) -> None:
         third.assign([TopicPartition(topic, 0)])
         await third.commit({TopicPartition(topic, 0): OffsetAndMetadata(2, metadata="here")})
         committed = await third.committed([TopicPartition(topic, 0)])
-        assert committed[TopicPartition(topic, 0)] == OffsetAndMetadata(2, metadata="here")
+        (known,) = committed.values()
+        assert known is not None
+        assert (known.offset, known.metadata) == (2, "here")
+        assert known.topic_id  # of the topic that there is
     async with Admin(world.bootstrap) as admin:
         described = (await admin.describe_groups([topic])).raise_for_errors()[0]
         assert (described.state, described.members) == ("Empty", ())

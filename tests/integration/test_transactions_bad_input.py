@@ -1,5 +1,4 @@
-"""Idempotence and transactions against bad input (RELIABILITY 8.5), at a broker that serves a
-canary meanwhile.
+"""Idempotence and transactions against bad input, at a broker that serves a canary meanwhile.
 
 Each line is a test with its exact answer. The canary is a transactional producer and a reader of
 committed records beside it: neither notices, and the broker's memory stays bounded.
@@ -183,7 +182,7 @@ def pid_of(broker: LocalCluster) -> int:
     return pid
 
 
-# ------------------------------------------------------------------------------ 67, 68: identities
+# ------------------------------------------------------------------------------ identities
 
 STRANGERS: list[tuple[str, dict[str, Any], int, int]] = [
     ("67 an id never issued", {"producer_id": NEVER_ISSUED}, INVALID_MAPPING, INVALID_MAPPING),
@@ -251,12 +250,12 @@ async def test_batches_of_strangers(
         assert whole or code
 
 
-async def test_68_an_epoch_that_is_none(broker: LocalCluster, canary: TxnCanary) -> None:
+async def test_an_epoch_that_is_none(broker: LocalCluster, canary: TxnCanary) -> None:
     """32,768 does not fit: the frame is no request."""
     await refused_by_the_frame(broker, ApiKey.END_TXN, ["victim", 1, 32768, True])
 
 
-# ------------------------------------------------------------------------------ 70: names
+# ------------------------------------------------------------------------------ names
 
 NAMES: list[tuple[str, Request, int]] = [
     ("empty, InitPid", InitPidRequest("", 60_000), INVALID_REQUEST),
@@ -268,11 +267,11 @@ NAMES: list[tuple[str, Request, int]] = [
 
 
 @pytest.mark.parametrize(("request_", "code"), by_name(NAMES))
-async def test_70_names_that_are_refused(peer: TxnPeer, request_: Request, code: int) -> None:
+async def test_names_that_are_refused(peer: TxnPeer, request_: Request, code: int) -> None:
     assert (await peer.ask(request_)).error_code == code
 
 
-async def test_70_null_is_a_producer_without_transactions(peer: TxnPeer) -> None:
+async def test_null_is_a_producer_without_transactions(peer: TxnPeer) -> None:
     answer = await peer.ask(InitPidRequest(None, 0))
     assert (answer.error_code, answer.producer_epoch) == (0, 0)
 
@@ -287,7 +286,7 @@ FRAMES: list[tuple[str, int, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "body"), by_name(FRAMES))
-async def test_70_names_that_end_the_connection(
+async def test_names_that_end_the_connection(
     broker: LocalCluster, canary: TxnCanary, key: int, body: list[Any]
 ) -> None:
     await refused_by_the_frame(broker, key, body)
@@ -301,10 +300,10 @@ async def refused_by_the_frame(broker: LocalCluster, key: int, body: list[Any]) 
     await raw.close()
 
 
-# ------------------------------------------------------------------------------ 71: ends
+# ------------------------------------------------------------------------------ ends
 
 
-async def test_71_an_end_without_a_beginning(peer: TxnPeer) -> None:
+async def test_an_end_without_a_beginning(peer: TxnPeer) -> None:
     """Nothing can be committed. An abort is granted, and raises the epoch: batches of which the
     coordinator has not heard may be under way."""
     pair = await peer.init("empty")
@@ -314,7 +313,7 @@ async def test_71_an_end_without_a_beginning(peer: TxnPeer) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
-async def test_71_two_ends_that_differ(peer: TxnPeer, commit: bool) -> None:
+async def test_two_ends_that_differ(peer: TxnPeer, commit: bool) -> None:
     pair = await peer.init(f"twice-{commit}")
     assert await peer.produce(TOPIC, pair, value=b"twice") == (0, 0)
     first = await peer.end(pair, commit=commit)
@@ -328,7 +327,7 @@ async def test_71_two_ends_that_differ(peer: TxnPeer, commit: bool) -> None:
     assert (await peer.end(following, commit=False)).error_code == 0
 
 
-# ------------------------------------------------------------------------------ 72: batches
+# ------------------------------------------------------------------------------ batches
 
 BATCHES: list[tuple[str, dict[str, Any], tuple[int, int]]] = [
     ("no transactional id", {"transactional_id": None}, (0, INVALID_REQUEST)),
@@ -345,13 +344,13 @@ BATCHES: list[tuple[str, dict[str, Any], tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("changes", "codes"), by_name(BATCHES))
-async def test_72_batches_that_do_not_belong(
+async def test_batches_that_do_not_belong(
     peer: TxnPeer, victim: Pair, changes: dict[str, Any], codes: tuple[int, int]
 ) -> None:
     assert await peer.produce(TOPIC, victim, value=b"stray", **changes) == codes
 
 
-async def test_72_a_batch_that_nobody_added_is_added_by_its_leader(
+async def test_a_batch_that_nobody_added_is_added_by_its_leader(
     broker: LocalCluster, peer: TxnPeer
 ) -> None:
     """No client need ask: the leader does, before it appends (KIP-890)."""
@@ -364,9 +363,7 @@ async def test_72_a_batch_that_nobody_added_is_added_by_its_leader(
     assert (await peer.end(pair, commit=False)).error_code == 0
 
 
-async def test_72_a_batch_of_a_transaction_that_is_over(
-    broker: LocalCluster, peer: TxnPeer
-) -> None:
+async def test_a_batch_of_a_transaction_that_is_over(broker: LocalCluster, peer: TxnPeer) -> None:
     """Where its marker has come and where none came: it is refused, and nothing hangs."""
     pair = await peer.init("over")
     assert await peer.produce(TOPIC, pair, value=b"over") == (0, 0)
@@ -385,10 +382,10 @@ async def test_72_a_batch_of_a_transaction_that_is_over(
     assert await visible(broker) == before
 
 
-# ------------------------------------------------------------------------------ 73, 76: offsets
+# ------------------------------------------------------------------------------ offsets
 
 
-async def test_73_offsets_of_no_group(peer: TxnPeer, victim: Pair) -> None:
+async def test_offsets_of_no_group(peer: TxnPeer, victim: Pair) -> None:
     """That a principal may not read of a group is refused is tested with the handler: no broker has
     access lists yet."""
     named = (victim.transactional_id, victim.producer_id, victim.producer_epoch)
@@ -411,7 +408,7 @@ OFFSETS: list[tuple[str, TxnOffsetCommitPartition, dict[str, Any], tuple[int, in
 
 
 @pytest.mark.parametrize(("item", "changes", "codes"), by_name(OFFSETS))
-async def test_76_offsets_in_a_transaction(
+async def test_offsets_in_a_transaction(
     peer: TxnPeer,
     victim: Pair,
     item: TxnOffsetCommitPartition,
@@ -421,7 +418,7 @@ async def test_76_offsets_in_a_transaction(
     assert await peer.commit_offset(victim, GROUP, TOPIC, item, **changes) == codes
 
 
-async def test_76_offsets_are_for_readers_to_judge(broker: LocalCluster, peer: TxnPeer) -> None:
+async def test_offsets_are_for_readers_to_judge(broker: LocalCluster, peer: TxnPeer) -> None:
     """As in Kafka an offset beyond the end may be committed; who reads there is told."""
     pair = await peer.init("far")
     item = TxnOffsetCommitPartition(0, INT64_MAX)
@@ -434,33 +431,33 @@ async def test_76_offsets_are_for_readers_to_judge(broker: LocalCluster, peer: T
     assert known.offset == INT64_MAX
 
 
-# ------------------------------------------------------------------------------ 74: time-outs
+# ------------------------------------------------------------------------------ time-outs
 
 TIMEOUTS = [(0, INVALID_TIMEOUT), (-1, INVALID_TIMEOUT), (MAX_TIMEOUT_MS + 1, INVALID_TIMEOUT)]
 
 
 @pytest.mark.parametrize(("timeout_ms", "code"), [*TIMEOUTS, (-(2**31), INVALID_TIMEOUT)])
-async def test_74_time_outs_that_are_refused(peer: TxnPeer, timeout_ms: int, code: int) -> None:
+async def test_time_outs_that_are_refused(peer: TxnPeer, timeout_ms: int, code: int) -> None:
     await peer.init("timed")
     answer = await peer.ask(InitPidRequest("timed", timeout_ms))
     assert answer.error_code == code
 
 
-async def test_74_the_longest_time_out(peer: TxnPeer) -> None:
+async def test_the_longest_time_out(peer: TxnPeer) -> None:
     await peer.init("timed", MAX_TIMEOUT_MS)
 
 
-# ------------------------------------------------------------------------------ 75: markers
+# ------------------------------------------------------------------------------ markers
 
 
-async def test_75_markers_from_a_client(peer: TxnPeer, victim: Pair) -> None:
+async def test_markers_from_a_client(peer: TxnPeer, victim: Pair) -> None:
     """Refused on a listener for clients, whoever asks."""
     topics = [TxnTopic(TOPIC, [0])]
     marker = TxnMarker(victim.producer_id, victim.producer_epoch + 1, 1000, False, topics)
     assert (await peer.ask(WriteTxnMarkersRequest([marker]))).error_code == 31
 
 
-async def test_75_an_abort_of_what_is_not_open(peer: TxnPeer, victim: Pair) -> None:
+async def test_an_abort_of_what_is_not_open(peer: TxnPeer, victim: Pair) -> None:
     """Operators may abort what hangs (KIP-664): the right producer, the right epoch, or nothing."""
     request = AbortTransactionRequest(TOPIC, 0, victim.producer_id, victim.producer_epoch + 5)
     assert (await peer.ask(request)).error_code == INVALID_PRODUCER_EPOCH
@@ -470,10 +467,10 @@ async def test_75_an_abort_of_what_is_not_open(peer: TxnPeer, victim: Pair) -> N
     assert (await peer.ask(request)).error_code == 3
 
 
-# ------------------------------------------------------------------------------ 77: very many
+# ------------------------------------------------------------------------------ very many
 
 
-async def test_77_very_many_transactional_ids(
+async def test_very_many_transactional_ids(
     broker: LocalCluster, peer: TxnPeer, canary: TxnCanary
 ) -> None:
     """A coordinator keeps so many and no more; the others are refused, and ids that it has already

@@ -17,17 +17,22 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_oncelog import connections
 from pyspark_oncelog.sink_options import SinkOptions
-from pyspark_oncelog.task_identity import BATCH_ID, QUERY_ID
+from pyspark_oncelog.task_identity import BATCH_ID, QUERY_ID, RUN_ID
 
 T = TypeVar("T")
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 QUERY = "4c5f5a4e"
+RUN = "run-1"
 
 
 @contextmanager
 def spark_task(
-    query_id: str | None = QUERY, batch_id: int | None = 0, partition: int = 0, attempt: int = 0
+    query_id: str | None = QUERY,
+    batch_id: int | None = 0,
+    partition: int = 0,
+    attempt: int = 0,
+    run_id: str | None = RUN,
 ) -> Iterator[None]:
     """In here a task runs."""
     context = object.__new__(TaskContext)
@@ -38,6 +43,8 @@ def spark_task(
         properties[QUERY_ID] = query_id
     if batch_id is not None:
         properties[BATCH_ID] = str(batch_id)
+    if run_id is not None:
+        properties[RUN_ID] = run_id
     context._localProperties = properties
     TaskContext._setTaskContext(context)
     try:

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog import ColumnBatch
-from pyspark_oncelog.arrow_columns import record_batch
+from pyspark_oncelog.arrow_columns import Making, record_batch
 from pyspark_oncelog.options import SourceOptions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
@@ -83,7 +84,7 @@ def rows_of(batches: Sequence[ColumnBatch]) -> list[dict[str, Any]]:
 
 @given(log_batches())
 def test_every_record_is_there_as_it_was(batches: list[ColumnBatch]) -> None:
-    made = record_batch(batches, SCHEMA, OPTIONS)
+    made = record_batch(batches, Making(SCHEMA, OPTIONS))
     made.validate(full=True)
     assert made.schema.equals(SCHEMA)
     assert made.to_pylist() == rows_of(batches)
@@ -95,7 +96,7 @@ def test_only_what_is_wanted_is_made(
     batches: list[ColumnBatch], names: list[str], count: int
 ) -> None:
     schema = pa.schema([SCHEMA.field(name) for name in names[:count]])
-    made = record_batch(batches, schema, OPTIONS)
+    made = record_batch(batches, Making(schema, OPTIONS))
     assert made.schema.equals(schema)
     if count:
         expected = [{name: row[name] for name in names[:count]} for row in rows_of(batches)]
@@ -107,5 +108,47 @@ def test_text_is_decoded() -> None:
     options = SourceOptions.parse(
         {"bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": "string"}
     )
-    made = record_batch([batch], pa.schema([("value", pa.string())]), options)
+    made = record_batch([batch], Making(pa.schema([("value", pa.string())]), options))
     assert made.to_pylist() == [{"value": "é"}, {"value": None}]
+
+
+def test_misfits_are_a_column_and_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    values = [b'{"a": 1}', b'{"a": 1.5}', None, b'{"a": "x"}', b"{"]
+    batch = ColumnBatch(
+        "t", 3, range(7, 12), [0] * 5, [b"k", b"\xff", b"k", b"k", b"k"], values, None
+    )
+    options = SourceOptions.parse(
+        {"bootstrap.servers": "a:1", "subscribe": "t", "keyFormat": "string"}
+        | {"valueFormat": "json", "valueSchema": "a INT"}
+    )
+    fields = [("misfit", pa.string()), ("key", pa.string())]
+    schema = pa.schema([*fields, ("value", pa.struct([("a", pa.int32())]))])
+    said: list[str] = []
+
+    def once(text: str) -> bool:
+        said.append(text)
+        return said.count(text) == 1
+
+    making = Making(schema, options, once=once)
+    made = record_batch([batch], making)
+    assert made.schema.equals(schema)
+    assert made.column("value").to_pylist() == [
+        {"a": 1},
+        {"a": None},
+        None,
+        {"a": None},
+        {"a": None},
+    ]
+    first, second, third, fourth, last = made.column("misfit").to_pylist()
+    assert (first, third, fourth) == (None, None, "value: a: 'x' is no INT")
+    assert second.startswith("key: 'utf-8' codec")
+    assert second.endswith("; value: a: 1.5 is no INT")
+    assert last == "value: '' at 1 is no field"
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3
+    assert told[1].startswith(
+        "the value of t-3 at offset 8 does not fit its schema: a: 1.5 is no INT;"
+    )
+    again = record_batch([batch], making)
+    assert again.column("misfit").equals(made.column("misfit"))
+    assert len(caplog.records) == 3

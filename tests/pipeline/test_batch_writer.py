@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from oncelog.errors import ProducerFencedError
-from oncelog.shared_transaction import LAST_TAG
+from oncelog.shared_transactions.transaction import LAST_TAG
 from pipeline.spark_task import SCHEMA, beside, carried, rows, sink_options, spark_task
-from pyspark_oncelog.batch_writer import BatchWriter
+from pyspark_oncelog.batch_writer import BatchWriter, SinkIdTwiceError
+from pyspark_oncelog.driver_notes import FOLDERS
 from pyspark_oncelog.option_values import OptionError
 from support.fake_cluster import FakeCluster, committed_of
 
@@ -95,6 +97,31 @@ async def test_a_write_in_foreach_batch_is_known_again_by_its_sink_id() -> None:
 
         await beside(work)
         assert committed_of(cluster, "t") == [b"x", b"y"] * 2
+
+
+@pytest.mark.asyncio
+async def test_two_writes_of_one_batch_with_one_sink_id_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDERS, str(tmp_path))
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def one(value: bytes, **task: Any) -> None:
+            writer = planned(cluster, sinkId="s")
+            carried(writer).commit(write(writer, value, **task))
+
+        def work() -> None:
+            one(b"debits")
+            with pytest.raises(SinkIdTwiceError, match="sinkId='s'.*not written"):
+                one(b"credits")
+            one(b"debits", run_id="run-2")  # after a crash: a repetition
+            one(b"more", batch_id=1, run_id="run-2")
+            with pytest.raises(SinkIdTwiceError):
+                one(b"credits", batch_id=1, run_id="run-2")
+
+        await beside(work)
+        assert committed_of(cluster, "t") == [b"debits", b"more"]
 
 
 @pytest.mark.asyncio

@@ -92,3 +92,11 @@ def test_a_forked_process_has_its_own() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=60)
+
+
+@pytest.mark.usefixtures("fresh_connections")
+def test_what_is_said_once() -> None:
+    here = connections.here()
+    assert [here.once(text) for text in ("a", "b", "a")] == [True, True, False]
+    told = [here.once(f"path {number}") for number in range(2 * connections.SAID_MAX)]
+    assert sum(told) == connections.SAID_MAX - 2

@@ -178,3 +178,10 @@ def test_where_a_beginning_depends_on_the_moment() -> None:
 def test_names_are_written_as_in_the_guide() -> None:
     assert all(key == name.lower() for key, name in NAMES.items())
     assert "maxOffsetsPerTrigger" in known_names()
+
+
+def test_a_json_schema_is_read_when_it_is_given() -> None:
+    """Spark would point into the schema of all columns, which nobody has written."""
+    given = {"bootstrap.servers": "a:1", "subscribe": "t", "keyFormat": "json"}
+    with pytest.raises(OptionError, match=r"keySchema: INTT is no type\n  a INT, b INTT\n {11}\^"):
+        SourceOptions.parse({**given, "keySchema": "a INT, b INTT"})

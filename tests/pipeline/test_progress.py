@@ -47,7 +47,7 @@ async def test_the_newest_place_is_shown(tmp_path: Path) -> None:
         progress = Progress(options_for(cluster))
         for offset in range(1, 40):
             await apart(progress.reached, place(offset))
-        progress.wait = True
+        progress.wait_from_now_on()
         await apart(progress.reached, place(40))
         assert await committed(admin) == 40
         (group,) = await admin.describe_groups(["etl"])
@@ -59,7 +59,7 @@ async def test_nothing_is_published_unless_it_is_wanted(tmp_path: Path) -> None:
     async with Cluster(tmp_path, **SETTINGS) as cluster, Admin(cluster.bootstrap) as admin:
         await cluster.create_topic("t")
         progress = Progress(options_for(cluster, publishProgress="false"))
-        progress.wait = True
+        progress.wait_from_now_on()
         await apart(progress.reached, place(1))
         assert await committed(admin) is None
 
@@ -75,7 +75,7 @@ async def test_a_failure_is_logged_once_and_harms_nobody(
             polling = asyncio.create_task(member.getone())
             await eventually(lambda: bool(member.assignment()), timeout_s=20)
             progress = Progress(options_for(cluster))
-            progress.wait = True
+            progress.wait_from_now_on()
             with caplog.at_level(logging.WARNING):
                 for offset in (1, 2, 3):
                     await apart(progress.reached, place(offset))
@@ -84,3 +84,30 @@ async def test_a_failure_is_logged_once_and_harms_nobody(
             await asyncio.gather(polling, return_exceptions=True)
         await apart(progress.reached, place(4))
         assert await committed(admin) == 4
+
+
+@pytest.mark.asyncio
+async def test_two_queries_with_one_group_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Cluster(tmp_path, **SETTINGS) as cluster:
+        await cluster.create_topic("t")
+        one, other = Progress(options_for(cluster)), Progress(options_for(cluster))
+        one.wait_from_now_on()
+        other.wait_from_now_on()
+
+        async def reach(progress: Progress, *offsets: int) -> None:
+            for offset in offsets:
+                await apart(progress.reached, place(offset))
+
+        await reach(one, 1, 2, 3)
+        assert not caplog.records
+        await reach(other, 7)
+        await reach(one, 4, 5)
+        told = [record.getMessage() for record in caplog.records]
+        assert len(told) == 1
+        assert (
+            "another query publishes its progress to group 'etl' as well (t-0 has moved)" in told[0]
+        )
+        await reach(other, 8, 9)
+        assert len(caplog.records) == 2  # each says it, once

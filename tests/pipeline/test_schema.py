@@ -7,11 +7,18 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -50,6 +57,7 @@ def test_columns_are_sparks_kafka_columns() -> None:
     headers = source_ddl(parse(includeHeaders="true"))
     assert headers == f"{plain}, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
     assert source_ddl(None) == headers
+    assert source_ddl(parse(includeMisfits="true")) == f"{plain}, misfit STRING"
 
 
 def test_decoded_columns() -> None:
@@ -98,3 +106,26 @@ def test_a_column_of_another_type() -> None:
     )
     with pytest.raises(OptionError, match="'offset' is bigint, not int"):
         check_schema(StructType([StructField("offset", IntegerType())]), parse())
+
+
+def test_what_json_cannot_be() -> None:
+    options = parse(valueFormat="json", valueSchema="whatever INT")
+
+    def refused(kind: DataType, told: str) -> None:
+        with pytest.raises(OptionError, match=told):
+            check_schema(StructType([StructField("value", kind)]), options)
+
+    firm = StructType([StructField("id", LongType(), nullable=False)])
+    refused(firm, "valueSchema: id is NOT NULL")
+    refused(
+        ArrayType(StructType([StructField("in", firm)])), r"valueSchema: \[\].in.id is NOT NULL"
+    )
+    refused(MapType(LongType(), LongType()), "STRING keys")
+    refused(
+        StructType([StructField("for", DayTimeIntervalType())]),
+        "valueSchema: INTERVAL DAY TO SECOND at for is not read from JSON",
+    )
+    fine = [DecimalType(5, 2), TimestampNTZType(), MapType(StringType(), ByteType()), BooleanType()]
+    for kind in fine:
+        check_schema(StructType([StructField("value", kind)]), options)
+    check_schema(StructType([StructField("misfit", StringType())]), parse())

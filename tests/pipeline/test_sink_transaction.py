@@ -14,7 +14,7 @@ from oncelog.errors import (
 from oncelog_protocol.messages.base import ApiKey
 from pipeline.spark_task import SCHEMA, beside, rows, sink_options
 from pyspark_oncelog.sink_schema import layout_of
-from pyspark_oncelog.sink_transaction import abort, abort_open, begin, commit
+from pyspark_oncelog.sink_transaction import abort, abort_planned, begin, commit
 from pyspark_oncelog.task_writer import write_in_transaction
 from support.fake_cluster import Action, FakeCluster, committed_of
 
@@ -72,8 +72,8 @@ async def test_an_abort_that_fails_is_no_error(caplog: pytest.LogCaptureFixture)
         abort(Ticket("127.0.0.1:1", "spark-q", 1, 0))
         with pytest.raises((NoBrokersAvailableError, DeadlineExceededError)):
             begin(sink_options("127.0.0.1:1"))
-        abort_open(sink_options("127.0.0.1:1"), "spark-r", 4)
+        abort_planned(sink_options("127.0.0.1:1"), "spark-r", 4)  # nothing was planned
 
     await beside(work)
     assert "spark-q, batch 0: not aborted" in caplog.text
-    assert "spark-r, batch 4: not aborted" in caplog.text
+    assert "spark-r" not in caplog.text

@@ -137,6 +137,20 @@ async def test_a_topic_made_again_while_it_is_read() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_kept_consumer_that_knew_the_former_topic() -> None:
+    """The topic was deleted and made again between two tasks: the second is planned on the new
+    one, and reads it whole, although the consumer was placed as if it were the former one."""
+    async with opened("t", 10) as (cluster, options):
+        assert await offsets(options, span(0, 10)) == list(range(10))
+        cluster.create_topic("t")
+        append(cluster, "t", 20)
+        again = cluster.topic_ids["t"]
+        assert again != "id-t"
+        assert await offsets(options, span(3, 20, again)) == list(range(3, 20))
+        assert await lost(options, span(0, 10)) is Cause.RECREATED
+
+
+@pytest.mark.asyncio
 async def test_retention_overtakes_a_task(caplog: pytest.LogCaptureFixture) -> None:
     async with opened("t", 10) as (cluster, options):
         append(cluster, "t", 10)
@@ -160,6 +174,19 @@ async def test_a_log_that_has_shrunk() -> None:
         assert await lost(options, span(12, 20)) is Cause.TRUNCATED
     async with opened("t", 10, **{"kafkaConsumer.pollTimeoutMs": "300"}) as (_, options):
         assert await lost(options, span(5, 20)) is Cause.TRUNCATED
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_has_shrunk_and_may_have(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "300"}
+    async with opened("t", 10, **given) as (_, options):
+        assert await offsets(options, span(5, 20)) == list(range(5, 10))
+        assert "offsets 10 to 19 are lost" in caplog.text
+        assert await offsets(options, span(12, 20)) == []
+    async with opened("t", 10, **given) as (cluster, options):
+        cluster.rule(ApiKey.FETCH, Action.HOLD, times=1)
+        with pytest.raises(DeadlineExceededError, match="t-0"):
+            await batches(options, span(0, 20))  # there is something, and it does not come
 
 
 @pytest.mark.asyncio

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from oncelog_broker.config.model import BrokerConfig
 from pipeline.fake_topics import append, asked, opened, transaction
+from pyspark_oncelog import stream_plan
 from pyspark_oncelog.offsets import LogOffsets, TopicOffsets
+from pyspark_oncelog.options import SourceOptions
 from pyspark_oncelog.planning import Cause, DataLossError, Span
 from pyspark_oncelog.stream_plan import StreamPlan
 from support.fake_cluster import FakeCluster
@@ -242,3 +245,10 @@ async def test_losses_are_told_too_when_only_what_is_available_is_taken() -> Non
         assert await lost(next_end(plan, place(1, topic_id="id-before"))) == [Cause.RECREATED]
         assert await lost(next_end(plan, place(1, topic="u"))) == [Cause.DELETED]
         assert await lost(next_end(plan, place(7))) == [Cause.TRUNCATED]
+
+
+def test_a_new_leader_has_more_time_than_its_followers_have_to_leave() -> None:
+    """It knows how far its log is committed when those that do not ask are out of the ISR."""
+    lag_ms = BrokerConfig.model_fields["replica_lag_time_max_ms"].default
+    assert 2 * lag_ms <= stream_plan.SETTLE_S * 1000
+    assert SourceOptions.driver_timeout_ms / 2000 >= stream_plan.SETTLE_S

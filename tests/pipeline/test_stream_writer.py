@@ -15,6 +15,7 @@ from oncelog.errors import ProducerFencedError
 from oncelog_protocol.messages.base import ApiKey
 from pipeline.spark_task import QUERY, SCHEMA, beside, carried, rows, sink_options, spark_task
 from pyspark_oncelog.commit_message import Outcome, TaskMessage
+from pyspark_oncelog.driver_notes import FOLDERS
 from pyspark_oncelog.sink_schema import SinkSchemaError
 from pyspark_oncelog.stream_writer import StreamWriter
 from support.fake_cluster import Action, FakeCluster, committed_of
@@ -140,7 +141,10 @@ async def test_a_failed_batch_is_aborted_for_readers() -> None:
 
 
 @pytest.mark.asyncio
-async def test_readers_do_not_wait_for_a_batch_of_which_no_task_could_tell(tmp_path: Path) -> None:
+async def test_readers_do_not_wait_for_a_batch_of_which_no_task_could_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDERS, str(tmp_path))
     (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
@@ -159,6 +163,62 @@ async def test_readers_do_not_wait_for_a_batch_of_which_no_task_could_tell(tmp_p
 
         await beside(work)
         assert committed_of(cluster, "t") == [b"found", b"next"]
+
+
+@pytest.mark.asyncio
+async def test_an_old_driver_does_not_end_what_a_newer_one_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks are fenced, as they should be, and none has a ticket to tell."""
+    (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+
+    def driver(name: str) -> None:
+        monkeypatch.setenv(FOLDERS, str(tmp_path / name))
+
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            old = Run(cluster, checkpointLocation=str(tmp_path))
+            new = Run(cluster, checkpointLocation=str(tmp_path))
+            driver("old")
+            planned_old = old.planned()
+            driver("new")
+            planned_new = new.planned()
+            driver("old")
+            old.abort([None], 0)  # before the new one has bound its ordinal
+            driver("new")
+            messages = new.write(planned_new, 0, b"a", b"b")
+            driver("old")
+            with pytest.raises(ProducerFencedError):
+                old.write(planned_old, 0, b"a", b"b")
+            old.abort([None, None], 0)
+            driver("new")
+            new.commit(messages, 0)
+
+        await beside(work)
+        assert committed_of(cluster, "t") == [b"a", b"b"]
+
+
+@pytest.mark.asyncio
+async def test_a_driver_that_has_planned_nothing_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDERS, str(tmp_path / "gone"))
+    (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+
+        def work() -> None:
+            run = Run(cluster, checkpointLocation=str(tmp_path))
+            messages = run.write(run.planned(), 0, b"a")
+            run.abort([None], 0)
+            run.commit(messages, 0)
+
+        await beside(work)
+        assert committed_of(cluster, "t") == [b"a"]
 
 
 @pytest.mark.asyncio

@@ -20,6 +20,7 @@ def test_spark_says_who_runs() -> None:
     assert task == TaskIdentity(
         query_id="q",
         batch_id=7,
+        run_id="run-1",
         stage_id=4,
         partition_id=3,
         attempt_number=2,

@@ -185,7 +185,7 @@ def test_whatever_is_drawn_the_untouched_part_stays() -> None:
     chance = random.Random(5)
     outcomes = set()
     labels = set()
-    for _ in range(600):
+    for _ in range(800):
         files = MemoryFiles("/data")
         states, common = history(files)
         crash = draw_power_cut(chance)

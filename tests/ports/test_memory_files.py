@@ -413,5 +413,38 @@ def test_a_tree_goes_one_name_at_a_time() -> None:
         write(files, f"/data/{name}", b"x")
     steps: list[str] = []
     files.before_change = lambda operation, path: steps.append(f"{operation} {path}")
-    files._remove_tree("/data/d")
+    files.remove_tree_now("/data/d")
     assert steps == [f"remove /data/{name}" for name in ("d/a", "d/e/b", "d/e", "d")]
+
+
+def test_a_volume_that_is_mounted_again_forgets_while_the_machine_runs_on() -> None:
+    files = MemoryFiles("/a", "/b")
+    boot = files.boot_id()
+    for path in ("/a/f", "/b/f"):
+        file = files.open(path, create=True)
+        file.append([b"synced"])
+        file.sync()
+        files.sync_dir(path[:2])
+        file.append([b", and not"])
+    files = files.reborn("none", remount="/a")
+    assert files.read_bytes("/a/f") == b"synced"
+    assert files.read_bytes("/b/f") == b"synced, and not"
+    assert files.durable_bytes("/b/f") == b"synced"
+    assert files.boot_id() == boot
+
+
+def test_what_a_failed_sync_dropped_may_shorten_the_file() -> None:
+    files = MemoryFiles("/a")
+    file = files.open("/a/f", create=True)
+    file.append([b"synced"])
+    file.sync()
+    files.sync_dir("/a")
+    file.append([b", and not"])
+    files.fail("sync", "/a")
+    with pytest.raises(OSError):
+        file.sync()
+    file.sync()
+    zeros = files.image(lambda view: view.durable)
+    assert zeros.read_bytes("/a/f") == b"synced" + bytes(len(b", and not"))
+    files.crash(lambda view: view.shortened)
+    assert files.read_bytes("/a/f") == b"synced"

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from oncelog_controller.store import (
+    ANY_VERSION,
     REQUEST_BYTES_MAX,
     BadVersionError,
     Check,
@@ -238,6 +239,7 @@ async def test_operations_of_a_multi_see_each_other(store: MetadataStore) -> Non
     [
         (Check("/a", 9), BadVersionError),
         (Check("/missing", 0), NoNodeError),
+        (Check("/missing", ANY_VERSION), NoNodeError),
         (Create("/a", b""), NodeExistsError),
         (Create("/missing/b", b""), NoNodeError),
         (SetData("/a", b"x", 9), BadVersionError),
@@ -547,7 +549,7 @@ async def test_a_lost_reply_says_nothing_about_the_effect(
 async def test_a_lost_multi_reply_leaves_its_nodes_to_the_session(
     harness: StoreHarness, store: MetadataStore
 ) -> None:
-    """Z2: who loses the reply of an election finds itself elected when it reads again."""
+    """[Z2]: who loses the reply of an election finds itself elected when it reads again."""
     await store.create("/epoch", b"1")
     await harness.lose_next_reply(store)
     with pytest.raises(StoreDisconnectedError):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +15,12 @@ from oncelog_protocol import limits, schema
 from oncelog_protocol.connection import ClientConnection, IncomingRequest, Reply, ServerConnection
 from oncelog_protocol.errors import (
     LocalProtocolError,
+    RebootstrapRequiredError,
     RemoteProtocolError,
     UnsupportedVersionError,
 )
 from oncelog_protocol.frame import encode_frame
+from oncelog_protocol.identity import UNKNOWN, Identity, Introduction
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.fetch import (
     FetchPartitionResponse,
@@ -101,7 +106,7 @@ def test_the_handshake_itself_is_answered_with_a_reply() -> None:
     correlation_id, buffers = client.handshake()
     assert client.in_flight == 1
     incoming = feed(server, buffer_bytes(buffers))[0]
-    assert (incoming.api_key, incoming.api_version) == (ApiKey.API_VERSIONS, 0)
+    assert (incoming.api_key, incoming.api_version) == (ApiKey.API_VERSIONS, 1)
     assert isinstance(incoming.message, ApiVersionsRequest)
     reply = answer(client, server, incoming, ApiVersionsResponse(0, supported_ranges()))
     assert reply.correlation_id == correlation_id
@@ -143,6 +148,138 @@ def test_the_first_request_must_be_api_versions() -> None:
         feed(ServerConnection(), buffer_bytes(buffers))
 
 
+HERE = Identity("cluster", 2)
+
+
+def hello_of(
+    client: ClientConnection, server: ServerConnection
+) -> tuple[IncomingRequest, list[Reply]]:
+    """The first request as the server got it, and the replies of its answer."""
+    _, buffers = client.handshake()
+    (incoming,) = feed(server, buffer_bytes(buffers))
+    code = 0
+    if incoming.error is not None or incoming.misfit is not None:
+        code = (incoming.error or incoming.misfit).code
+    response = ApiVersionsResponse(code, supported_ranges(), HERE.cluster_id, HERE.broker_id)
+    return incoming, feed(client, buffer_bytes(server.encode_response(incoming, response)))
+
+
+def test_both_ends_learn_who_the_other_is() -> None:
+    client = ClientConnection("c", meant=HERE, own_broker_id=3)
+    server = ServerConnection(identity=HERE, between_brokers=True)
+    assert server.introduction == Introduction()
+    hello_of(client, server)
+    assert client.found == HERE
+    assert server.introduction == Introduction(3, addressed=True)
+    ask(client, server, METADATA)
+
+
+@pytest.mark.parametrize("meant", [UNKNOWN, Identity("cluster"), Identity("", 2)])
+def test_a_client_may_not_know_yet_whom_it_asks(meant: Identity) -> None:
+    client, server = ClientConnection("c", meant=meant), ServerConnection(identity=HERE)
+    hello_of(client, server)
+    assert client.found == HERE
+    assert server.introduction == Introduction(-1, addressed=False)
+
+
+@pytest.mark.parametrize(
+    "meant", [Identity("other"), Identity("cluster", 1), Identity("other", 2), Identity("", 7)]
+)
+def test_who_meant_somebody_else_is_refused_before_anything_is_served(meant: Identity) -> None:
+    client, server = ClientConnection("c", meant=meant), ServerConnection(identity=HERE)
+    neighbour, _ = pair()
+    _, hello = client.handshake()
+    _, behind = neighbour.encode(METADATA)
+    (incoming,) = feed(server, buffer_bytes([*hello, *behind]))
+    expected = f"expected {meant}, found {HERE}"
+    assert incoming.is_last
+    assert str(incoming.misfit) == expected
+    assert feed(server, buffer_bytes(behind)) == [], "nothing more is read"
+    response = ApiVersionsResponse(RebootstrapRequiredError.code, [], "cluster", 2)
+    with pytest.raises(RebootstrapRequiredError, match=re.escape(expected)):
+        feed(client, buffer_bytes(server.encode_response(incoming, response)))
+
+
+def test_a_client_notices_what_a_server_let_pass() -> None:
+    client = ClientConnection("c", meant=Identity("other"))
+    server = ServerConnection()  # does not know who it is
+    with pytest.raises(RebootstrapRequiredError, match="found broker 2 of cluster 'cluster'"):
+        hello_of(client, server)
+    assert client.versions == {}
+
+
+def test_a_later_api_versions_changes_nothing_of_who_asked() -> None:
+    client = ClientConnection("c", meant=HERE, own_broker_id=3)
+    server = ServerConnection(identity=HERE)
+    hello_of(client, server)
+    ask(client, server, ApiVersionsRequest("x", "1", "cluster", 2, 1))
+    assert server.introduction == Introduction(3, addressed=True)
+    incoming = ask(client, server, ApiVersionsRequest("x", "1", "cluster", 9, 1))
+    assert incoming.misfit is not None
+
+
+def raw_hello(version: int, *fields: object) -> bytes:
+    head = [int(ApiKey.API_VERSIONS), version, 0, "c", ["software", "1", *fields]]
+    return buffer_bytes(encode_frame(head, ()))
+
+
+def test_version_0_names_nobody_and_is_refused_between_brokers() -> None:
+    clients, brokers = ServerConnection(identity=HERE), ServerConnection(between_brokers=True)
+    (incoming,) = feed(clients, raw_hello(0))
+    assert incoming.message == ApiVersionsRequest("software", "1")
+    assert clients.introduction == Introduction()
+    (incoming,) = feed(brokers, raw_hello(0) + raw_hello(1, "", -1, -1))
+    assert incoming.is_last
+    assert incoming.error is not None
+    assert "names nobody" in str(incoming.error)
+    answer = brokers.encode_response(incoming, ApiVersionsResponse(35, supported_ranges()))
+    (size,) = struct.unpack(">I", buffer_bytes(answer)[4:8])
+    body = msgpack.unpackb(buffer_bytes(answer)[8 : 8 + size])[1]
+    assert len(body) == 2, "encoded as version 0"
+
+
+class Older:
+    """A broker of a release whose newest ApiVersions is ``version``, by hand."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def answer(self, hello: bytes) -> tuple[int, bytes]:
+        (size,) = struct.unpack(">I", hello[4:8])
+        _, asked, correlation_id, _, _ = msgpack.unpackb(hello[8 : 8 + size])
+        apis = [[int(ApiKey.API_VERSIONS), 0, self.version], [int(ApiKey.METADATA), 0, 0]]
+        body = [0, apis] if asked == 0 else [0, apis, "cluster", 2]
+        if asked > self.version:
+            body = [UnsupportedVersionError.code, apis]
+        return asked, buffer_bytes(encode_frame([correlation_id, body], ()))
+
+
+@pytest.mark.parametrize("over_a_new_connection", [False, True])
+def test_an_older_broker_is_asked_once_more_with_version_0(over_a_new_connection: bool) -> None:
+    client, older = ClientConnection("c", meant=Identity("cluster", 2)), Older(0)
+    asked, data = older.answer(buffer_bytes(client.handshake()[1]))
+    assert asked == 1
+    feed(client, data)
+    assert client.asks_again
+    assert client.versions == {}
+    if over_a_new_connection:
+        client.reconnect()
+    asked, data = older.answer(buffer_bytes(client.handshake()[1]))
+    assert asked == 0
+    feed(client, data)
+    assert client.found == UNKNOWN
+    assert client.versions[ApiKey.METADATA] == 0
+
+
+def test_who_does_not_take_version_0_either_is_given_up() -> None:
+    client, older = ClientConnection("c"), Older(0)
+    feed(client, older.answer(buffer_bytes(client.handshake()[1]))[1])
+    older.version = -1
+    _, data = older.answer(buffer_bytes(client.handshake()[1]))
+    with pytest.raises(UnsupportedVersionError, match="no version of ApiVersions"):
+        feed(client, data)
+
+
 def test_a_client_may_pipeline_behind_its_handshake() -> None:
     _, hello = ClientConnection("client-1").handshake()
     client, _ = pair()
@@ -156,12 +293,10 @@ def test_a_client_may_pipeline_behind_its_handshake() -> None:
 @pytest.mark.parametrize(
     ("api_key", "version", "words"),
     [
-        pytest.param(999, 0, "API 999", id="line 19: unknown API key"),
-        pytest.param(-1, 0, "API -1", id="line 19: negative API key"),
-        pytest.param(
-            ApiKey.FETCH, 99, "FETCH version 99 .* 0 to 0", id="line 20: version too high"
-        ),
-        pytest.param(ApiKey.FETCH, -1, "FETCH version -1 .* 0 to 0", id="line 20: version too low"),
+        pytest.param(999, 0, "API 999", id="unknown API key"),
+        pytest.param(-1, 0, "API -1", id="negative API key"),
+        pytest.param(ApiKey.FETCH, 99, "FETCH version 99 .* 0 to 0", id="version too high"),
+        pytest.param(ApiKey.FETCH, -1, "FETCH version -1 .* 0 to 0", id="version too low"),
     ],
 )
 def test_what_is_not_spoken_here_can_be_answered(api_key: int, version: int, words: str) -> None:
@@ -303,7 +438,17 @@ def test_the_wrong_answer_is_our_own_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    "spans", [[(0, 8)], [(8, 0)], [(0, 4), (3, 4)], [(4, 3), (0, 4)], [(0, 7), (0, 7)]]
+    "spans",
+    [
+        [(0, 8)],
+        [(8, 0)],
+        [(0, 4), (3, 4)],
+        [(4, 3), (0, 4)],
+        [(0, 7), (0, 7)],
+        [(1, 6)],
+        [(0, 6)],
+        [(0, 3), (4, 3)],
+    ],
 )
 def test_spans_are_checked_on_both_sides(spans: list[tuple[int, int]]) -> None:
     client, server = pair()
@@ -312,6 +457,16 @@ def test_spans_are_checked_on_both_sides(spans: list[tuple[int, int]]) -> None:
     head = [0, 0, 1, "client-1", schema.encode(produce(*spans), 0)]
     with pytest.raises(RemoteProtocolError, match="span"):
         feed(server, buffer_bytes(encode_frame(head, [b"7 bytes"])))
+
+
+def test_a_length_that_swallows_the_next_request_is_refused() -> None:
+    _, server = pair()
+    swallowed = buffer_bytes(
+        encode_frame([int(ApiKey.METADATA), 0, 8, "client-1", schema.encode(METADATA, 0)])
+    )
+    head = [int(ApiKey.METADATA), 0, 7, "client-1", schema.encode(METADATA, 0)]
+    with pytest.raises(RemoteProtocolError, match="nothing accounts for"):
+        feed(server, buffer_bytes(encode_frame(head, [swallowed])))
 
 
 def test_spans_of_an_answer_are_checked_too() -> None:
@@ -359,24 +514,24 @@ def test_a_response_that_nobody_asked_for() -> None:
         pytest.param([], id="empty"),
         pytest.param([3, 0, 1, "c"], id="too short"),
         pytest.param([3, 0, 1, "c", [None, False], 0], id="too long"),
-        pytest.param([3.0, 0, 1, "c", [None, False]], id="line 32: a float for an API key"),
-        pytest.param([3, True, 1, "c", [None, False]], id="line 32: a bool for a version"),
+        pytest.param([3.0, 0, 1, "c", [None, False]], id="a float for an API key"),
+        pytest.param([3, True, 1, "c", [None, False]], id="a bool for a version"),
         pytest.param(["3", 0, 1, "c", [None, False]], id="text for an API key"),
         pytest.param([2**15, 0, 1, "c", [None, False]], id="an API key beyond its field"),
         pytest.param([3, -(2**15) - 1, 1, "c", [None, False]], id="a version beyond its field"),
         pytest.param([3, 0, -1, "c", [None, False]], id="a negative correlation id"),
         pytest.param([3, 0, 2**31, "c", [None, False]], id="a correlation id beyond its field"),
-        pytest.param([3, 0, None, "c", [None, False]], id="line 34: nil for a correlation id"),
-        pytest.param([3, 0, 1, None, [None, False]], id="line 34: nil for a client id"),
+        pytest.param([3, 0, None, "c", [None, False]], id="nil for a correlation id"),
+        pytest.param([3, 0, 1, None, [None, False]], id="nil for a client id"),
         pytest.param([3, 0, 1, b"c", [None, False]], id="bytes for a client id"),
         pytest.param([3, 0, 1, ["c"], [None, False]], id="a list for a client id"),
-        pytest.param([3, 0, 1, "c" * 65536, [None, False]], id="line 22: a client id of 64 KiB"),
-        pytest.param([3, 0, 1, "a\0b", [None, False]], id="line 22: NUL in a client id"),
-        pytest.param([3, 0, 1, "a\nERROR b", [None, False]], id="line 22: a forged log line"),
-        pytest.param([3, 0, 1, "\u202ecba", [None, False]], id="line 22: right-to-left"),
-        pytest.param([3, 0, 1, "c", None], id="line 34: nil for a body"),
-        pytest.param([3, 0, 1, "c", []], id="line 34: missing fields"),
-        pytest.param([3, 0, 1, "c", [None, False, 0]], id="line 34: an extra field"),
+        pytest.param([3, 0, 1, "c" * 65536, [None, False]], id="a client id of 64 KiB"),
+        pytest.param([3, 0, 1, "a\0b", [None, False]], id="NUL in a client id"),
+        pytest.param([3, 0, 1, "a\nERROR b", [None, False]], id="a forged log line"),
+        pytest.param([3, 0, 1, "\u202ecba", [None, False]], id="right-to-left"),
+        pytest.param([3, 0, 1, "c", None], id="nil for a body"),
+        pytest.param([3, 0, 1, "c", []], id="missing fields"),
+        pytest.param([3, 0, 1, "c", [None, False, 0]], id="an extra field"),
     ],
 )
 def test_illegal_requests(head: list[Any]) -> None:

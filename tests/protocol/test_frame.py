@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from oncelog_protocol import frame, limits
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
-from oncelog_protocol.frame import FrameReader, encode_frame
+from oncelog_protocol.frame import (
+    BUFFER_BYTES_MIN,
+    FIRST_BUFFER_BYTES,
+    FrameReader,
+    encode_frame,
+)
 from oncelog_protocol.packing import pack
 from oncelog_protocol.types import Buffer
 from support.messages import buffer_bytes, feed
@@ -130,10 +135,24 @@ def test_partial_says_whether_the_peer_owes_bytes() -> None:
 def test_many_small_frames_of_one_read_share_its_buffer() -> None:
     count = 1_000
     data = b"".join(frame_bytes([i], b"p%03d" % i) for i in range(count))
-    frames = feed(reader(), data)
+    one = reader()
+    feed(one, frame_bytes([0], bytes(FIRST_BUFFER_BYTES)))
+    frames = feed(one, data)
     assert [f.head for f in frames] == [[i] for i in range(count)]
     assert len({id(f.payload.obj) for f in frames}) == 1
     assert bytes(frames[-1].payload) == b"p999"
+
+
+def test_a_reader_grows_with_what_comes() -> None:
+    """Thousands of connections that say nothing, or little, cost next to nothing."""
+    one = reader()
+    assert one.buffer_bytes == 0
+    small = frame_bytes([0], b"little")
+    for _ in range(3 * FIRST_BUFFER_BYTES // len(small)):
+        feed(one, small)
+        assert one.buffer_bytes == FIRST_BUFFER_BYTES
+    feed(one, frame_bytes([0], bytes(FIRST_BUFFER_BYTES)))
+    assert one.buffer_bytes == BUFFER_BYTES_MIN
 
 
 def test_reused_payloads_are_writable() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_protocol import packing
-from oncelog_protocol.packing import MalformedError, pack, unpack
+from oncelog_protocol.packing import MalformedError, Packed, pack, unpack
 from oncelog_protocol.types import Buffer
 
 MIB = 2**20
@@ -68,22 +68,22 @@ def test_a_value_within_itself_is_refused_when_sent() -> None:
     "data",
     [
         pytest.param(b"", id="nothing"),
-        pytest.param(b"\x01\x02", id="line 17: two values"),
-        pytest.param(b"\xc1", id="line 35: the reserved byte"),
-        pytest.param(b"\x81\x01\x01", id="line 27: a map"),
-        pytest.param(b"\xdf\xff\xff\xff\xff", id="line 25: a map of 4 billion"),
-        pytest.param(b"\xd4\x05\x00", id="line 30: an unknown extension"),
-        pytest.param(b"\xd6\xff\x00\x00\x00\x00", id="line 30: a timestamp"),
-        pytest.param(b"\xd7\xff" + b"\xff" * 8, id="line 30: a timestamp out of range"),
-        pytest.param(b"\xc9\x80\x00\x00\x00\x05", id="line 30: an extension of 2^31 bytes"),
-        pytest.param(b"\xa2\xc3\x28", id="line 31: invalid UTF-8"),
-        pytest.param(b"\xa3\xed\xa0\x80", id="line 38: a lone surrogate"),
-        pytest.param(b"\xdb\xff\xff\xff\xffabc", id="line 26: text longer than what is left"),
-        pytest.param(b"\xc6\xff\xff\xff\xffabc", id="line 26: bytes longer than what is left"),
-        pytest.param(b"\xc4\x05abc", id="line 26: bytes cut off"),
-        pytest.param(b"\x91" * 10**5, id="line 24: 10^5 arrays deep"),
-        pytest.param(b"\x91" * 10**5 + b"\xc0", id="line 24: 10^5 arrays deep, and whole"),
-        pytest.param(b"\x81" * 10**5, id="line 24: 10^5 maps deep"),
+        pytest.param(b"\x01\x02", id="two values"),
+        pytest.param(b"\xc1", id="the reserved byte"),
+        pytest.param(b"\x81\x01\x01", id="a map"),
+        pytest.param(b"\xdf\xff\xff\xff\xff", id="a map of 4 billion"),
+        pytest.param(b"\xd4\x05\x00", id="an unknown extension"),
+        pytest.param(b"\xd6\xff\x00\x00\x00\x00", id="a timestamp"),
+        pytest.param(b"\xd7\xff" + b"\xff" * 8, id="a timestamp out of range"),
+        pytest.param(b"\xc9\x80\x00\x00\x00\x05", id="an extension of 2^31 bytes"),
+        pytest.param(b"\xa2\xc3\x28", id="invalid UTF-8"),
+        pytest.param(b"\xa3\xed\xa0\x80", id="a lone surrogate"),
+        pytest.param(b"\xdb\xff\xff\xff\xffabc", id="text longer than what is left"),
+        pytest.param(b"\xc6\xff\xff\xff\xffabc", id="bytes longer than what is left"),
+        pytest.param(b"\xc4\x05abc", id="bytes cut off"),
+        pytest.param(b"\x91" * 10**5, id="10^5 arrays deep"),
+        pytest.param(b"\x91" * 10**5 + b"\xc0", id="10^5 arrays deep, and whole"),
+        pytest.param(b"\x81" * 10**5, id="10^5 maps deep"),
     ],
 )
 def test_malformed_bytes(data: bytes) -> None:
@@ -160,3 +160,17 @@ def test_the_library_really_makes_lists_before_it_reads_them() -> None:
         assert tracemalloc.get_traced_memory()[1] > 16 * MIB
     finally:
         tracemalloc.stop()
+
+
+def test_what_is_packed_already_stands_for_itself() -> None:
+    plain = [1, "a", [True, [[1, "x"], [2, "y"]], None]]
+    packed = [1, "a", [True, Packed(pack([[1, "x"], [2, "y"]])), None]]
+    assert pack(packed) == pack(plain)
+    assert pack(Packed(pack(7))) == pack(7)
+
+
+def test_something_packed_in_a_place_of_its_own_is_refused() -> None:
+    with pytest.raises(MalformedError):
+        pack([[[Packed(b"")]]])
+    with pytest.raises(MalformedError):
+        pack([1, [object()]])

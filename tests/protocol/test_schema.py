@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
+from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
 from oncelog_protocol.packing import pack, unpack
-from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Span, since
+from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Shared, Span, since
 from support.messages import a_third, all_message_classes, message_classes, messages
 
 
@@ -290,7 +291,7 @@ def test_a_span_names_a_part_of_the_payload() -> None:
         ([(0, 0)], 0),
         ([(0, 10)], 10),
         ([(0, 4), (4, 6)], 10),
-        ([(2, 2), (0, 0), (8, 2)], 10),
+        ([(0, 2), (0, 0), (2, 8)], 10),
     ],
 )
 def test_spans_that_hold(spans: list[tuple[int, int]], payload_bytes: int) -> None:
@@ -306,16 +307,22 @@ def test_spans_that_hold(spans: list[tuple[int, int]], payload_bytes: int) -> No
         ([(0, 5), (4, 2)], 10),
         ([(5, 5), (0, 5)], 10),
         ([(0, 5), (0, 5)], 10),
+        ([], 1),
+        ([(0, 0)], 1),
+        ([(1, 9)], 10),
+        ([(0, 9)], 10),
+        ([(0, 4), (5, 5)], 10),
     ],
 )
-def test_spans_outside_the_payload_or_in_each_other(
+def test_spans_outside_the_payload_or_in_each_other_or_with_gaps(
     spans: list[tuple[int, int]], payload_bytes: int
 ) -> None:
     assert schema.span_fault(Carrier([Span(*s) for s in spans]), payload_bytes).startswith("span: ")
 
 
-def test_a_message_without_spans_needs_no_payload() -> None:
+def test_a_message_without_spans_has_no_payload() -> None:
     assert schema.span_fault(sample(), 0) == ""
+    assert "nothing accounts for the last 1 bytes" in schema.span_fault(sample(), 1)
 
 
 def test_messages_nest_less_deep_than_the_limit() -> None:
@@ -342,3 +349,21 @@ def test_fields_of_later_versions_come_last_and_have_defaults(cls: type) -> None
             assert (
                 f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
             )
+
+
+def test_a_shared_list_is_encoded_once_and_reads_as_any_other() -> None:
+    order = PartitionOrder("t", "id", 0, 1, 2, [1], 3, [1, 2], False)
+    shared = Shared([order, order])
+    plain = UpdateMetadataRequest(1, 2, 3, True, [order, order], [])
+    update = UpdateMetadataRequest(1, 2, 3, True, shared, [])
+    for version in (0, 1, 2):
+        assert pack(schema.encode(update, version)) == pack(schema.encode(plain, version))
+    first, second = (schema.encode(update, 2)[4] for _ in range(2))
+    assert first is second
+    assert list(shared) == plain.partitions
+
+
+def test_a_shared_list_is_checked_as_any_other() -> None:
+    wrong = Shared([PartitionOrder("t", "id", 2**31, 1, 2, [1], 3, [1, 2], False)])
+    with pytest.raises(LocalProtocolError, match="partition"):
+        schema.encode(UpdateMetadataRequest(1, 2, 3, True, wrong, []), 2)

@@ -41,12 +41,16 @@ class LineMachine:
 
     def __init__(self) -> None:
         self.versions: Mapping[int, int] = {}
+        self.asks_again = False
         self._sent = 0
         self._buffer = bytearray(1 << 16)
         self._line = b""
 
     def handshake(self) -> tuple[int, list[Buffer]]:
         return self.encode("hello")
+
+    def reconnect(self) -> None:
+        self._line = b""
 
     def encode(
         self, request: Any, payload: Sequence[Buffer] = (), *, expect_response: bool = True
@@ -221,6 +225,57 @@ async def test_a_handshake_that_makes_no_sense() -> None:
     async with serving(babble) as port:
         with pytest.raises(LineError, match="not a number"):
             await RequestChannel.open("127.0.0.1", port, LineMachine())
+
+
+class CorrectedMachine(LineMachine):
+    """Says hello in a way that the peer does not take, and then in another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reconnects = 0
+
+    def handshake(self) -> tuple[int, list[Buffer]]:
+        return self.encode("hello" if self.asks_again else "bonjour")
+
+    def reconnect(self) -> None:
+        super().reconnect()
+        self.reconnects += 1
+
+    def received(self, nbytes: int, /) -> Sequence[Reply]:
+        replies = super().received(nbytes)
+        for reply in replies:
+            if reply.message == "what?":
+                self.asks_again = True
+            elif reply.message == "hello":
+                self.asks_again = False
+        return replies
+
+
+def english(*, hangs_up: bool) -> Serve:
+    """Takes "hello" alone as a greeting."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            if b"bonjour" in line:
+                writer.write(line.replace(b"bonjour", b"what?"))
+                if hangs_up:
+                    return
+            else:
+                writer.write(line)
+
+    return serve
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+@pytest.mark.asyncio
+async def test_a_handshake_that_is_not_understood_is_tried_once_more(hangs_up: bool) -> None:
+    async with serving(english(hangs_up=hangs_up)) as port:
+        machine = CorrectedMachine()
+        channel = await RequestChannel.open("127.0.0.1", port, machine)
+        assert (await channel.call("one", timeout_s=5)).message == "one"
+        assert machine.reconnects == hangs_up
+        channel.close()
+        await channel.wait_closed()
 
 
 @pytest.mark.asyncio

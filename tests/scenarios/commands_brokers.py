@@ -41,6 +41,15 @@ async def wipe(world: World, broker_id: int) -> None:
     world.cluster.wipe_disks(broker_id)
 
 
+@command("replace-disk BROKER COUNT")
+async def replace_disk(world: World, broker_id: int, number: int) -> None:
+    """A new, empty disk in the place of one of several of a broker that is down."""
+    if broker_id in world.cluster.brokers:
+        raise CommandError(f"broker {broker_id} runs")
+    for name in world.cluster.replace_disk(broker_id, number):
+        world.invariants.note_damage(broker_id, name)
+
+
 @command("start BROKERS")
 async def start(world: World, brokers: list[int]) -> None:
     """Start brokers at once, and wait until they serve."""

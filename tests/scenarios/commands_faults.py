@@ -7,6 +7,7 @@ import asyncio
 from oncelog_controller.store import Op
 from scenarios.grammar import CommandError, command
 from scenarios.world import World
+from simulation.cluster import DATA
 
 
 @command("advance TIME")
@@ -29,8 +30,10 @@ async def cut(world: World, broker_id: int, others: list[int]) -> None:
 
 @command("heal")
 async def heal(world: World) -> None:
-    """Take back every cut, every false suspicion, and what delays watches."""
+    """Take back every cut, every false suspicion, and what delays watches and disks. A sync that
+    is under way takes its time."""
     cluster = world.cluster
+    cluster.hangs.clear()
     world.broken_up = False
     cluster.network.heal(reset_chance=0.0)
     cluster.zookeeper.delay = cluster._zookeeper_delay
@@ -48,6 +51,28 @@ async def suspect(world: World, broker_id: int) -> None:
         if other != broker_id:
             network.wire(world.cluster.host(other), target).refused = True
             network.reset(world.cluster.host(other), target)
+
+
+@command("shun BROKER")
+async def shun(world: World, broker_id: int) -> None:
+    """The mirror of ``suspect``: all others look dead to one broker, which they reach; until the
+    command ``heal``."""
+    world.broken_up = True
+    network, source = world.cluster.network, world.cluster.host(broker_id)
+    for other in world.cluster.ids:
+        if other != broker_id:
+            network.wire(source, world.cluster.host(other)).refused = True
+            network.reset(source, world.cluster.host(other))
+
+
+@command("stall BROKERS TIME")
+async def stall(world: World, brokers: list[int], seconds: float) -> None:
+    """Until the command ``heal`` the disks of brokers do not answer in time: what they are asked to
+    sync takes so much longer."""
+    for broker_id in brokers:
+        world.running(broker_id)
+        for number in range(world.cluster.knobs.log_dirs):
+            world.cluster.hangs[broker_id, f"{DATA}/{number}"] = seconds
 
 
 @command("clear BROKER")
@@ -79,7 +104,7 @@ async def expire(world: World, broker_id: int) -> None:
 @command("slow-store BROKER asks|watches TIME")
 async def slow_store(world: World, broker_id: int, what: str, seconds: float) -> None:
     """Until the command ``heal`` what a broker asks of the store takes so long to get there; or
-    what it is told of changes takes so long, and all answers wait behind that (F34, F38)."""
+    what it is told of changes takes so long, and all answers wait behind that."""
     world.broken_up = True
     session, usual = world.session_of(broker_id), world.cluster._zookeeper_delay
     slow = "request" if what == "asks" else "watch"

@@ -66,6 +66,13 @@ async def controllers(world: World) -> str:
     return f"{len(believers)}, of which the store knows {right}"
 
 
+@command("elections")
+async def elections(world: World) -> str:
+    """How many controllers the store has had."""
+    data = world.cluster.zookeeper.data(znodes.CONTROLLER_EPOCH)
+    return str(0 if data is None else znodes.decode_epoch(data))
+
+
 @command("topics")
 async def topics(world: World) -> str:
     """Topics in the store, and deletions that some replica has not confirmed."""

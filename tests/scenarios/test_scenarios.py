@@ -27,6 +27,7 @@ NEEDED = [
     ("isr_shrink_and_min_isr", "hold_below_min_isr", "I2"),
     ("zombie_controller_writes", "controller.check_controller_epoch", "I12"),
     ("wiped_disk", "controller.trust_only_complete_replicas", "I9"),
+    ("replaced_disk", "log.vouch_since_made", "I9"),
     ("retry_at_the_next_leader", "log.followers_know_producers", "I14"),
     ("rebalance_step_by_step", "client.hand_over_after_revocation", "I20"),
     ("transaction_step_by_step", "lso_respects_transactions", "I15"),
@@ -42,6 +43,7 @@ TOLD_OTHERWISE = [
     ("retry_at_the_next_leader", "log.compare_content", "produce t-0 x to=1 producer=7/0/1"),
     ("coordinator_failover", "coordinator.wait_for_load", "committed g"),
     ("zombie_member", "coordinator.fence_generation", "commit ann"),
+    ("stalled_disk", "give_way_when_stalled", "produce t-0 b within=6s"),
 ]
 """The same, where the lack of the rule is first seen in what a command prints."""
 

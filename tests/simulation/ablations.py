@@ -4,7 +4,7 @@ A switch is *caught* by a seed when the run without the rule breaks a promise an
 it is clean. Each names the faults that its rule is against, so that few seeds are needed; knobs are
 drawn as ever, but for those without which the rule has nothing to do.
 
-The numbers are those of RELIABILITY 10.
+Which rule a switch turns off is in docs/rules.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ SAFETY_S = 30.0
 class Ablation:
     """One rule, and what it is against."""
 
-    number: int
-    """In the list of ablations; 0: not there."""
     faults: tuple[str, ...]
     knobs: dict[str, Any] = field(default_factory=dict)
     """These instead of what is drawn."""
@@ -74,49 +72,60 @@ TXNS = {
 TXN_COORDINATORS = ("kill_txn_coordinator", "move_txn_coordinator", "isolate_from_followers")
 
 SWITCHES: dict[str, Ablation] = {
-    "truncate_to_high_watermark": Ablation(1, CRASHES),
-    "fence_leader_epoch": Ablation(2, ELECTIONS),
+    "truncate_to_high_watermark": Ablation(CRASHES),
+    "fence_leader_epoch": Ablation(ELECTIONS),
     "join_at_epoch_start": Ablation(
-        3,
         ("slow_wires", "kill_chasing", "pause", "false_suspicion"),
         {"replica_lag_time_max_ms": 3000},
     ),
-    "count_current_epoch_fetches_only": Ablation(3, ELECTIONS),
+    "count_current_epoch_fetches_only": Ablation(ELECTIONS),
     "count_maximal_isr": Ablation(
-        4, ("slow_zookeeper", "slow_wires", "kill_one", "isolate_from_followers")
+        ("slow_zookeeper", "slow_wires", "kill_one", "isolate_from_followers")
     ),
     "hold_below_min_isr": Ablation(
-        5, ("isolate_from_followers", "pause", "wipe", "kill_one"), {"min_insync_replicas": 2}
+        ("isolate_from_followers", "pause", "wipe", "kill_one"), {"min_insync_replicas": 2}
     ),
     "controller.trust_only_complete_replicas": Ablation(
-        6, ("wipe", "kill_chasing", "power_one"), {"min_insync_replicas": 2}
+        ("wipe", "kill_chasing", "power_one"), {"min_insync_replicas": 2}
     ),
-    "check_broker_epoch": Ablation(7, ("wipe", "slow_wires", "restart", "kill_one")),
+    "check_broker_epoch": Ablation(("wipe", "slow_wires", "restart", "kill_one")),
     "controller.check_broker_epochs": Ablation(
-        7, ("wipe_a_joiner",), {"min_insync_replicas": 2, "zookeeper_session_timeout_ms": 600}
+        ("wipe_a_joiner",), {"min_insync_replicas": 2, "zookeeper_session_timeout_ms": 600}
     ),
     "controller.check_controller_epoch": Ablation(
-        8, ("false_suspicion", "slow_zookeeper", "slow_wires", "isolate_from_followers")
+        ("false_suspicion", "slow_zookeeper", "slow_wires", "isolate_from_followers")
     ),
-    "apply_newer_epochs_only": Ablation(9, ELECTIONS),
-    "high_watermark_after_truncation": Ablation(10, CRASHES),
-    "leader_counts_synced_only": Ablation(11, POWER, {"flush": "commit"}),
-    "follower_fetches_synced_only": Ablation(12, POWER, {"flush": "commit"}),
-    "log.sync_directories": Ablation(13, POWER, {"flush": "commit", "segment_bytes": 2048}),
-    "log.keep_damaged_logs": Ablation(14, ("rot", "kill_one"), {"flush": "commit"}),
-    "log.remember_producers": Ablation(15, LOST_ANSWERS, RETRIES),
-    "log.remember_five_batches": Ablation(15, LOST_ANSWERS, RETRIES),
+    "believe_elected_controllers": Ablation(("forged_order",)),
+    "controller.hear_the_accused": Ablation(("shunned",)),
+    "check_identity": Ablation(("wrong_address",), {"min_insync_replicas": 1}),
+    "controller.ask_registered_life": Ablation(("clone", "kill_one"), {"min_insync_replicas": 1}),
+    "apply_newer_epochs_only": Ablation(ELECTIONS),
+    "high_watermark_after_truncation": Ablation(CRASHES),
+    "leader_counts_synced_only": Ablation(POWER, {"flush": "commit"}),
+    "follower_fetches_synced_only": Ablation(POWER, {"flush": "commit"}),
+    "log.sync_directories": Ablation(POWER, {"flush": "commit", "segment_bytes": 2048}),
+    "log.keep_damaged_logs": Ablation(("rot", "kill_one"), {"flush": "commit"}),
+    "log.remember_producers": Ablation(LOST_ANSWERS, RETRIES),
+    "log.remember_five_batches": Ablation(LOST_ANSWERS, RETRIES),
     "log.compare_content": Ablation(
-        16,
         ("isolate_from_followers", "kill_one", "pause", "slow_wires"),
         {**RETRIES, "delivery_timeout_ms": 1000, "request_timeout_ms": 500},
     ),
-    "log.followers_know_producers": Ablation(17, LOST_ANSWERS, RETRIES),
-    "log.rewrite_unsynced": Ablation(
-        0, ("failed_sync", "kill_one", "power_one"), {"flush": "commit"}
+    "log.followers_know_producers": Ablation(LOST_ANSWERS, RETRIES),
+    "log.rewrite_unsynced": Ablation(("failed_sync", "kill_one", "power_one"), {"flush": "commit"}),
+    "log.check_clock": Ablation(
+        ("clock_leap", "kill_one"), {"segment_bytes": 2048, "retention_ms": 86_000_000}
     ),
+    "give_way_when_stalled": Ablation(
+        ("hung_disk",), {"flush": "commit", "flush_inline_bytes_max": 0}
+    ),
+    "log.give_up_hung_disks": Ablation(("hung_disk",), {"flush": "commit"}),
+    "log.distrust_failed_directories": Ablation(
+        ("remount", "kill_one"),
+        {"flush": "interval", "flush_interval_ms": 500, "min_insync_replicas": 2},
+    ),
+    "controller.expire_hung_loops": Ablation(("hung_loop",)),
     "log.swap_in_order": Ablation(
-        0,
         ("end_in_a_swap", "power_all", "kill_one"),
         {
             "flush": "commit",
@@ -127,53 +136,51 @@ SWITCHES: dict[str, Ablation] = {
             "min_cleanable_dirty_ratio": 0.01,
         },
     ),
-    "coordinator.wait_for_load": Ablation(24, COORDINATORS, GROUPS | {"coordinator_load_s": 2.0}),
+    "coordinator.wait_for_load": Ablation(COORDINATORS, GROUPS | {"coordinator_load_s": 2.0}),
     "coordinator.fence_generation": Ablation(
-        25,
         ("pause_member", "slow_member", "rebalance_storm", "bounce_members"),
         {**GROUPS, "session_timeout_ms": 1000},
     ),
-    "coordinator.replies_wait_for_commit": Ablation(0, COORDINATORS, GROUPS),
+    "coordinator.replies_wait_for_commit": Ablation(COORDINATORS, GROUPS),
     "coordinator.outsiders_wait_for_barrier": Ablation(
-        0,
         ("move_coordinator", "one_way"),
         {**GROUPS, "offsets_topic_num_partitions": 1, "zookeeper_session_timeout_ms": 600},
     ),
     "client.hand_over_after_revocation": Ablation(
-        27,
         ("rebalance_storm", "bounce_members"),
         {**GROUPS, "group_strategy": "cooperative-sticky"},
         {"group_strategy": hasty_assignor.NAME},
     ),
-    "lso_respects_transactions": Ablation(18, ("pause", "kill_one"), TXNS),
-    "log.abort_index_before_lso": Ablation(19, ("pause", "kill_one"), TXNS),
+    "lso_respects_transactions": Ablation(("pause", "kill_one"), TXNS),
+    "log.abort_index_before_lso": Ablation(("pause", "kill_one"), TXNS),
     "log.verify_transactions": Ablation(
-        20, ("late_requests", "pause_txn_client", "bounce_txn_clients", "slow_wires"), TXNS
+        ("late_requests", "pause_txn_client", "bounce_txn_clients", "slow_wires"), TXNS
     ),
-    "coordinator.bump_epoch_per_txn": Ablation(21, ("late_requests", "reset"), TXNS),
-    "log.markers_need_newer_epoch": Ablation(22, ("late_requests", *TXN_COORDINATORS), TXNS),
+    "coordinator.bump_epoch_per_txn": Ablation(("late_requests", "reset"), TXNS),
+    "log.markers_need_newer_epoch": Ablation(("late_requests", *TXN_COORDINATORS), TXNS),
     "coordinator.prepare_before_markers": Ablation(
-        23, ("decide_alone",), TXNS | {"replica_lag_time_max_ms": 3000}
+        ("decide_alone",), TXNS | {"replica_lag_time_max_ms": 3000}
     ),
+    "coordinator.confirm_deletions": Ablation(("stale_image",), TXNS),
     "coordinator.require_stable": Ablation(
-        26,
         ("late_markers",),
         TXNS | {"tellers": 0, "copiers": 2, "clients": 2, "session_timeout_ms": 6000},
     ),
     "client.indefinite_stays_indefinite": Ablation(
-        28,
         LOST_ANSWERS,
         RETRIES | {"delivery_timeout_ms": 1000, "request_timeout_ms": 500},
         {"indefinite_stays_indefinite": False},
     ),
     "client.reinit_after_indefinite": Ablation(
-        29,
         ("reset", "isolate_with_client", "isolate_from_clients", "pause"),
         TXNS | {"delivery_timeout_ms": 600, "request_timeout_ms": 300, "txn_abort": 0.6},
         {"reinit_after_indefinite": False},
     ),
-    "truncate_on_divergence": Ablation(0, CRASHES),
-    "ignore_diverging_fetches": Ablation(0, CRASHES),
+    "client.positions_know_topics": Ablation(
+        ("topic_made_again",), without={"positions_know_topics": False}
+    ),
+    "truncate_on_divergence": Ablation(CRASHES),
+    "ignore_diverging_fetches": Ablation(CRASHES),
 }
 """By the name of the field that is turned, with the room it belongs to; "client." stands for rules
 of clients, which are turned by knobs."""
@@ -192,7 +199,10 @@ def arguments(name: str) -> dict[str, Any]:
     if name.startswith("controller."):
         rule = name.removeprefix("controller.")
         return {"controller_safeguards": ControllerSafeguards(**{rule: False})}
-    return {"safeguards": without(name)}
+    turned = {"safeguards": without(name)}
+    if name == "check_identity":  # each end checks
+        turned["controller_safeguards"] = ControllerSafeguards(check_identity=False)
+    return turned
 
 
 def run_without(name: str, seed: int, *, ablate: bool = True) -> Result:

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog_broker.log import checkpoint
+from oncelog_broker.log.index_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from oncelog_broker.log.recovery import TRUNCATION_MARK
-from oncelog_broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from oncelog_broker.log.segment import LOG_SUFFIX
 from oncelog_protocol.records.batch import (
     CRC_OFFSET,
     CorruptBatchError,

@@ -22,12 +22,18 @@ from oncelog_broker.coordinator.transaction import ordinary
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
+from simulation import disk_faults as _of_disks  # noqa: F401
+from simulation import gray_faults as _gray  # noqa: F401
 from simulation import group_faults as _of_groups  # noqa: F401
+from simulation import identity_faults as _identity  # noqa: F401
+from simulation import retention_invariants
+from simulation import topic_faults as _of_topics  # noqa: F401
 from simulation import txn_strikes as _of_transactions  # noqa: F401
 from simulation.checkers.verdict import failures, verdict
 from simulation.checkers.violation import Rules
 from simulation.cluster import SimCluster
 from simulation.coverage import Coverage
+from simulation.forgeries import forged_order as _of_orders  # noqa: F401
 from simulation.group_workload import GroupWorkload
 from simulation.history import History
 from simulation.invariants import Invariants, InvariantViolation
@@ -35,6 +41,8 @@ from simulation.knobs import Knobs
 from simulation.loop import SimLoop, SimulationError, until
 from simulation.nemesis import Nemesis
 from simulation.shared_txn_workload import Owner
+from simulation.shunning import shunned as _of_evidence  # noqa: F401
+from simulation.stall_invariants import StallInvariants
 from simulation.strikes import wipe_a_joiner as _registered  # noqa: F401
 from simulation.txn_workload import TxnWorkload
 from simulation.workload import COMPACTED, TOPIC, Workload
@@ -53,6 +61,7 @@ ALLOWED_LOG_LINES = (
     r"is full: writes are refused",
     r"cannot follow: .* (is full|failed)",
     r"stopped following: ",
+    r"could not be deleted: .*\[Errno",
     r"no log: (it may be in a directory that is offline|no log directory is online|.*Errno)",
     r"no poll for \d+ ms, so this member has left the group",
     r"another member has taken over the instance id",
@@ -65,6 +74,10 @@ FENCED_LOG_LINES = (
     r"producer closed after an error: .*a newer producer",
 )
 """Alarms that somebody else with the same transactional id explains."""
+
+CLONE_LOG_LINES = (r"is registered by another process",)
+"""The alarm of a broker that lost its session while a clone of its directories waited for that: it
+ends, for the other one has its id."""
 
 FENCING = frozenset({"hijack", "pause_txn_client", "late_requests"})
 
@@ -161,6 +174,7 @@ class Run:
         self.coverage = Coverage()
         self.events: list[Event] = []
         self.problems: list[str] = []
+        self.stalls = StallInvariants()
         self.nemesis: Nemesis | None = None
 
     async def main(self) -> None:
@@ -221,6 +235,8 @@ class Run:
 
     async def _check(self) -> None:
         while True:
+            retention_invariants.check(self.cluster.brokers)
+            self.stalls.check(self.cluster, self.loop.now_s)
             self.invariants.check(self.loop.now_s)
             await asyncio.sleep(CHECK_EVERY_S)
 
@@ -231,7 +247,7 @@ class Run:
 
     @contextmanager
     def epochs(self) -> Iterator[None]:
-        """Producer epochs come to their end as soon as the knobs say (F69)."""
+        """Producer epochs come to their end as soon as the knobs say."""
         before = ordinary.PRODUCER_EPOCH_MAX
         ordinary.PRODUCER_EPOCH_MAX = self.knobs.producer_epoch_max
         try:
@@ -280,8 +296,7 @@ class Run:
         await groups.stop(timeout_s=CONVERGE_S)
         await workload.final_polls(ends, timeout_s=CONVERGE_S)
         # Leaderships may just have gone back to the preferred replicas.
-        await until(self._at_rest, timeout_s=CONVERGE_S, what="all replicas in sync")
-        self.invariants.check(self.loop.now_s)
+        await until(self._at_rest_now, timeout_s=CONVERGE_S, what="all replicas in sync")
         self.invariants.quiescent_check()
 
     async def _end_transactions(self, workload: Workload, txns: TxnWorkload) -> None:
@@ -313,6 +328,12 @@ class Run:
     def _core_suffices(self) -> bool:
         """Whether what any two brokers hold is all that was committed."""
         return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
+
+    def _at_rest_now(self) -> bool:
+        """The same by what the store holds at this moment, and not when it was last looked at: a
+        leader may have been chosen since who has not heard of it."""
+        self.invariants.check(self.loop.now_s)
+        return self._at_rest()
 
     def _at_rest(self) -> bool:
         """Every partition has a leader, all replicas in sync, nothing uncommitted."""
@@ -374,6 +395,8 @@ class Run:
             undecided=self.invariants.txns.undecided(),
         )
         self.problems += [str(violation) for violation in failures(found)]
+        if self.nemesis is not None:
+            self.problems += self.nemesis.skipped
         self.problems += [f"client raised {error!r}" for error in workload.failures]
         self.problems += [f"member raised {error!r}" for error in groups.failures]
         self.problems += [f"transactional client raised {error!r}" for error in txns.failures]
@@ -393,6 +416,8 @@ class Run:
         allowed: tuple[str, ...] = ALLOWED_LOG_LINES
         if applied["rot"]:
             allowed += ROT_LOG_LINES
+        if applied["clone"]:
+            allowed += CLONE_LOG_LINES
         if FENCING.intersection(applied):
             allowed += FENCED_LOG_LINES
         return allowed

@@ -23,8 +23,12 @@ from typing import Any
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
+from oncelog_broker.log.dir_jobs import SYNC
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.znodes import broker_path, state_path
+from oncelog_protocol.errors import BrokerNotAvailableError
+from oncelog_protocol.messages.replication import TopicConfig, UpdateMetadataRequest
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy, SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
@@ -41,6 +45,7 @@ DATA = "/data"
 RESTART_S = 0.5
 STOP_S = 20.0
 LOAD_PIECES = 8
+JOB_HANGS_S = 20.0
 
 
 class SimClock:
@@ -84,11 +89,20 @@ class SimCluster:
         self.disks: dict[int, MemoryFiles] = {}
         self.clocks: dict[int, SimClock] = {}
         self.client_clock = SimClock(loop)
+        self.leapt: list[int] = []
+        """Brokers whose wall clocks are days off, or were so lately that others may remember."""
         self.on_broker: list[Callable[[int, Broker], None]] = []
         """Told of every new broker object."""
         self.on_down: list[Callable[[int], None]] = []
         self.sync_stall_s: dict[int, float] = {}
         """Jobs of a broker's executor take so much longer, while it is set."""
+        self.deaf: dict[int, None] = {}
+        """Brokers that refuse what controllers tell of the cluster; it is sent again."""
+        self.hangs: dict[tuple[int, str], float] = {}
+        """By broker and directory: how much longer a sync takes there; a job, ``JOB_HANGS_S``."""
+        self.remounts: dict[int, tuple[str, Keep]] = {}
+        """Volumes that are mounted again, without a restart of the machine, as soon as the broker
+        that has given them up ends; and what is left of them."""
         self.zookeeper_delays: list[Delay] = []
         """Of faults: added to what its messages take as it is."""
         self._wanted: dict[int, asyncio.Event] = {}
@@ -147,6 +161,7 @@ class SimCluster:
                 name, rate=self._rates[broker_id], offset_s=self.knobs.clock_offset_s * broker_id
             )
             process.job_delay = lambda _: self._job_delay(broker_id)
+            process.lane_delay = lambda lane: self._lane_delay(broker_id, lane)
             self.loop.trace(f"start {name}")
             try:
                 broker = process.run(self._make, broker_id, process)
@@ -162,15 +177,17 @@ class SimCluster:
                 self.loop.trace(f"failed {name} {type(error).__name__}")  # texts may have addresses
                 logger.info("broker %d failed: %r", broker_id, error)
             if process.alive:
-                self.crash_broker(broker_id, hold=False)
+                self.crash_broker(broker_id, hold=False, remount=True)
             await asyncio.sleep(RESTART_S)
 
     def _make(self, broker_id: int, process: Process) -> Broker:
+        rules = self.safeguards.get("controller_safeguards") or ControllerSafeguards()
         store = SimMetadataStore(
             self.zookeeper,
             process=process,
             server_process=self.zookeeper_process,
             session_timeout_ms=self.knobs.zookeeper_session_timeout_ms,
+            expire_hung_loops=rules.expire_hung_loops,
         )
         self.stores[broker_id] = store
         options = dict(self.safeguards)
@@ -184,6 +201,7 @@ class SimCluster:
             **options,
         )
         self.brokers[broker_id] = broker
+        hearing(broker, self.deaf)
         if self.knobs.coordinator_load_s:
             slow_loading(broker, self.knobs.coordinator_load_s, self._load_chance)
         return broker
@@ -206,12 +224,22 @@ class SimCluster:
         base_s = self.knobs.sync_s * (0.2 + 1.6 * chance.random())
         return base_s + self.sync_stall_s.get(broker_id, 0.0) * chance.random()
 
+    def _lane_delay(self, broker_id: int, lane: str) -> float:
+        hangs_s = self.hangs.get((broker_id, lane.removesuffix(SYNC)), 0.0)
+        return hangs_s if lane.endswith(SYNC) else min(hangs_s, JOB_HANGS_S)
+
     def crash_broker(
-        self, broker_id: int, *, power: bool = False, keep: Keep | None = None, hold: bool = True
+        self,
+        broker_id: int,
+        *,
+        power: bool = False,
+        keep: Keep | None = None,
+        hold: bool = True,
+        remount: bool = False,
     ) -> None:
         """End it without a word. Without ``power`` as kill -9: its disk keeps everything, its
         kernel resets connections. With it the machine goes: the disk keeps what ``keep`` says.
-        ``hold``: it stays down until ``start_broker``."""
+        ``hold``: it stays down until ``start_broker``; ``remount``: see ``remounts``."""
         name = self.host(broker_id)
         if hold:
             self._wanted[broker_id].clear()
@@ -225,7 +253,12 @@ class SimCluster:
         self.network.kill(name, power=power)
         if keep is None:
             keep = "none" if power else "all"
-        self.disks[broker_id] = self.disks[broker_id].reborn(keep)
+        path = None
+        if remount and broker_id in self.remounts:
+            path, keep = self.remounts.pop(broker_id)
+            self.disks[broker_id].heal()
+            self.loop.trace(f"remount {name} {path}")
+        self.disks[broker_id] = self.disks[broker_id].reborn(keep, remount=path)
         store = self.stores.pop(broker_id)
         store.crash()
         for listener in self.on_down:
@@ -235,6 +268,18 @@ class SimCluster:
         """New, empty disks for a broker that is down."""
         self.loop.trace(f"wipe {self.host(broker_id)}")
         self.disks[broker_id] = self._new_disks()
+
+    def replace_disk(self, broker_id: int, number: int) -> list[TopicPartition]:
+        """A new, empty disk in the place of one of several, of a broker that is down. Returns the
+        partitions that were on it."""
+        path, files = f"{DATA}/{number}", self.disks[broker_id]
+        self.loop.trace(f"replace {self.host(broker_id)} {path}")
+        names = [name.rpartition("-") for name in files.list_dir(path)]
+        lost = [TopicPartition(topic, int(index)) for topic, _, index in names if index.isdigit()]
+        files.remove_tree_now(path)
+        files.make_dirs(path)
+        files.sync_dir(DATA)
+        return sorted(lost)
 
     def _new_disks(self) -> MemoryFiles:
         return MemoryFiles(DATA, *(f"{DATA}/{index}" for index in range(self.knobs.log_dirs)))
@@ -342,6 +387,18 @@ class SimCluster:
         if name not in self.network.hosts:
             self.network.add_host(name)
         return self.network.start(name)
+
+
+def hearing(broker: Broker, deaf: dict[int, None]) -> None:
+    """While a broker is in ``deaf``, its idea of the cluster stays as it is."""
+    heard = broker.image.apply
+
+    def apply(update: UpdateMetadataRequest) -> list[TopicConfig]:
+        if broker.broker_id in deaf:
+            raise BrokerNotAvailableError("deaf")
+        return heard(update)
+
+    broker.image.apply = apply  # type: ignore[method-assign]
 
 
 def slow_loading(broker: Broker, seconds: float, chance: Entropy) -> None:

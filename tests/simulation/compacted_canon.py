@@ -146,7 +146,7 @@ class CompactedCanon(Canon):
         )
 
     def compacted(self, views: Mapping[int, tuple[LogView, int]], log_start: int) -> Compacted:
-        """For the checker of A33: what is committed, and what replicas hold of it.
+        """For the checker of [A33]: what is committed, and what replicas hold of it.
 
         :param views: by broker, its log and up to which offset to look.
         """

@@ -1,4 +1,4 @@
-"""The simulator under the contract suites of the ports, beside the machine's own things (R15).
+"""The simulator under the contract suites of the ports, beside the machine's own things.
 
 pytest-asyncio runs a loop several times for one test: for fixtures, for the test, for their ends.
 ``ContractLoop`` lets it. The test itself is the simulator; what it opens belongs to processes of

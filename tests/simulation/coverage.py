@@ -1,10 +1,10 @@
-"""Rare states that runs have reached: 'sometimes' assertions, counted over a campaign (R4).
+"""Rare states that runs have reached: 'sometimes' assertions, counted over a campaign.
 
 Three sources feed the counters: log lines of the product, whose wording is stable; what is written
 to the metadata store; and ``hit``, for what the simulator sees itself. A name that stays at zero
 over a whole campaign means that the workload or the faults miss something.
 
-The same handler keeps the warnings and errors of a run, for A19.
+The same handler keeps the warnings and errors of a run, for [A19].
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _is(index: int, *names: str) -> When:
     return lambda args: type(args[index]).__name__ in names
 
 
+_CLOCKS = "oncelog_broker.clock_watch"
 _PARTITION = "oncelog_broker.replication.partition"
-_CUTTING = "oncelog_broker.replication.cutting"
-_CHANGES = "oncelog_broker.replication.isr_changes"
+_LEADERSHIP = "oncelog_broker.replication.leadership"
 _REPAIR = "oncelog_broker.replication.repair"
 _FOLLOWER = "oncelog_broker.replication.follower"
 _FETCH_LOOP = "oncelog_broker.replication.fetch_loop"
@@ -80,7 +80,7 @@ _TXNS = "oncelog_broker.coordinator.transaction.shard"
 _MARKERS = "oncelog_broker.server.marker_sender"
 _MEMBER = "oncelog.consumer.group.member"
 
-_CUT = "%s: cut from %d to %d, the leader's epoch %d ends at %d"
+_CUT = "%s: truncated from %d to %d, the leader's epoch %d ends at %d"
 _ANSWERS = "%s: leader %d answers %s"
 _STOPS = "log directory %s stops: %s"
 _RESIGNED = "broker %d is no longer controller of epoch %d: %s"
@@ -92,18 +92,29 @@ _REPEATS = "%s: producer %d repeats sequence %d, the last but %d"
 _COMPACTED = "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went"
 _LOADED = "%s: loaded %s in epoch %d, %d records in %.3f s"
 _ROUND = "group %s: rebalance of generation %d (%s): %s"
+_ASTRAY = (
+    "broker %d is registered at %s:%d, but %s: it gets no orders; check advertised_host and "
+    "advertised_port of its listener between brokers, or the way there"
+)
 _CHANGED = "%s: isr %s -> %s, version %d"
 _ISR_ANSWER = "%s: isr change answered %s"
 
 FROM_LOGS: tuple[Sight, ...] = (
     # logs and disks
-    Sight("torn_tail_cut", _RECOVERY, "%s: cutting %d unsynced bytes at offset %d: %s"),
+    Sight("torn_tail_cut", _RECOVERY, "%s: truncating %d unsynced bytes at offset %d: %s"),
     Sight("unsynced_segment_removed", _RECOVERY, "%s: removing the unsynced segment %d"),
+    Sight(
+        "clock_leapt",
+        _CLOCKS,
+        "the wall clock of broker %d is %.0f s ahead of the checked time: it is not believed until "
+        "most brokers agree, and nothing expires by it",
+    ),
     Sight("log_damaged", _RECOVERY, "%s is damaged: %s"),
     Sight("rot_found", _REPAIR, "%s is damaged: %s"),
     Sight("damaged_log_refetched", _REPAIR, "%s: the damaged log has been fetched again"),
     Sight("directory_offline", _LOG_DIR, _STOPS),
     Sight("failed_sync", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("sync:")),
+    Sight("hung_sync", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("sync: no sync")),
     Sight("failed_append", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("append ")),
     Sight("disk_full", _LOG_DIR, "%s is full: writes are refused until there is room"),
     Sight("disk_has_room_again", _LOG_DIR, "%s has room again"),
@@ -113,15 +124,15 @@ FROM_LOGS: tuple[Sight, ...] = (
         "index of %s does not hold: rebuilding it",
     ),
     # followers
-    Sight("diverging_truncation", _CUTTING, _CUT, lambda args: args[1] > args[2]),
-    Sight("divergence_without_cut", _CUTTING, _CUT, lambda args: args[1] == args[2]),
-    Sight("log_begun_anew", _CUTTING, "%s: dropped [%d, %d) to begin again at %d"),
+    Sight("diverging_truncation", _PARTITION, _CUT, lambda args: args[1] > args[2]),
+    Sight("divergence_without_cut", _PARTITION, _CUT, lambda args: args[1] == args[2]),
+    Sight("log_begun_anew", _PARTITION, "%s: dropped [%d, %d) to begin again at %d"),
     Sight(
         "follower_lost_committed",
-        _CHANGES,
+        _LEADERSHIP,
         "%s: broker %d has lost committed records (at %d, high watermark %d)",
     ),
-    Sight("follower_lags", _CHANGES, "%s: brokers %s lag, high watermark %d, log end %d"),
+    Sight("follower_lags", _LEADERSHIP, "%s: brokers %s lag, high watermark %d, log end %d"),
     Sight("fenced_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "FENCED_LEADER_EPOCH")),
     Sight("unknown_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "UNKNOWN_LEADER_EPOCH")),
     Sight("not_leader_or_follower", _FOLLOWER, _ANSWERS, _says(2, "NOT_LEADER_OR_FOLLOWER")),
@@ -132,20 +143,38 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight("leader_silent", _FETCH_LOOP, "broker %d: silent for %.1f s"),
     Sight("role_change_failed", _PARTITION, "%s: could not change its role: %s"),
     # the ISR
-    Sight("isr_shrunk", _CHANGES, _CHANGED, lambda args: len(args[1]) > len(args[2])),
-    Sight("isr_expanded", _CHANGES, _CHANGED, lambda args: len(args[1]) < len(args[2])),
+    Sight("isr_shrunk", _LEADERSHIP, _CHANGED, lambda args: len(args[1]) > len(args[2])),
+    Sight("isr_expanded", _LEADERSHIP, _CHANGED, lambda args: len(args[1]) < len(args[2])),
     Sight("alter_partition_unanswered", _ISR, "isr changes for %d partitions: outcome unknown: %r"),
     Sight("alter_partition_all_refused", _ISR, "isr changes for %d partitions refused: %s"),
     Sight("alter_partition_refused", _ISR, _ISR_ANSWER, _says(1, "INELIGIBLE_REPLICA")),
     Sight("alter_partition_superseded", _ISR, _ISR_ANSWER, _says(1, "UPDATE_VERSION")),
     Sight("alter_partition_fenced", _ISR, _ISR_ANSWER, _says(1, "FENCED_LEADER_EPOCH")),
     # the controller
+    Sight("led_astray", "oncelog_controller.link", _ASTRAY),
     Sight(
         "broker_suspected",
         _MACHINE,
         "broker %d refuses connections: suspected, %d partitions change",
     ),
     Sight("false_suspicion_cleared", _MACHINE, "broker %d answers again: cleared"),
+    Sight(
+        "accusation_refuted",
+        "oncelog_controller.accusations",
+        "broker %d lives: it objected to brokers %s, which cannot connect to it",
+    ),
+    Sight(
+        "controller_disbelieved",
+        "oncelog_broker.server.controller_fence",
+        "an order of broker %d as controller of epoch %d is refused: the store has broker %d,"
+        " epoch %d",
+    ),
+    Sight(
+        "controller_sat_out",
+        _RUNNER,
+        "broker %d does not run for controller for %.0f s: others took it for dead, or cannot"
+        " reach it",
+    ),
     Sight("replicas_failed", _MACHINE, "broker %d: %d replicas failed"),
     Sight(
         "directory_failure_reported",
@@ -289,7 +318,7 @@ FROM_LOGS: tuple[Sight, ...] = (
     ),
     Sight(
         "producer_fenced",
-        "oncelog.producer.transactions",
+        "oncelog.producer.transactions.transactions",
         "%s: no more transactions here: %s",
     ),
     Sight(

@@ -1,4 +1,4 @@
-"""Faults of consumer groups, F75 to F79; imported for their registration.
+"""Faults of consumer groups; imported for their registration.
 
 Without groups in the run they do nothing.
 """
@@ -54,7 +54,7 @@ def state_of(self: Nemesis, group: str) -> Group | None:
 
 @fault
 async def kill_coordinator(self: Nemesis) -> None:
-    """F76: the coordinator of a group dies, often in the middle of a round or of a commit."""
+    """The coordinator of a group dies, often in the middle of a round or of a commit."""
     group = _group(self)
     if group is None:
         return
@@ -78,7 +78,7 @@ async def kill_coordinator(self: Nemesis) -> None:
 
 @fault
 async def move_coordinator(self: Nemesis) -> None:
-    """F76: the coordinator loses its leadership and lives: it is cut off, or stands still."""
+    """The coordinator loses its leadership and lives: it is cut off, or stands still."""
     group = _group(self)
     coordinator = None if group is None else coordinator_of(self, group)
     if coordinator is None:
@@ -100,7 +100,7 @@ async def move_coordinator(self: Nemesis) -> None:
 
 @fault
 async def bounce_members(self: Nemesis) -> None:
-    """F75: members of a group are killed and come back, all at once or one after the other."""
+    """Members of a group are killed and come back, all at once or one after the other."""
     group = _group(self)
     if group is None:
         return
@@ -113,7 +113,7 @@ async def bounce_members(self: Nemesis) -> None:
 
 @fault
 async def pause_member(self: Nemesis) -> None:
-    """F77: a member stands still, for longer than its session or not, and then goes on."""
+    """A member stands still, for longer than its session or not, and then goes on."""
     group = _group(self)
     if group is None:
         return
@@ -136,7 +136,7 @@ def _resume(process: Process) -> None:
 
 @fault
 async def slow_member(self: Nemesis) -> None:
-    """F77: a member takes longer between two polls than it may, and commits then."""
+    """A member takes longer between two polls than it may, and commits then."""
     group = _group(self)
     if group is None:
         return
@@ -150,7 +150,7 @@ async def slow_member(self: Nemesis) -> None:
 
 @fault
 async def rebalance_storm(self: Nemesis) -> None:
-    """F78: somebody joins and leaves a group again and again."""
+    """Somebody joins and leaves a group again and again."""
     group = _group(self)
     if group is None or self.groups is None:
         return
@@ -168,7 +168,7 @@ async def rebalance_storm(self: Nemesis) -> None:
 
 @fault
 async def empty_group(self: Nemesis) -> None:
-    """F79: all members of a group are away for a while, longer than offsets are kept or not."""
+    """All members of a group are away for a while, longer than offsets are kept or not."""
     group = _group(self)
     if group is None:
         return

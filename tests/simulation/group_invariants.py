@@ -1,16 +1,16 @@
-"""Invariants of consumer groups, checked on what is durable of them: I18, I19, I20, I22.
+"""Invariants of consumer groups, checked on what is durable of them: [I18], [I19], [I20], [I22].
 
 Every generation of a group is a record of the internal topic before any member hears of it, so the
 committed records, in their order, are the history of all groups, whoever coordinated them.
 
-- I18: no partition is assigned to two members of a generation;
-- I19: what is assigned is subscribed; of a subscribed topic every partition is assigned, or is left
-  out because its owner still has to give it up;
-- I20: in a cooperative group nobody is given what another member of the generation still owns, by
+- [I18]: no partition is assigned to two members of a generation;
+- [I19]: what is assigned is subscribed; of a subscribed topic every partition is assigned, or is
+  left out because its owner still has to give it up;
+- [I20]: in a cooperative group nobody is given what another member of the generation still owns, by
   the newest claim of all;
-- I22: durable generations do not go back while a group exists.
+- [I22]: durable generations do not go back while a group exists.
 
-I21 is the broker's own, always on (``coordinator/group/invariants.py``).
+[I21] is the broker's own, always on (``coordinator/group/invariants.py``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GroupInvariants:
     def check(self, truths: Mapping[TopicPartition, Truth]) -> None:
         """Look at the records that have come in since the last call.
 
-        :raises InvariantViolation: I18, I19, I20 or I22.
+        :raises InvariantViolation: [I18], [I19], [I20] or [I22].
         """
         for name, truth in truths.items():
             canon = truth.canon

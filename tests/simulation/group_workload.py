@@ -2,7 +2,7 @@
 
 Each member is a process of its own that subscribes, polls, and commits, by itself or automatically.
 Now and then it asks what is committed, closes and begins anew, or takes longer between two polls
-than it may and commits then (F77). Static members come back under their instance id. What members
+than it may and commits then. Static members come back under their instance id. What members
 ask and hear goes to the history; whether it may be so is for the checkers to say.
 
 Rules: a member never lets an expected error end it; faults may hold it (``hold``), let it dawdle

@@ -1,7 +1,7 @@
 """An assignor that hands partitions over at once: a rule of cooperative rebalancing switched off.
 
-For ablation 27. It shares out as ``cooperative-sticky`` does, but does not wait until the owner of
-a partition has given it up, so that for a while two members read it.
+For the ablation of [I20]. It shares out as ``cooperative-sticky`` does, but does not wait until
+the owner of a partition has given it up, so that for a while two members read it.
 """
 
 from __future__ import annotations

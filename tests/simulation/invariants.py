@@ -1,6 +1,6 @@
 """Invariants with global knowledge, checked between the events of a simulated cluster.
 
-They come from RELIABILITY 3.2, that is from Vanlightly's TLA+ of Kafka's replication (KIP-966).
+They come from Vanlightly's TLA+ of Kafka's replication (KIP-966).
 ``check`` costs next to nothing while nothing changes; it compares what is new since the last call.
 
 What is flagged, and why it can be flagged at *any* moment between two events
@@ -13,25 +13,26 @@ store's ISR, now and after every election. Delays do not change that:
 * An order that has not arrived: the elected broker is in the ISR, so it holds the canon already.
 * A deposed leader that has not heard: what it still commits was reported by every member of its
   ISR, among them the members of the new one, before they took up the new epoch. So its high
-  watermark counts for the canon and for I2. It need not know the newest ISR and need not hold what
-  its successor commits, so I3, I4 and I5 do not apply to it; below its own high watermark its log
-  must be the canon like everybody's (I6).
+  watermark counts for the canon and for [I2]. It need not know the newest ISR and need not hold
+  what its successor commits, so [I3], [I4] and [I5] do not apply to it; below its own high
+  watermark its log must be the canon like everybody's [I6].
 * A truncation under way: followers cut only what is not committed; a log that is shorter than the
   canon on a member of ISR or ELR is never a passing state.
 * A replica outside of ISR and ELR may hold anything above its own high watermark, for as long as
-  it likes; below, it must be the canon (I6).
+  it likes; below, it must be the canon [I6].
 * A fetch under way carries an offset that is synced at its sender already.
 
 Exempt are replicas that know of their damage (``needs_refetch``, ``refetching``: they refuse to
 lead and are taken from the ISR) or whose directory failed. A replica that was *harmed* (a new disk,
 a note of the nemesis, or any restart while ``flush`` is not "commit") may be vouched for by a state
 from before: the controller must hear of the registration first. But being admitted in its new life,
-or leading in it, while records are missing is I9.
+or leading in it, while records are missing is [I9].
 
 When loss is permitted (``Rules.loss_permitted``, or an unclean election that the rules allow), a
-breach of I2, I4 to I9 or I23 makes a new canon begin, and is counted in ``losses``.
+breach of [I2], [I4] to [I9] or [I23] makes a new canon begin, and is counted in ``losses``.
 
-Leader epochs are fenced by order, terms of controllers by the store: I11, I12 (see ``store_view``).
+Leader epochs are fenced by order, terms of controllers by the store: [I11], [I12] (see
+``store_view``).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from simulation.checkers.newest_values_kept import Compacted
 from simulation.checkers.replicas import Replicas
 from simulation.compacted_canon import CompactedCanon
 from simulation.coverage import Coverage
+from simulation.election_rate import ElectionRate
 from simulation.group_invariants import GroupInvariants
 from simulation.knobs import Knobs
 from simulation.log_view import LogView
@@ -90,6 +92,8 @@ class Invariants:
         if coverage is not None:
             self.store.on_change.append(coverage.state_changed)
             self.store.on_controller.append(coverage.controller_elected)
+        self.elections = ElectionRate(lambda: self.now_s)
+        self.store.on_controller.append(self.elections.elected)
         self.now_s = 0.0
         self.checks = 0
         self.losses = 0
@@ -242,7 +246,7 @@ class Invariants:
         for replica in truth.replicas.values():
             _recover(replica, truth)
 
-    # ---- one replica by itself: I1, I11, A23
+    # ---- one replica by itself: [I1], [I11], [A23]
 
     def _check_replica(
         self, stored: StoredPartition, truth: Truth, replica: Replica, partition: Partition
@@ -297,7 +301,7 @@ class Invariants:
     def _check_hold(
         self, where: str, replica: Replica, partition: Partition, state: IsrState
     ) -> None:
-        """K18: below min.insync.replicas the high watermark stands. One that has risen while the
+        """[K18]: below min.insync.replicas the high watermark stands. One that has risen while the
         committed ISR was the same small one at both ends rose under it, as its version tells."""
         before = replica.role_state
         assert partition.leader is not None
@@ -348,7 +352,7 @@ class Invariants:
             truth.canon.match(replica.view)
 
     def _check_vouched(self, stored: StoredPartition, truth: Truth) -> None:
-        """I2, I4, I5, I9: who is in ISR or ELR holds everything committed."""
+        """[I2], [I4], [I5], [I9]: who is in ISR or ELR holds everything committed."""
         high, state = truth.high, stored.state
         for broker_id in state.vouched:
             replica = truth.replicas[broker_id]
@@ -414,7 +418,7 @@ class Invariants:
         return any(not directory.online for directory in broker.logs.dirs)
 
     def _check_others(self, truth: Truth) -> None:
-        """I6: below its own high watermark every log is the canon."""
+        """[I6]: below its own high watermark every log is the canon."""
         vouched = () if truth.state is None else truth.state.vouched
         for replica in truth.replicas.values():
             view = replica.view
@@ -431,7 +435,7 @@ class Invariants:
                 )
 
     def _check_quorum(self, stored: StoredPartition, truth: Truth) -> None:
-        """I3: the present leader counts everybody whom the store vouches for as in sync."""
+        """[I3]: the present leader counts everybody whom the store vouches for as in sync."""
         leader = truth.leader_of(stored)
         if leader is None or leader.partition is None or leader.partition.leader is None:
             return
@@ -450,7 +454,7 @@ class Invariants:
         )
 
     def _check_survival(self, stored: StoredPartition, truth: Truth) -> None:
-        """I8: what is committed exists somewhere."""
+        """[I8]: what is committed exists somewhere."""
         end = truth.canon.end
         durable = self.rules.flush == "commit"
         for replica in truth.replicas.values():
@@ -469,7 +473,7 @@ class Invariants:
                 f"{stored.name}: committed is {end}, replicas hold {found}",
             )
 
-    # ---- brokers: I12, I13
+    # ---- brokers: [I12], [I13]
 
     def _check_brokers(self) -> None:
         for broker_id, before in self._crashed_lately.items():
@@ -491,7 +495,7 @@ class Invariants:
     # ---- the end of a run
 
     def quiescent_check(self, *, converged: bool = True) -> None:
-        """Nothing happens any more: A30 and A32 hold among the members of each ISR. With
+        """Nothing happens any more: [A30] and [A32] hold among the members of each ISR. With
         ``converged`` also: nobody is down, high watermarks have reached the log ends, ISRs hold
         every replica."""
         self.check(self.now_s)
@@ -516,7 +520,7 @@ class Invariants:
         return at_rest.replicas(self._pairs())
 
     def compacted(self) -> dict[tuple[str, int], Compacted]:
-        """Partitions that compact, for the checker of A33; as of the last check."""
+        """Partitions that compact, for the checker of [A33]; as of the last check."""
         return at_rest.compacted(self._pairs())
 
     def superseded(self) -> dict[tuple[str, int], set[int]]:
@@ -574,11 +578,12 @@ def _check_epoch_order(where: str, entries: list[tuple[int, int]], end: int) -> 
 
 
 def _check_fetchers(broker: Broker) -> None:
-    """I13: one fetcher for a follower, none for a leader, for nobody's, and for a failed one."""
+    """[I13]: one fetcher for a follower, none for a leader, for nobody's, and for a failed one."""
     manager = broker.replicas
     for name, partition in manager._partitions.items():
         fetchers = [leader for leader, loop in manager._loops.items() if name in loop]
         follows = partition.leader is None and partition.leader_id != NO_BROKER
+        follows = follows and name not in manager._unwritable
         wanted = [partition.leader_id] if follows and not partition.failed else []
         if fetchers != wanted:
             raise InvariantViolation(

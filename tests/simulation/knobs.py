@@ -34,6 +34,8 @@ class Knobs:
     flush_interval_ms: int = 500
     flush_inline_bytes_max: int = 16 * 1024
     log_dirs: int = 1
+    log_dir_sync_timeout_ms: int = 10_000
+    """Above what ``slow_disk`` takes: a slow disk is not a hung one."""
     segment_bytes: int = 1024 * 1024
     index_interval_bytes: int = 4096
     unclean_election: bool = False
@@ -42,6 +44,8 @@ class Knobs:
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_max_bytes: int = 1024 * 1024
     leader_imbalance_check_interval_ms: int = 2000
+    log_retention_check_interval_ms: int = 1000
+    retention_ms: int = 604_800_000
     log_checkpoint_interval_ms: int = 1000
     log_scrub_interval_ms: int = 2000
     controlled_shutdown_timeout_ms: int = 3000
@@ -112,6 +116,8 @@ class Knobs:
     """A rule of producers, which an ablation turns."""
     indefinite_stays_indefinite: bool = True
     """Another."""
+    positions_know_topics: bool = True
+    """One of consumers."""
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Knobs:
@@ -124,6 +130,7 @@ class Knobs:
             flush_interval_ms=pick([50, 500, 2000]),
             flush_inline_bytes_max=pick([0, 0, 4096, 16 * 1024]),
             log_dirs=pick([1, 1, 2]),
+            log_dir_sync_timeout_ms=pick([6_000, 10_000]),
             segment_bytes=pick([2048, 8192, 65536, 1024 * 1024]),
             index_interval_bytes=pick([1, 256, 4096]),
             zookeeper_session_timeout_ms=pick([600, 1500, 3000]),
@@ -188,6 +195,8 @@ class Knobs:
             transaction_timeout_ms=pick([1000, 5000, 20_000]),
             transaction_state_log_num_partitions=pick([1, 2, 3]),
             producer_epoch_max=pick([32_766, 32_766, 5]),
+            log_retention_check_interval_ms=pick([200, 1000]),
+            retention_ms=pick([86_000_000, 604_800_000]),
         )
 
     def _bounded(self) -> Knobs:
@@ -238,11 +247,13 @@ class Knobs:
             "replica_fetch_wait_max_ms": self.replica_fetch_wait_max_ms,
             "replica_fetch_max_bytes": self.replica_fetch_max_bytes,
             "leader_imbalance_check_interval_ms": self.leader_imbalance_check_interval_ms,
+            "log_retention_check_interval_ms": self.log_retention_check_interval_ms,
             "log_checkpoint_interval_ms": self.log_checkpoint_interval_ms,
             "log_scrub_interval_ms": self.log_scrub_interval_ms,
             "controlled_shutdown_timeout_ms": self.controlled_shutdown_timeout_ms,
             "flush": self.flush,
             "flush_interval_ms": self.flush_interval_ms,
+            "log_dir_sync_timeout_ms": self.log_dir_sync_timeout_ms,
             "flush_inline_bytes_max": self.flush_inline_bytes_max,
             "min_insync_replicas": self.min_insync_replicas,
             "unclean_leader_election_enable": self.unclean_election,
@@ -260,6 +271,7 @@ class Knobs:
                 "segment_bytes": str(self.segment_bytes),
                 "index_interval_bytes": str(self.index_interval_bytes),
                 "min_cleanable_dirty_ratio": str(self.min_cleanable_dirty_ratio),
+                "retention_ms": str(self.retention_ms),
                 "delete_retention_ms": str(self.delete_retention_ms),
             },
         }

@@ -1,4 +1,4 @@
-"""Requests that come again, late, over another connection: what a network and retries may do (F66).
+"""Requests that come again, late, over another connection: what a network and retries may do.
 
 Rules: what transactional clients and brokers ask of brokers is kept as it went out, byte for byte;
 a *ghost*, a process of its own, sends it again, to the same broker or to another, after the

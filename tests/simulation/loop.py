@@ -35,6 +35,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from oncelog_runtime.entropy import SeededEntropy
+from oncelog_runtime.lanes import Lane
 
 if TYPE_CHECKING:
     from simulation.network import Network
@@ -83,6 +84,8 @@ class Process:
         self.context.run(CURRENT.set, self)
         self.job_delay: Callable[[Callable[..., object]], float] = self._quick
         """How long a job of the executor takes, in seconds."""
+        self.lane_delay: Callable[[str], float] = lambda name: 0.0
+        """How much longer a job of the lane of that name takes, in seconds."""
         self.on_kill: list[Callable[[], None]] = []
         """Called by ``kill``, in the context of whoever kills."""
 
@@ -165,6 +168,22 @@ class Process:
 
 
 CURRENT: ContextVar[Process] = ContextVar("process")
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing is said of what is let go: coroutines that were never awaited never will be, and
+    clients that were killed were not closed."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(level)
 
 
 class SimLoop(Unsupported):
@@ -346,26 +365,18 @@ class SimLoop(Unsupported):
     def _clear(self) -> None:
         """Let everything go, silently: ``finally`` blocks find a loop that does nothing more."""
         self._closed = True
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        level = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "was never awaited": it never will be
-                for task in asyncio.all_tasks(self):
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    with suppress(BaseException):
-                        task.get_coro().close()
-                self._graves.clear()
-                self._timers.clear()
-                self._runnable.clear()
-                self.root.queue.clear()
-                # What this run leaves is young. What earlier ones left is worth a search after
-                # long runs only: it takes some ten milliseconds.
-                gc.collect(2 if self.steps > LONG_RUN_STEPS else 0)
-        finally:
-            sys.unraisablehook = hook
-            logging.disable(level)
+        with silence():
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()
+            self._graves.clear()
+            self._timers.clear()
+            self._runnable.clear()
+            self.root.queue.clear()
+            # What this run leaves is young. What earlier ones left is worth a search after
+            # long runs only: it takes some ten milliseconds.
+            gc.collect(2 if self.steps > LONG_RUN_STEPS else 0)
 
     def _end_generator(self, generator: Any) -> None:
         if not self._closed:
@@ -458,10 +469,12 @@ class SimLoop(Unsupported):
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         """Run ``func`` inline at a drawn moment of the job's duration."""
-        if executor is not None:
-            raise NotImplementedError("only the default executor is simulated")
+        if not (executor is None or isinstance(executor, Lane)):
+            raise NotImplementedError("only the default executor and lanes are simulated")
         future: asyncio.Future[T] = self.create_future()
         duration_s = self._current.job_delay(func)
+        if executor is not None:
+            duration_s += self._current.lane_delay(executor.name)
         at_s = duration_s * self.schedule.random()
 
         def work() -> None:

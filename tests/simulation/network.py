@@ -72,6 +72,8 @@ class Network:
         self.connections: dict[int, Connection] = {}
         self.taps: list[Callable[[SimTransport, bytes], None]] = []
         """Told of all that is sent, by whom, in the order of each stream."""
+        self.astray: dict[str, str] = {}
+        """Hosts whose address leads new connections to another host, by name."""
         self._by_address: dict[str, Host] = {}
         self._wires: dict[tuple[str, str], Wire] = {}
         self._connection_count = 0
@@ -151,6 +153,7 @@ class Network:
         for wire in self._wires.values():
             wire.latency_s = 0.0
             wire.refused = False
+        self.astray.clear()
 
     def reset(self, left: str, right: str, *, one_sided: bool = False) -> int:
         """Break every connection between two hosts, in the middle of whatever is under way.
@@ -197,6 +200,7 @@ class Network:
         target = self._by_address.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, "no route to host", address)
+        target = self.hosts[self.astray.get(target.name, target.name)]
         result: asyncio.Future[SimTransport | None] = self.loop.create_future()
         source = process.name
 

@@ -1,4 +1,4 @@
-"""I14: what a log says of its producers is what a replay of its batches says.
+"""[I14]: what a log says of its producers is what a replay of its batches says.
 
 Reading a whole log is dear, so one replica is looked at every few checks, in turn, and all of them
 at the end of a run. Not looked at: a log that has rotted or lost its disk, and one that is being
@@ -32,7 +32,7 @@ class ProducerInvariants:
         self._seen: dict[tuple[TopicPartition, int], tuple[object, ...]] = {}
 
     def sample(self, truths: Mapping[TopicPartition, Truth]) -> None:
-        """Look at one replica, now and then. :raises InvariantViolation: I14."""
+        """Look at one replica, now and then. :raises InvariantViolation: [I14]."""
         self._checks += 1
         if self._checks % EVERY:
             return
@@ -42,7 +42,7 @@ class ProducerInvariants:
             self._check(*all_of_them[self._turn])
 
     def check_all(self, truths: Mapping[TopicPartition, Truth]) -> None:
-        """Look at every replica. :raises InvariantViolation: I14."""
+        """Look at every replica. :raises InvariantViolation: [I14]."""
         for truth, replica in _replicas(truths):
             self._check(truth, replica)
 

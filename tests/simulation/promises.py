@@ -1,4 +1,4 @@
-"""What clients were told and have read, held against the replicas: I7 and I23.
+"""What clients were told and have read, held against the replicas: [I7] and [I23].
 
 A record that a client knows is committed, even when the leader that said so died before anybody
 looked at it: then the canon is taken from whoever holds the record now.
@@ -30,7 +30,7 @@ def keep_promises(
 
     :param count_copies: with flush=interval a crash may have taken a copy since, which is
         permitted; so copies are not counted for a while after any broker went away.
-    :raises InvariantViolation: I7 or I23.
+    :raises InvariantViolation: [I7] or [I23].
     """
     promises, truth.promises = truth.promises, []
     if truth.lossy or not promises:

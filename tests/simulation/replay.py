@@ -1,4 +1,4 @@
-"""Proof of replay (R2): a seed gives the same trace in every interpreter, whatever its hash seed.
+"""Proof of replay: a seed gives the same trace in every interpreter, whatever its hash seed.
 
 Sets are what makes Python forgetful: each hash seed gives another order to a set of strings.
 """

@@ -70,13 +70,13 @@ class Rots:
         self._invariants.note_rot(rot.broker, name, rot.path, first, bytes(was), now)
 
     def mended(self) -> bool:
-        """Whether every replica is whole again, as far as it has to be: A30 asks for the rest."""
+        """Whether every replica is whole again, as far as it has to be: [A30] asks for the rest."""
         cluster = self._cluster
         if not cluster.settled():
             return False
         for broker in cluster.brokers.values():
             for partition in broker.replicas.partitions():
-                if partition.log.damage or partition.refetching or partition.repair.rot:
+                if partition.log.damage or partition.refetching or partition.repair.corruption:
                     return False
                 if len(self._vouched(partition.topic_partition)[0]) < len(partition.replicas):
                     return False

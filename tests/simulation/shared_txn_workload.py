@@ -21,8 +21,8 @@ from oncelog.errors import (
     TransactionAlreadyCommittedError,
     TransactionOutcomeUnknownError,
 )
-from oncelog.shared_transaction import Receipt, SharedTransaction, Ticket
-from oncelog.shared_writer import join
+from oncelog.shared_transactions.transaction import Receipt, SharedTransaction, Ticket
+from oncelog.shared_transactions.writer import join
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.checkers.copies_match_inputs import copy_of

@@ -8,9 +8,12 @@ back by ``Process.post``.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from oncelog_controller.dead_man import DeadMan
 from oncelog_controller.store import NodeStat, Op, StoreError, Watch, WatchEvent
 from oncelog_testing.memory.store import MemoryMetadataStore
 from oncelog_testing.memory.zookeeper import Client, MemoryZooKeeper, Session
@@ -66,12 +69,43 @@ class SimMetadataStore(MemoryMetadataStore):
         process: Process,
         server_process: Process,
         session_timeout_ms: int,
+        expire_hung_loops: bool = True,
     ) -> None:
+        """``expire_hung_loops``: a rule of the real client, which an ablation turns off."""
         super().__init__(
             _Across(server, server_process),  # type: ignore[arg-type]
             session_timeout_ms=session_timeout_ms,
         )
         self._process = process
+        self._server = server
+        self._server_process = server_process
+        self._timeout_s = session_timeout_ms / 1000
+        self._dead_man = DeadMan(
+            process.post,
+            patience_s=self._timeout_s if expire_hung_loops else math.inf,
+            now_s=lambda: process.loop.now_s,
+        )
+
+    async def start(self) -> None:
+        await super().start()
+        assert self.session is not None
+        self._server_process.spawn(self._ping(self.session), "pings")
+
+    async def _ping(self, session: Session) -> None:
+        """The thread of the real client, which goes on while the loop hangs: as the server's
+        process, since a session whose client does not say otherwise lives."""
+        silent = False
+        while self.session is session and self._process.alive:
+            await asyncio.sleep(self._timeout_s / 3)
+            turns = self._dead_man.turns()
+            if not turns and session.connected:
+                silent = True
+                self._server.disconnect(session.session_id)
+            elif turns and silent:
+                silent = False
+                self._server.reconnect(session.session_id)
+            elif turns and session.expired:
+                return
 
     def lost_contact(self, session: Session) -> None:
         self._process.post(super().lost_contact, session)

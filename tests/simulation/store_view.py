@@ -3,12 +3,12 @@
 Owns the history of every partition's state, of controllers and of registrations, taken from
 ``MemoryZooKeeper.writes``. The rules that one write must obey are checked here:
 
-- I10: the leader is in the ISR, or nobody; ISR and ELR lie within the replicas and do not overlap;
-  an ISR of min.insync.replicas members leaves no ELR;
-- I11: a leader epoch has one leader for ever and never decreases; writes are conditional on the
+- [I10]: the leader is in the ISR, or nobody; ISR and ELR lie within the replicas and do not
+  overlap; an ISR of min.insync.replicas members leaves no ELR;
+- [I11]: a leader epoch has one leader for ever and never decreases; writes are conditional on the
   version before, so that each is one step;
-- I12: a controller epoch belongs to one session, and no session writes a state under an epoch that
-  has been succeeded.
+- [I12]: a controller epoch belongs to one session, and no session writes a state under an epoch
+  that has been succeeded.
 
 What a test writes with ``MemoryZooKeeper.apply`` is not in ``writes`` and is not seen.
 """
@@ -41,7 +41,7 @@ _BROKER = re.compile(r"/brokers/ids/(\d+)")
 
 
 class InvariantViolation(AssertionError):
-    """Something that must never be, with the id of RELIABILITY's list."""
+    """Something that must never be, with the number of the rule."""
 
     def __init__(self, id: str, text: str) -> None:
         super().__init__(f"{id}: {text}")
@@ -146,7 +146,7 @@ class StoreView:
     def update(self) -> bool:
         """Take in the writes since the last call; whether there were any.
 
-        :raises InvariantViolation: I10, I11 or I12.
+        :raises InvariantViolation: [I10], [I11] or [I12].
         """
         writes = self._zookeeper.writes
         if self._taken == len(writes):
@@ -273,7 +273,7 @@ class StoreView:
 
 
 def _check_state(stored: StoredPartition, state: StoreState, min_isr: int) -> None:
-    """I10."""
+    """[I10]."""
     isr, elr = state.isr, state.elr
     problem = ""
     if len(set(isr)) != len(isr) or len(set(elr)) != len(elr):
@@ -306,7 +306,7 @@ def _is_unclean(before: StoreState, state: StoreState) -> bool:
 
 
 def _check_epochs(stored: StoredPartition, before: StoreState | None, state: StoreState) -> None:
-    """I11, as far as the store can tell."""
+    """[I11], as far as the store can tell."""
     if before is None:
         return
     if state.leader_epoch < before.leader_epoch:

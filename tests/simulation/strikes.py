@@ -19,7 +19,7 @@ STEP_S = 8.0
 
 @fault
 async def wipe_a_joiner(self: Nemesis) -> None:
-    """K22: a follower has caught up, and is wiped while the request that admits it is under way.
+    """[K22]: a follower has caught up, and is wiped while the request that admits it is under way.
 
     It was away, so that nobody needs what it held; wherever it is in the ISR, so are all others.
     """
@@ -58,14 +58,14 @@ async def wipe_a_joiner(self: Nemesis) -> None:
 
 @fault
 async def end_in_a_swap(self: Nemesis) -> None:
-    """F49: a broker ends while a compacted segment takes the place of those it was made of."""
+    """A broker ends while a compacted segment takes the place of those it was made of."""
     cluster = self.cluster
     power = cluster.knobs.flush == "commit" and self.chance.random() < 0.6
     before: dict[tuple[int, TopicPartition], int] = {}
     for _ in range(int(STEP_S / 0.001)):
         for broker_id, name, log in _compacting(self):
             swaps = before.setdefault((broker_id, name), log.swaps)
-            if (log.replaced or log.swaps > swaps) and broker_id not in self._busy:
+            if (log.swap.replaced or log.swaps > swaps) and broker_id not in self._busy:
                 cluster.loop.trace(f"swap in {name} of broker-{broker_id}")
                 await self._down(broker_id, power=power)
                 return

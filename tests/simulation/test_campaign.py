@@ -15,6 +15,7 @@ from simulation.knobs import Knobs
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.shrink import promise_of
 
+pytestmark = pytest.mark.usefixtures("failed_runs")
 SEED = 4
 CRASHES = ("kill_one", "kill_chasing", "kill_all", "pause", "isolate_from_followers")
 

@@ -70,8 +70,8 @@ def test_names_are_unique_and_enough() -> None:
 
 def test_a_line_counts_when_its_arguments_say_so() -> None:
     coverage = Coverage()
-    partition = logging.getLogger("oncelog_broker.replication.cutting")
-    template = "%s: cut from %d to %d, the leader's epoch %d ends at %d"
+    partition = logging.getLogger("oncelog_broker.replication.partition")
+    template = "%s: truncated from %d to %d, the leader's epoch %d ends at %d"
     with coverage.listening():
         partition.info(template, "t-0", 9, 5, 1, 5)
         partition.info(template, "t-0", 5, 5, 1, 7)

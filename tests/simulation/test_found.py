@@ -9,9 +9,9 @@ from oncelog_controller.store import Create
 from oncelog_controller.znodes import broker_path
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import DATA, SimCluster
+from simulation.disk_faults import CHANGES
 from simulation.knobs import Knobs
 from simulation.loop import SimLoop
-from simulation.nemesis import CHANGES
 from simulation.workload import Workload
 
 

@@ -186,7 +186,7 @@ def test_events_of_clients_are_promises() -> None:
     in_world(scene)
 
 
-# ---- one replica: I1, A23, K18
+# ---- one replica: [I1], [A23], [K18]
 
 
 def test_i1_the_high_watermark_is_inside_the_log() -> None:
@@ -249,7 +249,7 @@ def test_k18_the_high_watermark_stands_below_min_isr() -> None:
     in_world(scene)
 
 
-# ---- all replicas: I2 to I9
+# ---- all replicas: [I2] to [I9]
 
 
 def test_i2_who_is_in_the_isr_holds_what_a_leader_shows() -> None:
@@ -432,7 +432,7 @@ def test_permitted_losses_are_counted() -> None:
     in_world(scene)
 
 
-# ---- clients: I7, I23
+# ---- clients: [I7], [I23]
 
 
 def test_i7_what_was_read_is_still_there() -> None:
@@ -485,7 +485,7 @@ def test_i23_on_enough_replicas() -> None:
     in_world(scene)
 
 
-# ---- leaders, controllers, fetchers: I11 to I13
+# ---- leaders, controllers, fetchers: [I11] to [I13]
 
 
 def test_i11_one_leader_an_epoch() -> None:

@@ -1,4 +1,4 @@
-"""Each fault proves its effect on a small cluster, and is taken back (R17).
+"""Each fault proves its effect on a small cluster, and is taken back.
 
 A fault runs until its proof holds; in a calm cluster no proof holds.
 """
@@ -20,6 +20,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from simulation.campaign import CHECK_EVERY_S, CONVERGE_S
 from simulation.cluster import SimCluster
 from simulation.coverage import Coverage
+from simulation.gray_faults import DAY_MS
 from simulation.group_workload import GroupWorkload
 from simulation.invariants import Invariants
 from simulation.knobs import Knobs
@@ -44,6 +45,7 @@ KNOBS = Knobs(
     request_timeout_ms=1000,
     delivery_timeout_ms=4000,
     segment_bytes=8192,
+    log_dir_sync_timeout_ms=6000,
 )
 
 
@@ -233,9 +235,12 @@ def is_pair(wires: list[tuple[str, str]]) -> bool:
     return len(wires) == len(between_brokers(wires)) == 2 and wires[0] == wires[1][::-1]
 
 
+HOSTS = ("broker-1", "broker-2", "broker-3")
+
 Proof = Callable[[Seen], bool]
 
 PROOFS: dict[str, Proof] = {
+    "topic_made_again": lambda seen: any(line.startswith("made again ") for line in seen.lines),
     "kill_one": lambda seen: seen.came_back("kill") and not seen.most_dark,
     "kill_chasing": lambda seen: seen.within_a_fault("kill") >= 2 and seen.elections >= 2,
     "kill_all": lambda seen: seen.most_down == 3 and seen.came_back("kill"),
@@ -278,6 +283,15 @@ PROOFS: dict[str, Proof] = {
         and seen.elections > 0
         and seen.nobody_died
     ),
+    "shunned": lambda seen: (
+        any(len({peer for host, peer in seen.refused if host == name}) == 2 for name in HOSTS)
+        and seen.coverage["accusation_refuted"] > 0
+        and seen.coverage["controller_sat_out"] > 0
+        and seen.nobody_died
+    ),
+    "forged_order": lambda seen: (
+        seen.coverage["controller_disbelieved"] > 0 and seen.nobody_died and seen.trouble == 0
+    ),
     "zookeeper_outage": lambda seen: (
         seen.store_was_down and seen.all_lost_contact and seen.cluster.zookeeper.running
     ),
@@ -292,6 +306,15 @@ PROOFS: dict[str, Proof] = {
         seen.coverage["failed_sync"] > 0
         and seen.coverage["directory_offline"] > 0
         and seen.came_back("kill")
+    ),
+    "hung_disk": lambda seen: seen.coverage["hung_sync"] > 0 and seen.came_back("kill"),
+    "replace_disk": lambda seen: (
+        any(line.startswith("replace broker-") for line in seen.lines) and seen.came_back("kill")
+    ),
+    "remount": lambda seen: (
+        seen.count("remount") > 0
+        and seen.coverage["directory_offline"] > 0
+        and seen.came_back("remount")
     ),
     "failed_append": lambda seen: (
         seen.coverage["failed_append"] > 0 and seen.coverage["directory_offline"] > 0
@@ -308,6 +331,23 @@ PROOFS: dict[str, Proof] = {
     ),
     "clock_jump": lambda seen: any(
         max(errors) - min(errors) >= 3_600_000 for errors in seen.clock_errors.values()
+    ),
+    "clock_leap": lambda seen: (
+        seen.coverage["clock_leapt"] > 0
+        and any(max(errors) - min(errors) >= DAY_MS for errors in seen.clock_errors.values())
+    ),
+    "wrong_address": lambda seen: (
+        any(line.endswith(" stranger") for line in seen.lines if line.startswith("astray "))
+        and any("broker" in line.split()[2] for line in seen.lines if line.startswith("astray "))
+        and seen.coverage["led_astray"] > 0
+    ),
+    "clone": lambda seen: (
+        any(line.startswith("refused clone-of-") for line in seen.lines)
+        and not seen.count("deposed")
+        and seen.nobody_died
+    ),
+    "hung_loop": lambda seen: (
+        seen.count("hang") > 0 and bool(seen.renewed) and seen.elections > 0 and seen.nobody_died
     ),
     "wipe_a_joiner": lambda seen: seen.came_back("wipe") and seen.isr_min < 3,
 }
@@ -356,6 +396,11 @@ TXN_PROOFS: dict[str, Proof] = {
     "decide_alone": lambda seen: (
         seen.within_a_fault("crash", "client-teller") == 1 and seen.came_back("kill")
     ),
+    "stale_image": lambda seen: (
+        any(line.startswith("stale broker-") for line in seen.lines)
+        and seen.coverage["coordinator_loaded_records"] > 0
+        and seen.came_back("kill")
+    ),
     "late_markers": lambda seen: (
         seen.was_held(lambda wires: len(wires) == 1) and seen.coverage["member_left"] > 0
     ),
@@ -380,6 +425,8 @@ class Stage:
         knobs = replace(KNOBS, **MORE) if grouped else KNOBS
         if TXN_PROOFS.keys() & faults:
             knobs = replace(knobs, **TRANSACTIONAL)
+        if "replace_disk" in faults:
+            knobs = replace(knobs, log_dirs=2)
         self.cluster = SimCluster(loop, knobs, entropy)
         self.seen = Seen(self.cluster, coverage)
         self.invariants = Invariants(self.cluster, coverage)
@@ -460,6 +507,8 @@ class Stage:
         assert all(abs(clock.error_ms) <= 500 for clock in cluster.clocks.values())
         assert cluster.zookeeper.running
         assert cluster.zookeeper_delays == []
+        assert cluster.deaf == {}
+        assert cluster.network.astray == {}
         assert cluster.sync_stall_s == {}
 
 

@@ -1,4 +1,4 @@
-"""The network: each fault is proven by what it does to those who talk (R17).
+"""The network: each fault is proven by what it does to those who talk.
 
 What TCP promises on a good day is in ``tests/ports/test_streams.py``.
 """

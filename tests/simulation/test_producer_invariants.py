@@ -1,4 +1,4 @@
-"""I14 over logs of which one knows what is in them."""
+"""[I14] over logs of which one knows what is in them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from simulation.workload import Workload
 
 
 def test_rot_is_found_and_mended_wherever_it_strikes() -> None:
-    """F41: on leader and followers, while the brokers run, and before one of them restarts."""
+    """On leader and followers, while the brokers run, and before one of them restarts."""
     loop = SimLoop(3)
     struck: list[Rot] = []
 

@@ -12,6 +12,7 @@ from simulation.campaign import Options, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of, shrink
 
+pytestmark = pytest.mark.usefixtures("failed_runs")
 SEED = 4
 BROKEN = Options(
     safety_s=8,

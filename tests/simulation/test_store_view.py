@@ -1,4 +1,4 @@
-"""I10, I11 and I12, as the store's own history shows them."""
+"""[I10], [I11] and [I12], as the store's own history shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I15, I17, A21 and A23 over logs of which one knows what is in them, and their replay."""
+"""[I15], [I17], [A21] and [A23] over logs of which one knows what is in them, and their replay."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ X, Y = TopicPartition("x", 0), TopicPartition("y", 0)
 
 def batches(text: str) -> list[bytes]:
     """Of "7/0 7/0 8 C7/1": data of producer 7 in epoch 0, twice; a plain record of producer 8; the
-    commit of 7 with marker epoch 1 (A is an abort)."""
+    commit of 7 with marker epoch 1 (A is an abort). Compaction took away what is a "-"."""
     made = []
     for offset, word in enumerate(text.split()):
+        if word == "-":
+            continue
         kind = word[0] if word[0] in "CA" else ""
         producer, _, epoch = word.removeprefix(kind).partition("/")
         if kind:
@@ -199,6 +201,17 @@ def test_a_marker_that_is_not_committed_ends_nothing() -> None:
     world = World()
     world.put(X, "7/0 8 C7/1", stable=2, high=2)
     assert breach(world) == "I15"
+
+
+def test_what_compaction_has_taken_away_holds_nobody_back() -> None:
+    """The marker was committed when it did; the leader begins with a high watermark of before."""
+    world, invariants = World(), TxnInvariants()
+    world.put(X, "7/0 A7/1", stable=0)
+    invariants.check(world.truths)
+    world.put(X, "- A7/1", stable=1, high=1)
+    invariants.check(world.truths)
+    world.put(X, "7/0 A7/1", stable=1, high=1)
+    assert breach(world, invariants) == "I15"
 
 
 def test_an_aborted_transaction_that_is_not_in_the_index_is_found() -> None:

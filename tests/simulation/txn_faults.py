@@ -1,4 +1,4 @@
-"""Faults of transactions, F61 to F72; imported for their registration.
+"""Faults of transactions; imported for their registration.
 
 Without transactional clients in the run they do nothing.
 """
@@ -20,7 +20,7 @@ MOMENT_S = 4.0
 """How long a fault waits for the moment at which it strikes; then it strikes anyhow."""
 
 MOMENTS = ("begun", "added", "prepared", "marking", "completed", "any")
-"""Of a transaction at its coordinator: the six steps of F61, as far as they can be told apart."""
+"""The steps of a transaction at its coordinator, as far as they can be told apart."""
 
 
 def _client(self: Nemesis) -> TxnClient | None:
@@ -79,7 +79,7 @@ async def _until_moment(self: Nemesis, transactional_id: str) -> None:
 
 @fault
 async def kill_txn_coordinator(self: Nemesis) -> None:
-    """F61: the coordinator of a transaction dies at one of its six steps."""
+    """The coordinator of a transaction dies at one of its six steps."""
     client = _client(self)
     if client is None:
         return
@@ -92,7 +92,7 @@ async def kill_txn_coordinator(self: Nemesis) -> None:
 
 @fault
 async def move_txn_coordinator(self: Nemesis) -> None:
-    """F62: it loses its leadership and lives, and the next one does too."""
+    """It loses its leadership and lives, and the next one does too."""
     client = _client(self)
     if client is None:
         return
@@ -118,7 +118,7 @@ async def move_txn_coordinator(self: Nemesis) -> None:
 
 @fault
 async def strike_at_open_data(self: Nemesis) -> None:
-    """F63: the leader of a partition with an open transaction dies, or is paused."""
+    """The leader of a partition with an open transaction dies, or is paused."""
     for _ in range(int(MOMENT_S / 0.02)):
         opened = [name for name, txns in self.invariants.txns.undecided().items() if txns]
         if opened:
@@ -139,7 +139,7 @@ async def strike_at_open_data(self: Nemesis) -> None:
 
 @fault
 async def pause_txn_client(self: Nemesis) -> None:
-    """F64: an application stands still in the middle, for longer than a transaction may take or
+    """An application stands still in the middle, for longer than a transaction may take or
     not; somebody may take its id over meanwhile."""
     client = _client(self)
     process = None if client is None else client.process
@@ -163,7 +163,7 @@ def _resume(process: Process) -> None:
 
 @fault
 async def hijack(self: Nemesis) -> None:
-    """F64: a second client takes a teller's transactional id."""
+    """A second client takes a teller's transactional id."""
     client = _client(self)
     if isinstance(client, Teller):
         await _hijack(self, client)
@@ -198,7 +198,7 @@ async def bounce_txn_clients(self: Nemesis) -> None:
 
 @fault
 async def late_requests(self: Nemesis) -> None:
-    """F66: requests of transactions come again, up to some transactions later, elsewhere."""
+    """Requests of transactions come again, up to some transactions later, elsewhere."""
     if self.txns is None or not self.txns.clients:
         return
     if self.txns.late is None:
@@ -218,7 +218,7 @@ async def late_requests(self: Nemesis) -> None:
 
 @fault
 async def long_transaction(self: Nemesis) -> None:
-    """F72: tellers leave transactions open for as long as they may, while logs roll and compact."""
+    """Tellers leave transactions open for as long as they may, while logs roll and compact."""
     if self.txns is None:
         return
     for teller in self.txns.tellers:

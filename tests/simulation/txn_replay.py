@@ -8,6 +8,7 @@ of the protocol is returned in words, not raised: whoever replays knows what it 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ class EndedTxn(NamedTuple):
     """-1: a marker without data before it."""
     first_offset: int
     """Of the data; -1 without any."""
+    offsets: tuple[int, ...] = ()
+    """Of the data."""
 
 
 class TxnReplay:
@@ -123,6 +126,7 @@ class TxnReplay:
                 marker.coordinator_epoch,
                 -1 if opened is None else opened.epoch,
                 -1 if opened is None else opened.first_offset,
+                () if opened is None else tuple(opened.offsets),
             )
         )
         what = f"marker at {marker.offset} of producer {producer_id} has epoch {epoch}"
@@ -136,6 +140,12 @@ class TxnReplay:
         """Below which offset all was decided, when that much was committed."""
         index = bisect_right(self._ends, high_watermark) - 1
         return high_watermark if index < 0 else min(high_watermark, self._stable[index])
+
+    def undecided_at(self, high_watermark: int) -> Iterator[int]:
+        """The offsets below it whose transactions were not decided when that much was committed."""
+        late = [txn.offsets for txn in self.ended if txn.marker_offset >= high_watermark]
+        for offsets in (*(txn.offsets for txn in self.open.values()), *late):
+            yield from (offset for offset in offsets if offset < high_watermark)
 
     def is_open(self, offset: int) -> bool:
         """Whether an offset belongs to a transaction that is not decided."""

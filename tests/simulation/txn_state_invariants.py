@@ -1,10 +1,10 @@
-"""I16 and K2 on what is durable of transactional ids: the committed records of the internal topic.
+"""[I16] and [K2] are checked on the committed records of the topic of transactional ids.
 
-- I16: states follow each other as in the table below; a pair of producer id and epoch is given
+- [I16]: states follow each other as in the table below; a pair of producer id and epoch is given
   once, to one id; epochs of a producer do not go back;
-- K2: a marker says what a committed PREPARE record says; of shared transactions, COMMIT for winners
-  and ABORT for all others. No marker is written of what nobody has prepared: looked at when all is
-  over, since a watermark may be seen later than what followed from it.
+- [K2]: a marker says what a committed PREPARE record says; of shared transactions, COMMIT for
+  winners and ABORT for all others. No marker is written of what nobody has prepared: looked at
+  when all is over, since a watermark may be seen later than what followed from it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TxnStateInvariants:
     def check(self, truths: Mapping[TopicPartition, Truth]) -> None:
         """Look at the records that have come in since the last call.
 
-        :raises InvariantViolation: I16.
+        :raises InvariantViolation: [I16].
         """
         for name, truth in truths.items():
             canon = truth.canon
@@ -92,7 +92,7 @@ class TxnStateInvariants:
             self._give(fact.transactional_id, (fact.producer_id, 0))
 
     def take(self, fact: IdFact) -> None:
-        """One more record of an id. :raises InvariantViolation: I16."""
+        """One more record of an id. :raises InvariantViolation: [I16]."""
         name, saved = fact.transactional_id, fact.saved
         before = self.saved.get(name)
         if saved is None:
@@ -152,7 +152,7 @@ class TxnStateInvariants:
         """Hold markers against what was prepared.
 
         :param over: nothing comes any more: what was not prepared by now never was.
-        :raises InvariantViolation: K2.
+        :raises InvariantViolation: [K2].
         """
         for marker, (commit, where) in decisions.items():
             prepared = self.prepared.get(marker)

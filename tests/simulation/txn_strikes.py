@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from oncelog.errors import OncelogError
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.types import TopicPartition
 from simulation.group_faults import coordinator_of
@@ -17,7 +18,7 @@ STEP_S = 4.0
 
 @fault
 async def decide_alone(self: Nemesis) -> None:
-    """K2, F61: a coordinator writes PREPARE, and dies before the replica that follows it has that.
+    """[K2]: a coordinator writes PREPARE, and dies before the replica that follows it has that.
 
     The application dies with it, so that nobody says again how the transaction was to end.
     """
@@ -95,3 +96,43 @@ async def late_markers(self: Nemesis) -> None:
     finally:
         copier.bounces = False
         network.release(*wire)
+
+
+FRESH_MAX = 8
+"""Topics that are made in one run."""
+
+
+@fault
+async def stale_image(self: Nemesis) -> None:
+    """A broker does not hear of a new topic, and becomes coordinator of a transaction with it."""
+    tellers = [] if self.txns is None else [c for c in self.txns.clients if isinstance(c, Teller)]
+    cluster, txns = self.cluster, self.txns
+    if txns is None or not tellers or sorted(cluster.serving) != cluster.ids or cluster.deaf:
+        return
+    teller = self.chance.choice(tellers)
+    coordinator = txn_coordinator_of(self, teller.transactional_id)
+    heir = _heir(self, teller.transactional_id)
+    if coordinator is None or heir is None or coordinator in self._busy:
+        return
+    if len(txns.fresh) >= FRESH_MAX:
+        return
+    cluster.deaf[heir] = None
+    try:
+        await txns.create_fresh(f"n{len(txns.fresh) + 1}")
+        place = txns.fresh[-1]
+        for _ in range(int(STEP_S / 0.001)):
+            found = transaction_of(self, teller.transactional_id)
+            saved = None if found is None else found.saved
+            if saved is not None and place in getattr(saved, "partitions", ()):
+                break
+            await asyncio.sleep(0.001)
+        else:
+            return
+        cluster.loop.trace(f"stale broker-{heir} for {teller.transactional_id}")
+        await self._wait(0.0, 0.05)
+        await self._down(coordinator)
+        await self._wait(0.0, 2 * self._session_s())
+    except (OSError, TimeoutError, OncelogError):
+        pass  # the topic could not be made: that is another fault's doing
+    finally:
+        cluster.deaf.pop(heir, None)

@@ -23,6 +23,7 @@ from oncelog import Admin, Consumer, NewTopic, Producer
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.errors import Kind, OncelogError, TransactionOutcomeUnknownError
 from oncelog.history_events import Event, HistoryRecorder
+from oncelog_protocol.errors import TopicAlreadyExistsError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.checkers.copies_match_inputs import copy_of
@@ -78,6 +79,8 @@ class TxnWorkload:
         self.tellers: list[Teller] = []
         self.counts: dict[str, int] = {}
         """What became of transactions, as their clients were told."""
+        self.fresh: list[TopicPartition] = []
+        """Partitions of topics that were made in the course of the run, the newest last."""
         self.late: LateRequests | None = None
         """Made by the first fault that needs it."""
         self.entropy = entropy
@@ -103,7 +106,8 @@ class TxnWorkload:
     @property
     def partitions(self) -> list[TopicPartition]:
         """Of its own topics."""
-        return [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
+        made = [TopicPartition(topic, p) for topic, n in self.topics.items() for p in range(n)]
+        return made + self.fresh
 
     async def create_topics(self) -> None:
         """Its own."""
@@ -124,6 +128,30 @@ class TxnWorkload:
 
         await process.call(create(), "create topics")
         process.kill()
+
+    async def create_fresh(self, topic: str) -> None:
+        """One more topic, of one partition, that tellers write to from now on.
+
+        :raises TimeoutError, OSError, OncelogError: it could not be made, or nobody knows.
+        """
+        process = self.cluster.client_process(f"client-admin-{topic}")
+        new = NewTopic(
+            topic, partitions=1, replication_factor=self.cluster.knobs.replication_factor
+        )
+
+        async def create() -> None:
+            entropy = self.entropy.fork(f"admin-{topic}")
+            async with Admin(self.cluster.bootstrap, entropy=entropy) as admin:
+                (made,) = await admin.create_topics([new])
+                if made.error and not isinstance(made.error, TopicAlreadyExistsError):
+                    raise made.error
+
+        try:
+            async with asyncio.timeout(5.0):
+                await process.call(create(), f"create {topic}")
+        finally:
+            process.kill()
+        self.fresh.append(TopicPartition(topic, 0))
 
     def start(self) -> None:
         """Let the clients work until ``stop``."""
@@ -402,6 +430,8 @@ class Teller(TxnClient):
             everything = workload.partitions[: workload.cluster.knobs.accounts] + workload.others
             for _ in range(entropy.randint(1, 8)):
                 place = entropy.choice(everything)
+                if workload.fresh and entropy.random() < 0.4:
+                    place = workload.fresh[-1]
                 if place.topic != BANK:
                     await txn.send(**self.record(place, entropy))
                 await self._dawdle(entropy)

@@ -79,6 +79,8 @@ class AdminCluster(FakeCluster):
         self.known_groups: dict[str, KnownGroup] = {}
         self.known_transactions: dict[str, KnownTransaction] = {}
         self.producers: dict[TopicPartition, list[transaction_admin.DescribedProducer]] = {}
+        self.producers_page = 1000
+        """How many are told at once."""
         self.loading: dict[int, int] = {}
         """Broker to the error code that goes with its lists."""
         for broker_id, broker in self.brokers.items():
@@ -314,7 +316,10 @@ class AdminHandlers(Handlers):
                 try:
                     self._led(topic.topic, number)
                     tp = TopicPartition(topic.topic, number)
-                    answer.producers = self._cluster.producers.get(tp, [])
+                    known = self._cluster.producers.get(tp, [])
+                    later = [p for p in known if p.producer_id > request.after_producer_id]
+                    answer.producers = later[: self._cluster.producers_page]
+                    answer.more = len(later) > len(answer.producers)
                 except ApiError as error:
                     answer.error_code = error.code
                 answers.append(answer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
@@ -42,7 +42,7 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.schema import Span
-from oncelog_protocol.types import TopicPartition
+from oncelog_protocol.types import NO_BROKER, TopicPartition
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SeededEntropy
@@ -86,10 +86,17 @@ class Cluster:
         self._ids = list(range(1, brokers + 1))
         self._files = files if files is not None else SystemFiles()
         self._entropy = SeededEntropy(seed)
+        self._lives = 0
         self._options = options or {}
-        self._settings = {**SETTINGS, **settings}
+        replicas = min(brokers, 3)
+        self._settings = {
+            **SETTINGS,
+            "offsets_topic_replication_factor": replicas,
+            "transaction_state_log_replication_factor": replicas,
+            **settings,
+        }
 
-    async def __aenter__(self) -> Cluster:
+    async def __aenter__(self) -> Self:
         try:
             await asyncio.gather(*(self.start_broker(broker_id) for broker_id in self._ids))
             await self.converged()
@@ -123,11 +130,12 @@ class Cluster:
             self.zookeeper, session_timeout_ms=self._settings["zookeeper_session_timeout_ms"]
         )
         self.stores[broker_id] = store
+        self._lives += 1  # who draws the same ids twice finds directories that it does not have
         return Broker(
             self.config(broker_id, **settings),
             files=self._files,
             clock=SystemWallClock(),
-            entropy=self._entropy.fork(f"broker-{broker_id}"),
+            entropy=self._entropy.fork(f"broker-{broker_id}-{self._lives}"),
             metadata_store=store,
             **self._options,
         )
@@ -218,14 +226,22 @@ class Cluster:
 
     # -- requests ----------------------------------------------------------------------------
 
-    async def channel(self, broker_id: int, listener: str = "external") -> RequestChannel:
-        """A connection of one's own."""
-        host, port = self.brokers[broker_id].addresses[listener]
-        return await RequestChannel.open(host, port, ClientConnection("test"))
+    async def channel(
+        self, broker_id: int, listener: str = "external", *, own_broker_id: int = NO_BROKER
+    ) -> RequestChannel:
+        """A connection of one's own; as a broker if it says which."""
+        broker = self.brokers[broker_id]
+        host, port = broker.addresses[listener]
+        machine = ClientConnection("test", meant=broker.identity, own_broker_id=own_broker_id)
+        return await RequestChannel.open(host, port, machine)
 
     async def call(self, broker_id: int, request: Request, *, listener: str = "external") -> Any:
-        """The response to one request over a new connection."""
-        channel = await self.channel(broker_id, listener)
+        """The response to one request over a new connection; between brokers in the name of the
+        broker that the request names."""
+        own = NO_BROKER
+        if listener == "internal":
+            own = getattr(request, request.asker_field, broker_id)
+        channel = await self.channel(broker_id, listener, own_broker_id=own)
         try:
             return (await channel.call(request, timeout_s=15)).message
         finally:

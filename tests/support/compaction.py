@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
-from support.crash_points import InlineExecutor
+from support.crash_points import run_inline
 from support.logs import NOW_MS, batch, sync, topic_config
 
 __all__ = [
@@ -137,11 +136,10 @@ def clean(
     worker = cleaner or make_cleaner(log)
 
     async def go() -> int:
-        asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
         passes = 0
         while await worker.clean_dirtiest():
             passes += 1
             assert passes < 100
         return passes
 
-    return asyncio.run(go())
+    return run_inline(go())

@@ -44,7 +44,7 @@ class Member:
             cluster_id_hint=f"cluster-of-{broker.broker_id}",
             previous_session=previous_session,
             remember_session=self.sessions.append,
-            claim_data=lambda: DataClaim(0, None, DataLoss.NONE),
+            claim_data=lambda _: DataClaim(0, None, DataLoss.NONE),
         )
         self.membership.on_registered.append(self._registered)
         self.membership.on_failed.append(self.failures.append)
@@ -114,7 +114,7 @@ class ControllerCluster:
     async def start(
         self, broker_id: int, *, port: int = 0, previous_session: int | None = None
     ) -> Member:
-        broker = await FakeBroker(broker_id, port).start()
+        broker = await FakeBroker(broker_id, port, cluster_id="cluster").start()
         store = MemoryMetadataStore(self.zookeeper, session_timeout_ms=self._session_timeout_ms)
         member = Member(broker, store, self.config, previous_session)
         self.members[broker_id] = member

@@ -26,6 +26,7 @@ from oncelog_controller.events import (
     ClusterLoaded,
     ClusterRead,
     Event,
+    GoOn,
     OrdersAnswered,
     RequestReceived,
     TimeReached,
@@ -271,6 +272,8 @@ class Driver:
 
     def _feed(self, event: Event) -> None:
         waiting = self._run(self.machine.handle(event, self.now))
+        while self.machine.unfinished:
+            waiting += self._run(self.machine.handle(GoOn(), self.now))
         while waiting:
             write = waiting.pop(0)
             waiting += self._run(self.machine.handle(self._write(write), self.now))
@@ -398,7 +401,7 @@ class Driver:
         return found
 
     def _check(self) -> None:
-        """Memory says what the store says, and I10 holds."""
+        """Memory says what the store says, and [I10] holds."""
         if self.machine.busy or self.lost_track or self.resigned:
             return
         for partition in self.machine.cluster.partitions():
@@ -411,7 +414,7 @@ class Driver:
             if self.safeguards.trust_only_complete_replicas:
                 for member in (*known.isr, *known.elr):
                     broker = self.machine.cluster.brokers.get(member)
-                    assert broker is None or broker.keeps(known.admitted_at(member)), (
+                    assert broker is None or broker.keeps(known.admitted_at(member), partition), (
                         f"{member} lost data and is still a member of {partition.topic_partition}"
                     )
 
@@ -450,3 +453,9 @@ class Driver:
         epoch = self.brokers[sender].broker_epoch
         response = self.ask(replication.AlterPartitionRequest(sender, epoch, [item]))
         return None if response is None else response.partitions[0]
+
+
+def summary(driver: Driver, topic: str = "t", partition: int = 0) -> tuple[int, int, list[int]]:
+    """Leader, leader epoch and ISR of a partition."""
+    state = driver.state(topic, partition)
+    return state.leader, state.leader_epoch, list(state.isr)

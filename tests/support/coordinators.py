@@ -6,12 +6,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
+from oncelog_broker.coordinator.led_shard import LedShard
 from oncelog_broker.coordinator.ports import Timers
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
-from oncelog_protocol.errors import ApiError, NotLeaderOrFollowerError, error_for
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_protocol.errors import (
+    ApiError,
+    CoordinatorNotAvailableError,
+    NotLeaderOrFollowerError,
+    error_for,
+)
 from oncelog_protocol.types import TopicPartition
 
-__all__ = ["MemoryPartition", "MemoryWriter", "TextShard"]
+__all__ = ["TP", "Bench", "MemoryPartition", "MemoryWriter", "TextShard"]
+
+TP = TopicPartition("__consumer_offsets", 0)
 
 
 class MemoryPartition:
@@ -164,3 +173,39 @@ class TextShard:
             on_committed=lambda: self.story.append(f"committed {name}"),
             on_failure=lambda code: self.story.append(f"failed {name} {code}"),
         )
+
+
+class Bench:
+    """A loaded shard over memory."""
+
+    def __init__(self, *, auto_commit: bool = False, commit_timeout_s: float = 60.0) -> None:
+        self.writer = MemoryWriter(auto_commit=auto_commit)
+        self.answers: list[tuple[Any, int]] = []
+        self.led = LedShard(
+            TP,
+            0,
+            writer=self.writer,
+            make_shard=TextShard,
+            commit_timeout_s=commit_timeout_s,
+            safeguards=CoordinatorSafeguards(),
+            on_broken=lambda led: led.unload(CoordinatorNotAvailableError.code),
+        )
+        self.shard = self.led.shard
+        self.led.activate(0)
+
+    @property
+    def log(self) -> MemoryPartition:
+        return self.writer.partition(TP)
+
+    def reply(self, value: Any, code: int) -> None:
+        self.answers.append((value, code))
+
+    def put(self, name: str, value: str | None, reply: str | None = "ok") -> None:
+        self.led.write(lambda shard: shard.put(name, value, reply), self.reply)
+
+    def get(self, name: str) -> None:
+        self.led.read(lambda shard: shard.values.get(name, "none"), self.reply)
+
+    def told(self) -> list[tuple[Any, int]]:
+        answers, self.answers = self.answers, []
+        return answers

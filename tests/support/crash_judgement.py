@@ -6,7 +6,7 @@ Every image is loaded by a real ``LogManager`` and must keep what the logs had p
 - what is there is a run without holes out of one state that the log was in, since the last state
   that was durable whole: never a mixture of two;
 - epochs say of each offset what its batch says, and producers are known as the batches tell of
-  them (I14); nothing is left over on the disk; what is deleted
+  them [I14]; nothing is left over on the disk; what is deleted
   stays deleted; a clean stop is believed only while it is true;
 - a power cut right after the start changes nothing more; writing goes on; a second start agrees.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,13 +35,14 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import NOW_MS, batch, follower_batches, topic_config
 from support.transactional_logs import TxnProducer
+from support.waiting import at_once
 
 __all__ = [
     "CONFIG",
     "STYLES",
     "Expectation",
     "Image",
-    "InlineExecutor",
+    "InlineLoop",
     "Promise",
     "State",
     "World",
@@ -83,26 +83,24 @@ STYLES = (
 )
 
 
-class InlineExecutor(ThreadPoolExecutor):
+class InlineLoop(asyncio.SelectorEventLoop):
     """Runs jobs where they are submitted: one order of steps, the same each time."""
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            future.set_result(func(*args))
         except Exception as error:
             future.set_exception(error)
         return future
 
 
 def run_inline(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` with jobs of the executor run inline."""
-
-    async def go() -> T:
-        asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
-        return await main
-
-    return asyncio.run(go())
+    """``asyncio.run`` with jobs of threads run inline."""
+    with asyncio.Runner(loop_factory=InlineLoop) as runner:
+        return runner.run(main)
 
 
 class State(NamedTuple):
@@ -386,7 +384,7 @@ class World:
         for lineage in self.live():
             assert lineage.log is not None
             lineage.operation = Operation(lineage.log.log_start_offset)
-        self.logs.apply_retention()
+        at_once(self.logs.apply_retention())
         for lineage in self.live():
             assert lineage.log is not None
             assert lineage.operation is not None

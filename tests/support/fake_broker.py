@@ -9,8 +9,14 @@ from typing import Any, cast
 
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
+from oncelog_protocol.identity import UNKNOWN, Identity, Introduction
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
-from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.messages.metadata import (
+    ClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    ListenerAddress,
+)
 from oncelog_protocol.messages.replication import (
     LeaderAndIsrRequest,
     OrderResult,
@@ -26,18 +32,25 @@ __all__ = ["FakeBroker"]
 class FakeBroker:
     """Listens at ``port`` (0: a free one, kept over restarts)."""
 
-    def __init__(self, broker_id: int, port: int = 0) -> None:
+    def __init__(self, broker_id: int, port: int = 0, *, cluster_id: str = "") -> None:
         self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        """"": it answers to every name."""
         self.port = port
         self.orders: list[Any] = []
         """Every order that was obeyed, in order."""
         self.refused: list[Any] = []
         """Every order that was fenced."""
+        self.misled: list[str] = []
+        """Why connections were refused."""
+        self.askers: set[Introduction] = set()
+        """As whom connections came whose requests were served."""
         self.controller_epoch = -1
         self.broker_epoch = -1
         self.replicas: dict[TopicPartition, PartitionOrder] = {}
         """As the last LeaderAndIsr of each said, applied only with a newer leader epoch."""
         self.metadata: dict[TopicPartition, PartitionOrder] = {}
+        self._slices: dict[TopicPartition, PartitionOrder] = {}
         self.live_brokers: list[int] = []
         self.muted = False
         """Takes requests and answers none."""
@@ -56,6 +69,10 @@ class FakeBroker:
         self._server = await loop.create_server(lambda: _Peer(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.cluster_id, self.broker_id) if self.cluster_id else UNKNOWN
 
     @property
     def alive(self) -> bool:
@@ -102,7 +119,12 @@ class FakeBroker:
     def take(self, request: Any) -> Any:
         """Obey, or refuse as a broker does."""
         if isinstance(request, ApiVersionsRequest):
-            return ApiVersionsResponse(0, supported_ranges())
+            me = self.identity
+            return ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id)
+        if isinstance(request, DescribeClusterRequest):
+            own = [ClusterBroker(self.broker_id, self.broker_epoch, [])]
+            described = own if self.broker_epoch >= 0 else []
+            return DescribeClusterResponse(0, None, self.cluster_id, brokers=described)
         code = self._fence(request) or self.answer(request)
         if code:
             self.refused.append(request)
@@ -116,14 +138,17 @@ class FakeBroker:
                 if newer or (known is not None and known.topic_id != order.topic_id):
                     self.replicas[name] = order
         elif isinstance(request, UpdateMetadataRequest):
-            if request.full:
-                self.metadata.clear()
+            if request.full and request.first:
+                self._slices.clear()
+            told = self._slices if request.full else self.metadata
             for order in request.partitions:
                 name = TopicPartition(order.topic, order.partition)
                 if order.leader == -2:
-                    self.metadata.pop(name, None)
+                    told.pop(name, None)
                 else:
-                    self.metadata[name] = order
+                    told[name] = order
+            if request.full and request.last:
+                self.metadata = dict(self._slices)
             self.live_brokers = [broker.broker_id for broker in request.live_brokers]
             return request.response()
         else:
@@ -144,7 +169,7 @@ class FakeBroker:
 class _Peer(asyncio.BufferedProtocol):
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
-        self._machine = ServerConnection(reuse=False)
+        self._machine = ServerConnection(reuse=False, identity=broker.identity)
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -170,6 +195,15 @@ class _Peer(asyncio.BufferedProtocol):
         hello = isinstance(incoming.message, ApiVersionsRequest)
         if self._broker.muted and not hello:
             return
-        response = self._broker.take(incoming.message)
+        if incoming.misfit is not None:
+            self._broker.misled.append(str(incoming.misfit))
+            identity = self._broker.identity
+            response: Any = ApiVersionsResponse(
+                incoming.misfit.code, [], identity.cluster_id, identity.broker_id
+            )
+        else:
+            response = self._broker.take(incoming.message)
+            if not hello:
+                self._broker.askers.add(self._machine.introduction)
         assert self._transport is not None
         self._transport.writelines(self._machine.encode_response(incoming, response))

@@ -19,8 +19,10 @@ from oncelog_broker.log.producer_state import ProducerState
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import ApiError, LeaderNotAvailableError, ProtocolError
 from oncelog_protocol.errors import UnknownTopicOrPartitionError as UnknownTopic
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages import metadata as wire
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.records.batch import parse_header, stamp, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.records.decode import decode_batch
@@ -176,7 +178,8 @@ class FakePartition:
 class FakeCluster:
     """Topics, brokers, rules, and a list of every request that came."""
 
-    def __init__(self, broker_count: int = 1) -> None:
+    def __init__(self, broker_count: int = 1, *, cluster_id: str = "fake") -> None:
+        self.cluster_id = cluster_id
         self.brokers = {number: FakeBroker(self, number) for number in range(1, broker_count + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
         self.topic_ids: dict[str, str] = {}
@@ -212,10 +215,11 @@ class FakeCluster:
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     def create_topic(self, topic: str, partitions: int = 1) -> list[FakePartition]:
-        """Make a topic; leaders in turn."""
+        """Make a topic, also again; leaders in turn."""
         ids = list(self.brokers)
+        former = self.topic_ids.get(topic)
         self.topics[topic] = [FakePartition(ids[i % len(ids)]) for i in range(partitions)]
-        self.topic_ids[topic] = f"id-{topic}"
+        self.topic_ids[topic] = f"id-{topic}" if former is None else f"{former}-again"
         return self.topics[topic]
 
     def next_id(self) -> int:
@@ -266,7 +270,7 @@ class FakeCluster:
         ]
         names = list(self.topics) if request.topics is None else request.topics
         topics = [self._describe(name) for name in names]
-        return wire.MetadataResponse("fake", self.controller_id, brokers, topics)
+        return wire.MetadataResponse(self.cluster_id, self.controller_id, brokers, topics)
 
     def _describe(self, name: str) -> wire.MetadataTopic:
         if name not in self.topics:
@@ -296,6 +300,7 @@ class FakeBroker:
         self.port = 0
         self.advertised_port: int | None = None
         self.connections: dict[_Connection, None] = {}
+        self.opening: dict[_Connection, None] = {}
         self._server: asyncio.Server | None = None
         self._handlers = Handlers(cluster, broker_id)
 
@@ -313,11 +318,16 @@ class FakeBroker:
             return
         self._server.close()
         self._server = None
-        connections = list(self.connections)
-        for connection in connections:
+        for connection in list(self.connections):
             connection.abort()
-        for connection in connections:
+        await asyncio.sleep(0)  # what was accepted a moment ago becomes a connection, and is broken
+        for connection in [*self.connections, *self.opening]:
             await connection.gone
+
+    @property
+    def listening(self) -> bool:
+        """Whether connections are taken."""
+        return self._server is not None
 
     @property
     def connection_count(self) -> int:
@@ -327,6 +337,9 @@ class FakeBroker:
     async def answer(self, incoming: IncomingRequest) -> tuple[Any, list[bytes]] | None:
         """(response, payload); None for a request that is not answered."""
         request: Any = incoming.message
+        if incoming.misfit is not None:
+            me = self.cluster.cluster_id, self.broker_id
+            return ApiVersionsResponse(incoming.misfit.code, [], *me), []
         rule = self.cluster.match(self.broker_id, incoming)
         action = None if rule is None else rule.action
         if action is Action.DROP_BEFORE:
@@ -356,15 +369,21 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
-        self._machine = ServerConnection(reuse=False)
+        identity = Identity(broker.cluster.cluster_id, broker.broker_id)
+        self._machine = ServerConnection(reuse=False, identity=identity)
         self._queue: asyncio.Queue[IncomingRequest] = asyncio.Queue()
         self._transport: Any = None
         self._worker: asyncio.Task[None] | None = None
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        broker.opening[self] = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._broker.opening.pop(self)
         self._broker.connections[self] = None
+        if not self._broker.listening:
+            self.abort()
+            return
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog_protocol.errors import (
     ApiError,
     FencedLeaderEpochError,
+    InconsistentTopicIdError,
     NotControllerError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
@@ -71,7 +72,8 @@ class Handlers:
         return partition
 
     def _api_versions(self, request: Any) -> Any:
-        return handshake.ApiVersionsResponse(0, supported_ranges())
+        me = self._cluster.cluster_id, self._broker_id
+        return handshake.ApiVersionsResponse(0, supported_ranges(), *me)
 
     def _metadata(self, request: metadata.MetadataRequest) -> Any:
         stale = self._cluster.stale_metadata.get(self._broker_id)
@@ -136,6 +138,8 @@ class Handlers:
             for item in topic.partitions:
                 answer = fetch.FetchPartitionResponse(item.partition)
                 try:
+                    if topic.topic_id not in ("", self._cluster.topic_ids.get(topic.topic)):
+                        raise InconsistentTopicIdError
                     found = self._read(topic.topic, item, answer, request.isolation_level)
                     answer.records = Span(size, len(found))
                     data.append(found)
@@ -264,7 +268,7 @@ class Handlers:
             for number, broker in self._cluster.brokers.items()
         ]
         return metadata.DescribeClusterResponse(
-            0, None, "fake", self._cluster.controller_id, 1, brokers
+            0, None, self._cluster.cluster_id, self._cluster.controller_id, 1, brokers
         )
 
     def _describe_log_dirs(self, request: Any) -> Any:

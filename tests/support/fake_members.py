@@ -54,6 +54,8 @@ class JoinedGroup:
     """Member ids that were given out and have not joined."""
     assignments: dict[str, bytes] = field(default_factory=dict)
     offsets: dict[TopicPartition, wire.OffsetCommitPartition] = field(default_factory=dict)
+    topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
+    """Of which topics the offsets are, as who committed them said."""
     reasons: list[str | None] = field(default_factory=list)
     """What joins gave as their reason, in order."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -240,7 +242,8 @@ class FakeCoordinator:
         for topic in request.topics:
             items = []
             for item in topic.partitions:
-                group.offsets[TopicPartition(topic.topic, item.partition)] = item
+                tp = TopicPartition(topic.topic, item.partition)
+                group.offsets[tp], group.topic_ids[tp] = item, topic.topic_id
                 items.append(wire.OffsetCommitPartitionResponse(item.partition))
             answers.append(wire.OffsetCommitTopicResponse(topic.topic, items))
         return wire.OffsetCommitResponse(0, None, answers)
@@ -278,6 +281,8 @@ class FakeCoordinator:
                 if item is not None:
                     answer.offset, answer.leader_epoch = item.offset, item.leader_epoch
                     answer.metadata = item.metadata
+                    tp = TopicPartition(topic.topic, number)
+                    answer.topic_id = group.topic_ids.get(tp, "")
                 items.append(answer)
             answers.append(wire.OffsetFetchTopicResponse(topic.topic, items))
         return wire.OffsetFetchResponse(0, None, answers)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from oncelog import Admin, NewTopic, Producer
-from oncelog.shared_transaction import SharedTransaction
+from oncelog.shared_transactions.transaction import SharedTransaction
 from oncelog_cli.local.cluster import LocalCluster
 from oncelog_cli.profiles import Profile, Profiles, save_profiles
 from oncelog_protocol.consumer_protocol import (
@@ -271,6 +271,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "shared begin": (Case("shared begin nightly --tag 7"),),
     "shared commit": (Case("shared commit {dir}/ticket.json", prepare=ticket, code=1),),
     "shared abort": (Case("shared abort {dir}/ticket.json", prepare=ticket),),
+    "shared list": (
+        _fake("shared list", transactions),
+        _fake("shared list pay", transactions),
+    ),
     "shared describe": (
         _fake("shared describe spark", transactions),
         _fake("shared describe pay", transactions, code=1),
@@ -288,6 +292,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "configs describe": (
         Case("configs describe --topic orders"),
         Case("configs describe --topic none", code=1),
+        Case("configs describe --broker 9", code=1),
     ),
     "configs alter": (
         Case("configs alter --topic tuned -c retention_ms=1000", prepare=topic("tuned")),

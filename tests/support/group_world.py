@@ -39,6 +39,9 @@ __all__ = ["Answer", "GroupWorld", "ManualTimers", "Player", "durable", "subscri
 
 T = TypeVar("T")
 
+Operation = Callable[[], Result[Any]]
+Reply = Callable[[Any, int], None]
+
 
 def subscribed(*topics: str) -> bytes:
     """What a consumer of these topics says in JoinGroup."""
@@ -51,13 +54,26 @@ class ManualTimers:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._sequence = 0
-        self.due: dict[str, tuple[float, int, Callable[[], Result[None]]]] = {}
+        self.due: dict[str, tuple[float, int, Callable[[], Result[Any]]]] = {}
+        self.retries: dict[str, float | None] = {}
+        """How long after a failure each runs again."""
         self.closed = False
 
-    def set(self, key: str, delay_s: float, operation: Callable[[], Result[None]]) -> None:
+    def set(
+        self,
+        key: str,
+        delay_s: float,
+        operation: Callable[[], Result[Any]],
+        *,
+        retry_s: float | None = None,
+    ) -> None:
         if not self.closed:
             self._sequence += 1
             self.due[key] = (self._now_s() + delay_s, self._sequence, operation)
+            self.retries[key] = retry_s
+
+    def soon(self, operation: Callable[[], Result[Any]], *, retry_s: float | None = None) -> None:
+        self.set(f"soon {self._sequence}", 0.0, operation, retry_s=retry_s)
 
     def cancel(self, key: str) -> None:
         self.due.pop(key, None)
@@ -69,13 +85,21 @@ class ManualTimers:
         """When the first is due."""
         return min((at for at, _, _ in self.due.values()), default=None)
 
-    def pop_due(self, now_s: float) -> Callable[[], Result[None]] | None:
-        """The first that is due by then."""
+    def pop_due(self, now_s: float) -> tuple[Operation, Reply] | None:
+        """Return the first that is due by then, and whom to tell how it went."""
         at, _, key = min(
             ((at, sequence, key) for key, (at, sequence, _) in self.due.items()),
             default=(now_s + 1, 0, ""),
         )
-        return self.due.pop(key)[2] if at <= now_s else None
+        if at > now_s:
+            return None
+        operation, retry_s = self.due.pop(key)[2], self.retries.pop(key)
+
+        def reply(_value: object, code: int) -> None:
+            if code and retry_s is not None and key not in self.due:
+                self.set(key, retry_s, operation, retry_s=retry_s)
+
+        return operation, reply
 
 
 @dataclass
@@ -114,6 +138,7 @@ class GroupWorld:
         safeguards: CoordinatorSafeguards | None = None,
         clock: ManualClock | None = None,
         seed: str = "groups",
+        deleted_ids: Sequence[str] = (),
     ) -> None:
         self.config = config if config is not None else GroupConfig()
         self.clock = clock if clock is not None else ManualClock()
@@ -138,6 +163,7 @@ class GroupWorld:
             clock=self.clock,
             entropy=SeededEntropy(seed),
             safeguards=safeguards,
+            deleted_ids=deleted_ids,
         )
         for record in self.log:
             if record == BARRIER:
@@ -263,20 +289,24 @@ class GroupWorld:
             step_s = until_s if next_at is None else min(max(next_at, self.now_s), until_s)
             self.clock.advance(round((step_s - self.now_s) * 1000))
             self.now_s = step_s
-            operation = self.timers.pop_due(self.now_s)
-            if operation is None:
+            due = self.timers.pop_due(self.now_s)
+            if due is None:
                 if self.now_s >= until_s:
                     return
                 continue
-            self._submit(partial(self._run, operation))
+            self._submit(partial(self._run, *due))
 
-    def _run(self, operation: Callable[[], Result[None]]) -> None:
-        self._write(lambda _: operation(), lambda _value, _code: None)
+    def _run(self, operation: Operation, reply: Reply) -> None:
+        self._write(lambda _: operation(), reply)
 
-    def restarted(self) -> GroupWorld:
-        """The next coordinator, which has read the log."""
+    def restarted(self, deleted_ids: Sequence[str] = ()) -> GroupWorld:
+        """The next coordinator, which has read the log and knows of deleted topics."""
         world = GroupWorld(
-            config=self.config, log=self.log, clock=self.clock, seed=f"next-{len(self.log)}"
+            config=self.config,
+            log=self.log,
+            clock=self.clock,
+            seed=f"next-{len(self.log)}",
+            deleted_ids=deleted_ids,
         )
         self.timers.closed = True
         self.timers.due.clear()
@@ -359,12 +389,13 @@ class GroupWorld:
         topic: str = "t",
         partition: int = 0,
         metadata: str | None = None,
+        topic_id: str = "",
     ) -> Answer:
         answer = Answer()
         item = OffsetCommitPartition(partition, offset, 0, metadata)
         self.groups.commit(
             OffsetCommitRequest(
-                group, generation, member_id, instance, [OffsetCommitTopic(topic, [item])]
+                group, generation, member_id, instance, [OffsetCommitTopic(topic, [item], topic_id)]
             ),
             answer,
         )

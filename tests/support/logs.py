@@ -78,11 +78,23 @@ def follower_batches(*specs: tuple[int, int, int]) -> memoryview:
     return memoryview(data)
 
 
-def make_log_dir(files: Files, path: str = DATA, clock: ManualClock | None = None) -> LogDir:
+def make_log_dir(
+    files: Files,
+    path: str = DATA,
+    clock: ManualClock | None = None,
+    *,
+    producer_ids_max: int = 100_000,
+) -> LogDir:
     """A directory that is made but not locked; its flusher has no loop: see :func:`sync`."""
     files.make_dirs(path)
     files.sync_dir(os.path.dirname(path))
-    return LogDir(path, files=files, clock=clock or ManualClock(NOW_MS), headroom_bytes=0)
+    return LogDir(
+        path,
+        files=files,
+        clock=clock or ManualClock(NOW_MS),
+        headroom_bytes=0,
+        producer_ids_max=producer_ids_max,
+    )
 
 
 def make_log(

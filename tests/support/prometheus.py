@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from support.house import ROOT
+from support.tools import tool
 
 __all__ = ["PrometheusServer", "programs"]
 
@@ -28,13 +27,7 @@ ANSWER_S = 10.0
 def programs() -> Any:
     """Where prometheus and promtool are; the test is skipped where they cannot be had, and fails
     in CI."""
-    name = "get_prometheus"
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    module = tool("get_prometheus")
     try:
         return module.get()
     except module.NotAvailableError as error:

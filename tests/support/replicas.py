@@ -22,6 +22,7 @@ from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol.errors import (
     ApiError,
@@ -113,6 +114,7 @@ class Broker:
             high_watermark=high_watermark,
             owner=self,
             safeguards=self.group.safeguards,
+            traffic=TopicTraffic(),
         )
 
     def _machine(self) -> FollowerMachine:
@@ -193,8 +195,7 @@ class Broker:
         if loaded is None:
             log = self.logs.create(TP, TOPIC_ID, self.group.config)
         else:
-            log = self.logs._adopt(log_dir, TP, loaded)
-            log.reconfigure(self.group.config)
+            log = self.logs._adopt(log_dir, TP, loaded, self.group.config)
             log_dir.starts.loaded(log, 0 if loaded.marked else start)
         self.partition = self._partition(log, checkpointed)
         self.sync()

@@ -46,7 +46,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.replicas import NOW_MS, batch_of
-from support.waiting import eventually
+from support.waiting import at_once, eventually
 
 __all__ = ["FAST", "Answer", "Cluster", "Node", "call", "make_context"]
 
@@ -224,6 +224,7 @@ class Node:
             connector=self,
             on_failure=lambda name, error: self.failures.append(f"{name}: {error!r}"),
             on_broken_replica=self._count_broken,
+            is_known=lambda topic_partition: topic_partition in cluster.known,
         )
         self.replicas.broker_epoch = broker_id * 100
         self.fetch = FetchHandler(self.replicas, AllowAllAuthorizer())
@@ -283,6 +284,8 @@ class Cluster:
         self.config = config
         self.topic_defaults = topic_defaults or {}
         self.nodes = {i: Node(self, i, dirs) for i in range(1, brokers + 1)}
+        self.known: set[TopicPartition] = set()
+        """Partitions that the brokers know the cluster to have."""
         self.orders: dict[TopicPartition, PartitionOrder] = {}
         self.isr_requests: list[list[AlterPartitionItem]] = []
         self.isr_errors: list[Exception] = []
@@ -346,7 +349,7 @@ class Cluster:
             if configs is not None
         ]
         request = LeaderAndIsrRequest(9, 1, 0, full, orders, [], overrides)
-        return self.nodes[broker_id].replicas.apply_leader_and_isr(travel(request))
+        return at_once(self.nodes[broker_id].replicas.apply_leader_and_isr(travel(request)))
 
     async def alter_partition(
         self, asker: int, items: list[AlterPartitionItem]

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from oncelog import Consumer, Record, TopicPartition
+from oncelog.consumer.consumer import core_of
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
@@ -105,5 +106,5 @@ class Handler:
 
 def committable(consumer: Consumer) -> dict[TopicPartition, int]:
     """What a commit would say at this moment; nothing before the run has begun."""
-    source = consumer._commit_source
-    return {} if source is None else {tp: item.offset for tp, item in source().items()}
+    work = core_of(consumer).boundary.work
+    return {} if work is None else {tp: item.offset for tp, item in work.done_offsets().items()}

@@ -16,7 +16,9 @@ from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import ConnectionState, RequestContext, Respond
 from oncelog_broker.server.router import Router
 from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
 
@@ -48,13 +50,17 @@ def frame(head: Any, payload: bytes = b"") -> bytes:
     return struct.pack(">II", 4 + len(packed) + len(payload), len(packed)) + packed + payload
 
 
-HELLO = frame(request_head(ApiKey.API_VERSIONS, ["test", "1"]))
-"""A legal first request."""
+HELLO = frame(request_head(ApiKey.API_VERSIONS, ["test", "1", "", -1, -1], version=1))
+"""A legal first request, of a client that knows nobody yet."""
 
 
-def make_context(*, internal: bool = True, listener: str = "internal") -> RequestContext:
+def make_context(
+    *, internal: bool = True, listener: str = "internal", api_version: int = 0
+) -> RequestContext:
     """A context for handlers that are called directly."""
-    return RequestContext(listener, internal, "User:test", "c", "t:1", 0, ConnectionState())
+    return RequestContext(
+        listener, internal, "User:test", "c", "t:1", api_version, ConnectionState()
+    )
 
 
 class Parked:
@@ -128,10 +134,12 @@ class ServerUnderTest:
         limits: ConnectionLimits | None = None,
         pool_bytes: int = 64 * 1024 * 1024,
         authorizer: Authorizer | None = None,
+        identity: Identity = UNKNOWN,
     ) -> None:
+        self.identity = identity
         self.tasks = Tasks("test")
         self.router = Router(self.tasks, authorizer or AllowAllAuthorizer())
-        self.router.install({ApiKey.API_VERSIONS: ApiVersionsHandler()}, {})
+        self.router.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity)}, {})
         self.router.install(handlers or {}, async_handlers or {})
         self.router.ready = True
         self.pool = BytePool(pool_bytes)
@@ -147,7 +155,7 @@ class ServerUnderTest:
 
     async def __aenter__(self) -> ServerUnderTest:
         await self.listener.bind("127.0.0.1", 0)
-        await self.listener.serve()
+        await self.listener.serve(self.identity)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -167,8 +175,10 @@ class ServerUnderTest:
         self._peers.append(peer)
         return peer
 
-    async def channel(self) -> RequestChannel:
-        return await RequestChannel.open(*self.address, ClientConnection("test"))
+    async def channel(self, own_broker_id: int = NO_BROKER) -> RequestChannel:
+        """A legal peer that means this server; a broker if it says which."""
+        machine = ClientConnection("test", meant=self.identity, own_broker_id=own_broker_id)
+        return await RequestChannel.open(*self.address, machine)
 
 
 class Canary:

@@ -12,8 +12,8 @@ from typing import Any
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.ports import MarkerOrder
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
-from oncelog_broker.coordinator.transaction.asks import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.records import (
     IdFact,
     SavedShared,

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog import GroupMetadata, Producer, TopicPartition
 from oncelog.errors import Kind, TransactionOutcomeUnknownError
-from oncelog.producer.transactions import Transactions
+from oncelog.producer.transactions.transactions import Transactions
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action, FakeCluster

@@ -123,7 +123,7 @@ def committed_values(
 
 def undecided_by_replay(log: PartitionLog, high_watermark: int) -> int | None:
     """Where the first undecided transaction begins, as reading the whole log tells; None: all are
-    decided (I15)."""
+    decided [I15]."""
     opened: dict[int, int] = {}
     undecided: list[int] = []
     position = log.log_start_offset

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["eventually", "in_thread"]
+__all__ = ["at_once", "eventually", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +29,17 @@ async def eventually(
             raise AssertionError(f"{name} did not hold within {timeout_s} s")
         await asyncio.sleep(pause_s)
         pause_s = min(0.02, pause_s + 0.001)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that has nothing to wait for, without a loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise AssertionError(f"{work} waits")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

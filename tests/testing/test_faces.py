@@ -122,12 +122,12 @@ async def test_a_slow_disk_takes_the_clusters_time(
     cluster = oncelog_cluster.aio
     async with Producer(cluster.bootstrap) as producer:
         await producer.send(oncelog_topic, b"quick")
-        with cluster.slow_disk(1, 120):
+        with cluster.slow_disk(1, 8):
             sending = await producer.enqueue(oncelog_topic, b"slow")
             await cluster.eventually(lambda: cluster.core.running()[0].logs.all() != [])
-            await cluster.advance(100)
+            await cluster.advance(5)
             assert not sending.done()
-            await cluster.advance(200)
+            await cluster.advance(20)
             await sending
 
 

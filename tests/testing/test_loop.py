@@ -156,7 +156,7 @@ def test_jobs_run_on_the_loop_later_and_tell_what_came_of_them(loop: ClusterLoop
 
 def test_a_job_that_is_slow_takes_time_of_this_clock(loop: ClusterLoop) -> None:
     async def main() -> None:
-        loop.job_delay = lambda: 30.0
+        loop.delay_jobs_by(lambda: 30.0)
         began = loop.time()
         done = loop.run_in_executor(None, lambda: "synced")
         await loop.advance(29)
@@ -170,7 +170,7 @@ def test_a_job_that_is_slow_takes_time_of_this_clock(loop: ClusterLoop) -> None:
 
 def test_slow_jobs_can_be_ended(loop: ClusterLoop) -> None:
     async def main() -> None:
-        loop.job_delay = lambda: 3600.0
+        loop.delay_jobs_by(lambda: 3600.0)
         done = [loop.run_in_executor(None, abs, n) for n in range(3)]
         await loop.settled()
         assert not any(each.done() for each in done)

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog_broker.config.errors import Problem
 from oncelog_protocol.errors import InvalidConfigError
 from oncelog_protocol.topic_config import parse_topic_config
-
-if TYPE_CHECKING:
-    from oncelog_broker.config.model import BrokerConfig
 
 VARIABLE = "${"
 NUMBER_MAX = 2**63 - 1
 """As for settings of topics; far above it times could not be counted in seconds any more."""
 
 
-def problems(config: BrokerConfig) -> list[Problem]:
-    """All that does not hold, in the order of the settings."""
-    values = config.model_dump()
+def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> list[Problem]:
+    """Return all that does not hold, in the order of the settings.
+
+    :param values: every setting by its name, as ``BrokerConfig.model_dump`` gives them.
+    :param topic_defaults: what topics get that do not say otherwise, as texts.
+    """
     return [
         *_of_numbers(values),
         *_of_texts(values),
-        *_of_listeners(config),
-        *_of_times(config),
-        *_of_topic_defaults(config),
+        *_of_listeners(values),
+        *_of_times(values),
+        *_of_topic_defaults(topic_defaults),
     ]
 
 
@@ -63,44 +63,44 @@ def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(f"{path}.{index}", item)
 
 
-def _of_listeners(config: BrokerConfig) -> Iterator[Problem]:
-    names = [listener.name for listener in config.listeners]
+def _of_listeners(values: Mapping[str, Any]) -> Iterator[Problem]:
+    listeners = values["listeners"]
+    names = [listener["name"] for listener in listeners]
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield Problem("listeners", f"two are named {name!r}", "Give each its own name")
     taken: dict[tuple[str, int], str] = {}
-    for listener in config.listeners:
-        address = (listener.host, listener.port)
-        if listener.port and address in taken:
+    for listener in listeners:
+        host, port = listener["host"], listener["port"]
+        if port and (host, port) in taken:
             yield Problem(
                 "listeners",
-                f"{taken[address]!r} and {listener.name!r} both take "
-                f"{listener.host}:{listener.port}",
+                f"{taken[host, port]!r} and {listener['name']!r} both take {host}:{port}",
                 "Give each its own port",
             )
-        taken[address] = listener.name
-    if config.inter_broker_listener not in names:
+        taken[host, port] = listener["name"]
+    if values["inter_broker_listener"] not in names:
         yield Problem(
             "inter_broker_listener",
-            f"{config.inter_broker_listener!r} is none of the listeners {names}",
+            f"{values['inter_broker_listener']!r} is none of the listeners {names}",
             "Name one of them",
             ["listeners"],
         )
 
 
-def _of_times(config: BrokerConfig) -> Iterator[Problem]:
-    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+def _of_times(values: Mapping[str, Any]) -> Iterator[Problem]:
+    least, most = values["group_min_session_timeout_ms"], values["group_max_session_timeout_ms"]
+    if least > most:
         yield Problem(
             "group_min_session_timeout_ms",
-            f"{config.group_min_session_timeout_ms} is above group_max_session_timeout_ms, "
-            f"{config.group_max_session_timeout_ms}",
+            f"{least} is above group_max_session_timeout_ms, {most}",
             "Lower it",
             ["group_max_session_timeout_ms"],
         )
 
 
-def _of_topic_defaults(config: BrokerConfig) -> Iterator[Problem]:
+def _of_topic_defaults(topic_defaults: Mapping[str, str]) -> Iterator[Problem]:
     try:
-        parse_topic_config(config.topic_default_texts())
+        parse_topic_config(topic_defaults)
     except InvalidConfigError as exc:
         yield Problem("topic_defaults", str(exc), "Correct the value")

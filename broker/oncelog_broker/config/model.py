@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from oncelog_broker.config.consistency import problems
 from oncelog_broker.config.errors import InconsistentError
 from oncelog_broker.config.marks import ClusterWide, Dynamic
-from oncelog_broker.log.flusher import INLINE_BYTES_MAX
+from oncelog_broker.log.flusher import INLINE_BYTES_MAX, SYNC_TIMEOUT_MS
 from oncelog_broker.log_levels import REPEAT_MAX, logger_name
 from oncelog_protocol import limits
 from oncelog_protocol.topic_config import TOPIC_SETTINGS
@@ -91,11 +91,18 @@ class BrokerConfig(BaseModel):
     flush_inline_bytes_max: int = Field(default=INLINE_BYTES_MAX, ge=0)
     """Rounds of at most so many bytes are synced on the event loop while the disk is quick; 0: all
     of them in a worker thread."""
+    log_dir_sync_timeout_ms: int = Field(default=SYNC_TIMEOUT_MS, ge=100)
+    """A log directory in which a sync takes longer is offline until the broker is started again:
+    its disk hangs, and other replicas take over. After a third of that its leaders give way to
+    replicas that hold everything."""
     log_retention_check_interval_ms: Dynamic[int] = Field(default=300_000, ge=10)
     """How often is looked for segments that retention lets go."""
     producer_id_expiration_ms: Dynamic[int] = Field(default=86_400_000, ge=1)
     """How long a partition remembers a producer that no longer writes to it; a retry that comes
     later than that is a duplicate. Default: a day."""
+    producer_ids_per_partition_max: int = Field(default=100_000, ge=1, le=1_000_000)
+    """Producers that a partition remembers. Above it, batches of others are refused, retriably,
+    until some of them are old enough to be forgotten; see producer_id_expiration_ms."""
     log_checkpoint_interval_ms: int = Field(default=5_000, ge=10)
     """How often recovery points, log starts and high watermarks are written down: what lies below
     is not read again after a crash."""
@@ -166,7 +173,8 @@ class BrokerConfig(BaseModel):
     """Of the internal topic of groups and their offsets, when it is made; it cannot grow later. At
     most as many as the controller makes in one write: brokers must hear of all of them at once."""
     offsets_topic_replication_factor: int = Field(default=3, ge=1, le=32767)
-    """Of the same; with fewer brokers it gets as many replicas as there are brokers."""
+    """Of the same. It is not made before so many brokers are up; until then groups are refused,
+    retriably. A cluster of fewer brokers needs a smaller number here."""
     offsets_topic_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
     """Of the same: what a coordinator reads to begin with is kept small by compaction, which never
     touches the last segment."""
@@ -185,7 +193,8 @@ class BrokerConfig(BaseModel):
     """Of the internal topic of transactional ids, when it is made; see
     offsets_topic_num_partitions."""
     transaction_state_log_replication_factor: int = Field(default=3, ge=1, le=32767)
-    """Of the same; with fewer brokers it gets as many replicas as there are brokers."""
+    """Of the same. It is not made before so many brokers are up; until then transactions are
+    refused, retriably. A cluster of fewer brokers needs a smaller number here."""
     transaction_state_log_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
     """Of the same: what a coordinator reads to begin with is kept small by compaction."""
     transaction_max_timeout_ms: ClusterWide[int] = Field(default=900_000, ge=1)
@@ -273,7 +282,7 @@ class BrokerConfig(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        found = problems(self)
+        found = problems(self.model_dump(), self.topic_default_texts())
         if found:
             raise InconsistentError(found)
         return self

@@ -8,10 +8,10 @@ Rules
 -----
 * A shard is there from one election to the end of that leadership, be it for a moment: then it is
   read anew from the log. Old news of epochs are ignored.
-* Nothing is served before the whole partition was read (ablation 24), in the order of the log,
+* Nothing is served before the whole partition was read [B29], in the order of the log,
   tombstones and all (KAFKA-5600). COORDINATOR_LOAD_IN_PROGRESS is said while that goes on and never
   else. A load that fails is begun again, after a pause, as long as the epoch holds (KAFKA-9307).
-* Caches are rebuilt from the log only, never from a side file (K16).
+* Caches are rebuilt from the log only, never from a side file [K16].
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Rules
 * A coordinator that was deposed may not know it. It cannot commit: so a question that must not be
   answered from the past waits for a *barrier*, a record that says nothing, to be committed. One
   barrier serves all questions that came before it was written.
+* An operation that cannot be carried out yet is delayed, with its caller, until the shard lets it
+  go on; so many go on in one turn of the loop, right after what they have waited for.
 * An exception that no operation means to raise harms that operation alone. One in ``replay`` means
   that memory and log differ: the shard is given up and read anew (``on_broken``).
 """
@@ -27,7 +29,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import KnowsLeaderEpoch, PartitionWriter, Timers
-from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
+from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Delay, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_broker.coordinator.timers import ShardTimers, TimerOperation
 from oncelog_protocol.errors import (
@@ -51,6 +53,9 @@ from oncelog_protocol.types import TopicPartition
 logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
+
+RESUMED_COUNT_MAX = 128
+"""So many delayed operations go on in one turn of the loop: 10,000 may wait for one thing."""
 
 _APPEND_REFUSALS = {
     NotLeaderOrFollowerError.code: NotCoordinatorError.code,
@@ -157,6 +162,9 @@ class LedShard(Generic[S]):
         self._events: deque[Callable[[], None]] = deque()
         self._running = False
         self._pending: deque[_Pending] = deque()
+        self._delayed: dict[Callable[[ApiError | None], None], Reply[Any]] = {}
+        self._resumed: deque[Callable[[], None]] = deque()
+        """Delayed operations that are to go on."""
         self._timeout: asyncio.TimerHandle | None = None
         self._timeout_s = 0.0
         """When it is due. Not asked of the timer: what is due within a millisecond has no time
@@ -300,8 +308,12 @@ class LedShard(Generic[S]):
 
         self._write(lambda _: Result((BARRIER,), True), passed)
 
-    def _timer_due(self, operation: TimerOperation) -> None:
-        self._submit(partial(self._write, lambda _: operation(), _nobody))
+    def _timer_due(self, operation: TimerOperation, again: Callable[[], None] | None) -> None:
+        def reply(_value: None, error_code: int) -> None:
+            if error_code and again is not None:
+                again()
+
+        self._submit(partial(self._write, lambda _: operation(), reply))
 
     def _failure(self, error: Exception) -> int:
         if isinstance(error, ApiError):
@@ -313,6 +325,8 @@ class LedShard(Generic[S]):
 
     def _carry_out(self, result: Result[T], reply: Reply[T]) -> None:
         """Append, replay, and have it answered."""
+        if result.delay is not None:
+            reply = self._delay(result.delay, reply)
         if not result.records:
             if result.rests_on_log and self._waits_for_commit and self.end_offset >= 0:
                 return self._park(True, partial(_finish, result, reply))
@@ -343,6 +357,36 @@ class LedShard(Generic[S]):
             self._park(True, finish)
         else:
             finish(NO_ERROR)
+
+    # ---- delayed operations
+
+    def _delay(self, delay: Delay[T], reply: Reply[T]) -> Reply[T]:
+        """Have the operation go on when it may. Returns what is told if that comes to nothing, as
+        the records before it are not committed."""
+
+        def go_on(error: ApiError | None) -> None:
+            if self._delayed.pop(go_on, None) is None:
+                return
+            self._resumed.append(partial(self._write, lambda _: delay.operation(error), reply))
+            if len(self._resumed) == 1 and self._running:
+                self._submit(self._run_resumed)
+            elif len(self._resumed) == 1:
+                self._loop.call_soon(self._submit, self._run_resumed)
+
+        def refused(_value: T | None, error_code: int) -> None:
+            if self._delayed.pop(go_on, None) is not None:
+                delay.until.discard(go_on)
+                reply(None, error_code)
+
+        self._delayed[go_on] = reply
+        delay.until.add(go_on)
+        return refused
+
+    def _run_resumed(self) -> None:
+        for _ in range(min(len(self._resumed), RESUMED_COUNT_MAX)):
+            self._submit(self._resumed.popleft())
+        if self._resumed:
+            self._loop.call_soon(self._submit, self._run_resumed)
 
     # ---- waiting for commits
 
@@ -406,6 +450,11 @@ class LedShard(Generic[S]):
         for pending in list(self._pending):
             self._settle(pending, NotCoordinatorError.code)
         self.shard.unload(error_code)
+        while self._resumed:
+            self._resumed.popleft()()  # tells that this is not the coordinator any more
+        delayed, self._delayed = self._delayed, {}
+        for reply in delayed.values():
+            reply(None, error_code)
 
     def __repr__(self) -> str:
         return (
@@ -424,7 +473,7 @@ def _finish(result: Result[T], reply: Reply[T], error_code: int) -> None:
         return
     if result.on_failure is not None:
         result.on_failure(error_code)
-    if result.reply is not None or result.on_failure is None:
+    if result.reply is not None or result.on_failure is None or result.delay is not None:
         reply(None, error_code)
 
 

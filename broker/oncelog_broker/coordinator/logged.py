@@ -80,7 +80,7 @@ COORDINATOR_ANSWERS_LATE = Event(
     "partition answers offset",
 )
 
-# ---- asks
+# ---- producer_ids
 TRANSACTION_PRODUCER_ID_MISSING = Event(
     "transaction_producer_id_missing", "no producer id: %s", "error"
 )
@@ -93,9 +93,6 @@ TRANSACTION_RECORD_UNREADABLE = Event(
 )
 TRANSACTION_RECORD_OF_NEWER_RELEASE = Event(
     "transaction_record_of_newer_release", "a record of a newer release is left alone: %r", "key"
-)
-TRANSACTION_OPERATION_FAILED = Event(
-    "transaction_operation_failed", "partition %d: an operation failed", "shard"
 )
 TRANSACTION_TIMED_OUT = Event(
     "transaction_timed_out", "the time of transaction %r is over", "transactional_id"

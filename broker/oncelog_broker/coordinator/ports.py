@@ -1,4 +1,4 @@
-"""What coordinators need from outside: a log to write to and to read back, timers, markers, ids.
+"""Coordinators need this from outside: a log to write and to read back, timers, markers, ids.
 
 The room knows neither logs nor replication nor other brokers. The application gives the engine a
 ``PartitionWriter`` over the broker's replicas, and the transaction coordinator a ``MarkerSender``
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from oncelog_broker.coordinator.result import CoordinatorRecord, Result
 from oncelog_protocol.types import TopicPartition
@@ -59,9 +59,23 @@ class PartitionWriter(Protocol):
 class Timers(Protocol):
     """Keyed timers of one shard. What is due runs as an operation of the shard, in its turn."""
 
-    def set(self, key: str, delay_s: float, operation: Callable[[], Result[None]]) -> None:
-        """Run ``operation`` after ``delay_s``; replaces the timer of the same key. It runs once: an
-        operation whose records must not be forgotten sets it again in ``on_failure``."""
+    def set(
+        self,
+        key: str,
+        delay_s: float,
+        operation: Callable[[], Result[Any]],
+        *,
+        retry_s: float | None = None,
+    ) -> None:
+        """Run ``operation`` after ``delay_s``; replaces the timer of the same key.
+
+        With ``retry_s`` it runs again so long after it was refused or its records were, until it is
+        carried out or the key has another timer. It must look anew at what there is to do.
+        """
+        ...
+
+    def soon(self, operation: Callable[[], Result[Any]], *, retry_s: float | None = None) -> None:
+        """Run ``operation`` when others have had their turn; ``retry_s`` as above."""
         ...
 
     def cancel(self, key: str) -> None:

@@ -1,8 +1,9 @@
-"""What a coordinator's handler returns: records that change the state, and the reply. Pure.
+"""A coordinator's operation returns this: records that change the state, and the reply. Pure.
 
-A handler changes nothing durable itself. The engine appends ``records``, feeds them to ``replay``,
-and gives the reply once the high watermark has passed them. What is not durable (members that are
-joining, timers) a handler may change at once.
+An operation changes nothing durable itself. The engine appends ``records``, feeds them to
+``replay``, and gives the reply once the high watermark has passed them. What is not durable
+(members that are joining, timers) an operation may change at once. One that cannot be carried out
+yet says what it waits for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from oncelog_protocol.errors import ApiError
 
 T = TypeVar("T")
 
@@ -26,15 +29,64 @@ BARRIER = CoordinatorRecord(b"\xc0", None)
 key, msgpack's nil, is no shard's."""
 
 
+class DelayedOperations:
+    """Operations that wait for the same thing, in the order in which they came.
+
+    The shard owns it and says what becomes of them. The engine puts them in: a result with a
+    ``Delay`` does that.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[ApiError | None], None], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, go_on: Callable[[ApiError | None], None]) -> None:
+        """``go_on`` is called once, with None or why the wait was in vain."""
+        self._waiting[go_on] = None
+
+    def discard(self, go_on: Callable[[ApiError | None], None]) -> None:
+        """It waits no longer; harmless when it does not."""
+        self._waiting.pop(go_on, None)
+
+    def resume(self) -> None:
+        """What they wait for is there."""
+        self._end(None)
+
+    def refuse(self, error: ApiError) -> None:
+        """What they wait for does not come, or takes too long."""
+        self._end(error)
+
+    def _end(self, error: ApiError | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for go_on in waiting:
+            go_on(error)
+
+
+@dataclass(slots=True)
+class Delay(Generic[T]):
+    """An operation goes on later, in its turn, with the same caller.
+
+    ``operation`` gets None, or the error with which the wait was ended. Whoever still waits when
+    the shard is unloaded is told so, and ``operation`` is not called.
+    """
+
+    until: DelayedOperations
+    operation: Callable[[ApiError | None], Result[T]]
+
+
 @dataclass(slots=True)
 class Result(Generic[T]):
     """Records and reply of one operation.
 
     ``reply`` None: the operation has parked its caller and answers later by itself (JoinGroup,
-    SyncGroup). ``on_failure`` is called with the error code when the records could not be made
-    durable: the shard takes back what it did in memory. With REQUEST_TIMED_OUT they may yet be:
-    they were replayed if they were appended, and stay so. ``on_committed`` is called, before the
-    reply is given, once they are.
+    SyncGroup), or a ``delay`` says how it goes on. ``on_failure`` is called with the error code
+    when the records could not be made durable: the shard takes back what it did in memory. With
+    REQUEST_TIMED_OUT they may yet be: they were replayed if they were appended, and stay so.
+    ``on_committed`` is called, before the reply is given, once they are.
 
     Without records all of that happens at once, unless the answer ``rests_on_log``: then it waits
     until everything that was appended before is committed, for what is told must not be lost again.
@@ -45,3 +97,5 @@ class Result(Generic[T]):
     on_committed: Callable[[], None] | None = None
     on_failure: Callable[[int], None] | None = None
     rests_on_log: bool = False
+    delay: Delay[T] | None = None
+    """The caller is answered by what goes on then, or at once if the records are not committed."""

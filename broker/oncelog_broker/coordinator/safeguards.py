@@ -7,7 +7,7 @@ lists them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class CoordinatorSafeguards:
     not know it tells them what was true once."""
 
     require_stable: bool = True
-    """Who asks for stable offsets is not told one that an open transaction may replace (KIP-447).
+    """Who asks for stable offsets is not told one that an open transaction may replace [K9].
     Off: it is told the last committed one."""
 
     bump_epoch_per_txn: bool = True
@@ -44,17 +44,13 @@ class CoordinatorSafeguards:
     """How a transaction ends is committed before the first marker goes out. Off: it was only
     appended."""
 
+    confirm_deletions: bool = True
+    """A marker is given up only when the metadata store says that its partition is no more. Off:
+    when this broker has not heard of the partition."""
 
-SWITCHES: dict[str, int] = {
-    "wait_for_load": 24,
-    "fence_generation": 25,
-    "replies_wait_for_commit": 0,
-    "outsiders_wait_for_barrier": 0,
-    "require_stable": 26,
-    "bump_epoch_per_txn": 21,
-    "prepare_before_markers": 23,
-}
-"""Every switch by its field, with its number in the list of ablations; 0: not in that list."""
+
+SWITCHES = tuple(each.name for each in fields(CoordinatorSafeguards))
+"""Every switch by its field. Which rule it turns off is in docs/rules.md."""
 
 
 def without(switch: str) -> CoordinatorSafeguards:

@@ -7,17 +7,21 @@ Rules
 * What is due is handed over one by one, in order of time and then of setting, so that what one
   operation cancels does not run. So many in one go, then others have their turn.
 * Held until ``start``: what is set while a shard is loaded may not run before the load is complete.
+* What is to run soon needs no heap: a queue, and the next turn of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from oncelog_broker.coordinator.result import Result
 
-TimerOperation = Callable[[], Result[None]]
+TimerOperation = Callable[[], Result[Any]]
 
 DUE_COUNT_MAX = 128
 """So many run in one turn of the loop: 10,000 sessions may end at once."""
@@ -27,24 +31,30 @@ HEAP_SLACK_COUNT = 64
 
 
 class _Timer:
-    __slots__ = ("at_s", "operation", "queued_s")
+    __slots__ = ("at_s", "operation", "queued_s", "retry_s")
 
-    def __init__(self, at_s: float, operation: TimerOperation) -> None:
+    def __init__(self, at_s: float, operation: TimerOperation, retry_s: float | None) -> None:
         self.at_s = at_s
         self.operation = operation
+        self.retry_s = retry_s
         self.queued_s = -1.0
         """Under which time the heap has it."""
 
 
 class ShardTimers:
-    """The timers of one shard; fulfils ``ports.Timers``. ``run`` gets what is due."""
+    """The timers of one shard; fulfils ``ports.Timers``.
 
-    def __init__(self, run: Callable[[TimerOperation], None]) -> None:
+    :param run: gets what is due, and what to call when it could not be carried out.
+    """
+
+    def __init__(self, run: Callable[[TimerOperation, Callable[[], None] | None], None]) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, _Timer] = {}
         self._heap: list[tuple[float, int, str]] = []
         self._sequence = 0
+        self._soon: deque[tuple[TimerOperation, float | None]] = deque()
+        self._soon_handle: asyncio.Handle | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._armed_s = 0.0
         self._started = False
@@ -60,20 +70,33 @@ class ShardTimers:
         """Loop time in seconds."""
         return self._loop.time()
 
-    def set(self, key: str, delay_s: float, operation: TimerOperation) -> None:
+    def set(
+        self,
+        key: str,
+        delay_s: float,
+        operation: TimerOperation,
+        *,
+        retry_s: float | None = None,
+    ) -> None:
         """Run ``operation`` after ``delay_s``; replaces the timer of the same key."""
         if self._closed:
             return
         at_s = self._loop.time() + max(delay_s, 0.0)
         timer = self._timers.get(key)
         if timer is None:
-            timer = self._timers[key] = _Timer(at_s, operation)
+            timer = self._timers[key] = _Timer(at_s, operation, retry_s)
         else:
-            timer.at_s, timer.operation = at_s, operation
+            timer.at_s, timer.operation, timer.retry_s = at_s, operation, retry_s
             if timer.queued_s <= at_s:
                 return
         self._queue(key, timer)
         self._arm()
+
+    def soon(self, operation: TimerOperation, *, retry_s: float | None = None) -> None:
+        """Run ``operation`` when others have had their turn."""
+        if not self._closed:
+            self._soon.append((operation, retry_s))
+            self._arm_soon()
 
     def cancel(self, key: str) -> None:
         """Forget it; harmless when there is none."""
@@ -84,6 +107,7 @@ class ShardTimers:
     def start(self) -> None:
         """From now on what is due runs."""
         self._started = True
+        self._arm_soon()
         self._arm()
 
     def close(self) -> None:
@@ -91,9 +115,11 @@ class ShardTimers:
         self._closed = True
         self._timers.clear()
         self._heap.clear()
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._soon.clear()
+        for handle in (self._handle, self._soon_handle):
+            if handle is not None:
+                handle.cancel()
+        self._handle = self._soon_handle = None
 
     def _queue(self, key: str, timer: _Timer) -> None:
         timer.queued_s = timer.at_s
@@ -125,13 +151,13 @@ class ShardTimers:
         # The loop may call a hair before the time; what is due is what the timer was set for.
         now_s = max(self._loop.time(), self._armed_s)
         for _ in range(DUE_COUNT_MAX):
-            operation = self._next_due(now_s)
-            if operation is None:
+            key = self._next_due(now_s)
+            if key is None:
                 break
-            self._run(operation)
+            self._hand_over(key, self._timers.pop(key))
         self._arm()
 
-    def _next_due(self, now_s: float) -> TimerOperation | None:
+    def _next_due(self, now_s: float) -> str | None:
         while self._heap and self._heap[0][0] <= now_s:
             queued_s, _, key = heapq.heappop(self._heap)
             timer = self._timers.get(key)
@@ -140,6 +166,27 @@ class ShardTimers:
             if timer.at_s > now_s:
                 self._queue(key, timer)
                 continue
-            del self._timers[key]
-            return timer.operation
+            return key
         return None
+
+    def _hand_over(self, key: str, timer: _Timer) -> None:
+        again = None if timer.retry_s is None else partial(self._retry, key, timer)
+        self._run(timer.operation, again)
+
+    def _retry(self, key: str, timer: _Timer) -> None:
+        if key not in self._timers and timer.retry_s is not None:
+            self.set(key, timer.retry_s, timer.operation, retry_s=timer.retry_s)
+
+    # ---- soon
+
+    def _arm_soon(self) -> None:
+        if self._started and self._soon and self._soon_handle is None:
+            self._soon_handle = self._loop.call_soon(self._run_soon)
+
+    def _run_soon(self) -> None:
+        self._soon_handle = None
+        due = [self._soon.popleft() for _ in range(min(len(self._soon), DUE_COUNT_MAX))]
+        for operation, retry_s in due:
+            self._sequence += 1
+            self._hand_over(f"soon {self._sequence}", _Timer(0.0, operation, retry_s))
+        self._arm_soon()

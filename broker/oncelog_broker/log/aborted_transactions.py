@@ -1,12 +1,12 @@
-"""Which ranges of one log were aborted: what a reader of committed records must drop.
+"""A log remembers which of its ranges were aborted: readers of committed records drop them.
 
 Owns the rows, one a transaction that was aborted, in the order of their markers, and the
 ``.txnindex`` files. Rules:
 
 - the row is here, in memory, from the moment the marker is in the log: long before the last stable
-  offset can pass it (I15). So a file that cannot be written exposes nothing (KAFKA-7866);
+  offset can pass it [I15]. So a file that cannot be written exposes nothing (KAFKA-7866);
 - rows belong to the segment that holds their marker and go with it;
-- the files are caches (D11), written lazily and unsynced, so that rows need not stay in memory and
+- the files are caches [D11], written lazily and unsynced, so that rows need not stay in memory and
   a start need not read the log. What a file must hold (count and checksum) is in the producers'
   snapshot; one that differs is made anew from the markers of its segment. So one that a power cut
   took, or brought back, is noticed;
@@ -80,16 +80,16 @@ class _Rows:
 
 
 class AbortedTransactions:
-    """Of one log. ``find_segment`` gives the segment that holds an offset."""
+    """One log knows here which ranges of which producers were aborted."""
 
-    __slots__ = ("_directory", "_files", "_segments", "find_segment")
+    __slots__ = ("_directory", "_files", "_find_segment", "_segments")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
         self._segments: list[_Rows] = []
         """In order; only segments that have rows."""
-        self.find_segment: Callable[[int], Segment] | None = None
+        self._find_segment: Callable[[int], Segment] | None = None
 
     def __len__(self) -> int:
         return sum([rows.count for rows in self._segments])
@@ -98,6 +98,11 @@ class AbortedTransactions:
         return bool(self._segments)
 
     # ---- filling
+
+    def read_from(self, find_segment: Callable[[int], Segment]) -> None:
+        """Find rows that the files lack again in the log: ``find_segment`` gives the segment that
+        holds an offset."""
+        self._find_segment = find_segment
 
     def add(self, segment_base: int, row: AbortedRow) -> None:
         """The marker is in the log, in the segment that begins at ``segment_base``, the last one.
@@ -109,7 +114,7 @@ class AbortedTransactions:
         self._load(rows)
         rows.add(row)
 
-    def cut(self, end: int) -> None:
+    def truncate(self, end: int) -> None:
         """The log ends at ``end`` now: forget the markers behind. Raises as :meth:`add`."""
         while self._segments and self._segments[-1].last_marker >= end:
             rows = self._segments.pop()
@@ -281,9 +286,9 @@ class AbortedTransactions:
 
     def _read_segment(self, rows: _Rows) -> list[AbortedRow]:
         """The rows as the markers in the segment tell them. Raises OSError, CorruptMessageError."""
-        if self.find_segment is None:
+        if self._find_segment is None:
             raise CorruptMessageError(f"{self._directory}: aborted transactions are not known")
-        segment = self.find_segment(rows.base)
+        segment = self._find_segment(rows.base)
         found: list[AbortedRow] = []
         try:
             file = segment.open()

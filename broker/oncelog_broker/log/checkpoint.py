@@ -1,7 +1,7 @@
 """Formats of the small files of a log directory. Pure.
 
 Owns their encodings; who writes them uses ``Files.write_atomic`` (temporary file, sync, rename,
-sync of the directory: rule D4). Rules:
+sync of the directory: rule [D4]). Rules:
 
 - a table is text, one row a line, under a header line with kind, version, row count and checksum;
 - a document is JSON with its own checksum;
@@ -30,6 +30,7 @@ CLEANER = "cleaner-offset-checkpoint"
 LEADER_EPOCH = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown.json"
 CONTINUITY = "continuity.json"
+CONTINUITY_LEFT = "continuity-left.json"
 """Since when nothing was lost; see ``continuity``."""
 META = "meta.json"
 SESSION = "session.json"

@@ -1,4 +1,4 @@
-"""How far one log is compacted, and since when. Pure.
+"""A log remembers how far it is compacted, and since when. Pure.
 
 Owns the rows of the cleaner's checkpoint. A row (offset, time) says that at that time no two
 records below the offset had one key. Rules:
@@ -7,9 +7,9 @@ records below the offset had one key. Rules:
 - a tombstone may go once it lay below the offset of a row for ``delete_retention_ms`` (KIP-534):
   until then a reader that has seen an older value may still come by;
 - few rows are kept: two neighbours become the later one, which waits longer, never shorter;
-- to forget rows is always safe, to have one too many never: they go down with every cut of the log,
-  and what is written to disk is not ahead of the recovery point that is written with it, so that
-  the mark of a cut takes hold of them too.
+- to forget rows is always safe, to have one too many never: they go down with every truncation of
+  the log, and what is written to disk is not ahead of the recovery point that is written with it,
+  so that the mark of a truncation takes hold of them too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FROM_SCRATCH = 2**63 - 1
 
 
 class CleanState:
-    """Of one log."""
+    """One log knows here how far it is compacted."""
 
     __slots__ = ("_first_tombstone", "_rows", "in_step_ms", "relied_on")
 
@@ -42,7 +42,7 @@ class CleanState:
         """When the log of a follower was last known to reach the high watermark of its leader: a
         tombstone that is younger is in it, or to come. -1: not known."""
         if upto is not None:
-            self.cut(upto)
+            self.truncate(upto)
 
     @property
     def upto(self) -> int:
@@ -60,7 +60,16 @@ class CleanState:
         self.relied_on = max(self.relied_on, upto)
         self._first_tombstone = first_tombstone
 
-    def cut(self, offset: int) -> None:
+    def relies_on(self, offset: int) -> None:
+        """Records are about to go because of others below ``offset``."""
+        self.relied_on = max(self.relied_on, offset)
+
+    def in_step(self, now_ms: int) -> None:
+        """The follower's log reached the high watermark of its leader at that time; -1: nobody
+        knows when it did."""
+        self.in_step_ms = now_ms
+
+    def truncate(self, offset: int) -> None:
         """The log ends at ``offset`` now."""
         self.relied_on = min(self.relied_on, offset)
         if self.upto > offset:

@@ -3,7 +3,7 @@
 Owns which log is next, how far it may be compacted, and the pace. Rules:
 
 - never the active segment, and nothing at or above the high watermark, the first undecided
-  transaction or the recovery point: what may still be cut is not compacted, what may still be
+  transaction or the recovery point: what may still be truncated is not compacted, what may still be
   aborted is nobody's newest value, and what is not synced is not read as if it were;
 - the log with the largest share of bytes that are new since its last pass goes first; one with
   records that have waited ``max_compaction_lag_ms`` (KIP-354) before all others, for which the
@@ -11,11 +11,11 @@ Owns which log is next, how far it may be compacted, and the pace. Rules:
 - a pass works in slices of a few milliseconds in an executor, and rests after each, so that it
   takes no more than a share of the CPU and of the disk;
 - the log goes on meanwhile. What was made counts only if what it was made of is still in the log,
-  and the log has not been cut;
+  and the log has not been truncated;
 - each replica compacts for itself: logs of one partition then differ in bytes, never in the newest
   value of a key, nor in the offset of a record that both have;
 - damage is told like the scrubber's, and the log left alone. A log that cannot be compacted is left
-  alone until it is cut or the broker restarts.
+  alone until it is truncated or the broker restarts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from oncelog_broker.log import logged, swap
+from oncelog_broker.log import logged
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -46,7 +46,7 @@ from oncelog_broker.log.segment import Segment
 from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.pause import Pause
 
 logger = logged.get_logger(__name__)
@@ -96,12 +96,12 @@ class _StoppedError(Exception):
 
 
 class Cleaner:
-    """Of one broker. ``on_damage(log, text)`` is called on the loop."""
+    """The cleaner of one broker; it calls ``on_damage(log, text)`` on the loop."""
 
     def __init__(
         self,
         *,
-        clock: WallClock,
+        clock: CautiousClock,
         config: CleanerConfig,
         logs: Callable[[], Sequence[PartitionLog]],
         high_watermarks: Callable[[], Mapping[TopicPartition, int]],
@@ -116,7 +116,7 @@ class Cleaner:
         self._safeguards = safeguards
         self._pause = Pause()
         self._left_alone: dict[PartitionLog, int] = {}
-        """Logs that cannot be compacted, with the number of their cuts then."""
+        """Logs that cannot be compacted, with the number of their truncations then."""
         self.passes = 0
         """Passes that came to their end."""
         self.read_and_written_bytes = 0
@@ -152,13 +152,16 @@ class Cleaner:
 
     def _choose(self) -> Work | None:
         marks, now_ms = self._high_watermarks(), self._clock.now_ms()
+        expiry_ms = self._clock.expiry_ms()
         logs = [log for log in self._logs() if self._may_clean(log)]
-        self._left_alone = {log: cuts for log, cuts in self._left_alone.items() if log in logs}
+        self._left_alone = {
+            log: truncations for log, truncations in self._left_alone.items() if log in logs
+        }
         best: Work | None = None
         for log in logs:
-            if self._left_alone.get(log) == log.cuts:
+            if self._left_alone.get(log) == log.truncations:
                 continue
-            work = find_work(log, marks.get(log.topic_partition, 0), now_ms)
+            work = find_work(log, marks.get(log.topic_partition, 0), now_ms, expiry_ms)
             if work is not None and (
                 best is None or (work.overdue, work.ratio) > (best.overdue, best.ratio)
             ):
@@ -171,6 +174,7 @@ class Cleaner:
         return (
             log.config.is_compacted
             and not log.damage
+            and not log.producers.is_reading
             and log_dir.online
             and not log_dir.full
             and log_dir.logs.get(log.topic_partition) is log
@@ -181,20 +185,21 @@ class Cleaner:
     async def clean(self, work: Work) -> bool:
         """Compact a log; whether that came to its end."""
         log = work.log
-        cuts, began, before = log.cuts, asyncio.get_running_loop().time(), log.size_bytes
+        truncations, before = log.truncations, log.size_bytes
+        began = asyncio.get_running_loop().time()
         try:
-            upto, records = await self._pass(work, cuts)
+            upto, records = await self._pass(work, truncations)
         except _StoppedError:
             logger.info(logged.COMPACTION_OVERTAKEN, log.topic_partition)
             return False
         except (CorruptBatchError, CorruptMessageError) as error:
-            if self._may_clean(log) and log.cuts == cuts:
+            if self._may_clean(log) and log.truncations == truncations:
                 self._on_damage(log, str(error))
-                self._left_alone[log] = cuts
+                self._left_alone[log] = truncations
             return False
         except UncleanableError as error:
             logger.warning(logged.COMPACTION_REFUSED, log.topic_partition, error)
-            self._left_alone[log] = cuts
+            self._left_alone[log] = truncations
             return False
         except OSError as error:
             self._failed(log, error)
@@ -212,8 +217,8 @@ class Cleaner:
         )
         return True
 
-    async def _pass(self, work: Work, cuts: int) -> tuple[int, int]:
-        log, now_ms = work.log, self._clock.now_ms()
+    async def _pass(self, work: Work, truncations: int) -> tuple[int, int]:
+        log, now_ms = work.log, self._clock.expiry_ms()
         files = log.log_dir.files
         tombstones_below = log.clean.tombstones_below(now_ms, log.config.delete_retention_ms)
         keys = KeyMap(self._config.dedupe_buffer_bytes)
@@ -221,7 +226,7 @@ class Cleaner:
         aborted = AbortedRanges(log.aborted.ranges(start, end))
         known = Known(keys, work.dirty_from, aborted)
         sources = [Source.of(s) for s in work.segments if s.next_offset > work.dirty_from]
-        await self._drive(log, cuts, read_keys(files, sources, known))
+        await self._drive(log, truncations, read_keys(files, sources, known))
         rule = Rule(
             keys.newest,
             known.upto,
@@ -233,16 +238,16 @@ class Cleaner:
         )
         total = Written()
         for run in runs(work.segments, known.upto, log.config.segment_bytes):
-            written = await self._replace(log, cuts, run, rule)
+            written = await self._replace(log, truncations, run, rule)
             total.first_tombstone = min(total.first_tombstone, written.first_tombstone)
             total.records += written.records
-        self._check(log, cuts)
-        log.clean.passed(known.upto, self._clock.now_ms(), total.first_tombstone)
+        self._check(log, truncations)
+        log.clean.passed(known.upto, self._clock.latest_ms(), total.first_tombstone)
         log.log_dir.checkpoint_due()
         return known.upto, total.records
 
     async def _replace(
-        self, log: PartitionLog, cuts: int, run: list[Segment], rule: Rule
+        self, log: PartitionLog, truncations: int, run: list[Segment], rule: Rule
     ) -> Written:
         """Write one segment of what stays of a run, and swap it in if that differs."""
         log_dir, written = log.log_dir, Written()
@@ -252,49 +257,48 @@ class Cleaner:
         segment = Segment.cleaned(
             log_dir.pool, log.directory, run[0].base_offset, log.config.index_interval_bytes
         )
-        segment.dirty = True  # not to be closed by somebody else
+        segment.wrote_unsynced()  # not to be closed by somebody else
         try:
             segment.create()
             sources = [Source.of(old) for old in run]
-            now_ms = self._clock.now_ms()
+            now_ms = self._clock.latest_ms()
             work = rewrite(log_dir.files, sources, rule, segment, written, now_ms)
-            await self._drive(log, cuts, work)
+            await self._drive(log, truncations, work)
             if not written.changed and len(run) == 1:
                 return written
             if self._safeguards.swap_in_order:
-                await self._in_executor(segment.open().sync)
-            self._check(log, cuts)
+                await self._in_thread(log, segment.open().sync)
+            self._check(log, truncations)
             if not log.segments.holds(run):
                 raise _StoppedError
-            segment.stamp_ms = max([old.stamp_ms for old in run])
-            segment.created_ms = min([old.created_ms for old in run])
-            segment.dirty = False
+            segment.as_old_as(run)
+            segment.synced()
             segment.close()
             if not self._safeguards.swap_in_order:
                 log.log_dir.remove_later([path for old in run for path in old.discard()], 0)
-            log.clean.relied_on = max(log.clean.relied_on, rule.upto)
-            swap.swap_in(log, run, segment, written.markers)
+            log.clean.relies_on(rule.upto)
+            log.swap_in(run, segment, written.markers)
         finally:
             if segment.is_cleaned:  # it has not taken its place
                 segment.remove()
-        await self._in_executor(swap.sync_names, log)
-        if log.replaced and log.segments.has(segment):
-            swap.drop_replaced(log)
+        await self._in_thread(log, log.swap.sync_names)
+        if log.swap.replaced and log.segments.has(segment):
+            log.swap.drop_replaced(log.config.file_delete_delay_ms)
         return written
 
     # ---- pace
 
-    async def _drive(self, log: PartitionLog, cuts: int, work: Iterator[int]) -> None:
+    async def _drive(self, log: PartitionLog, truncations: int, work: Iterator[int]) -> None:
         """Do all of it, slice by slice."""
         loop = asyncio.get_running_loop()
         config = self._config
         try:
             while True:
                 began = loop.time()
-                size = await self._in_executor(next, work, _DONE)
+                size = await self._in_thread(log, next, work, _DONE)
                 if size == _DONE:
                     return
-                self._check(log, cuts)
+                self._check(log, truncations)
                 self.read_and_written_bytes += size
                 rest = (loop.time() - began) * (100 / config.cpu_percent - 1)
                 rest = max(rest, size / config.io_max_bytes_per_second, REST_S_MIN)
@@ -302,18 +306,18 @@ class Cleaner:
         finally:
             work.close()  # type: ignore[attr-defined]
 
-    async def _in_executor(self, job: Callable[..., T], *arguments: object) -> T:
-        """Cancelled, it returns when the job has ended: it would go on writing files that are being
-        closed."""
-        future = asyncio.get_running_loop().run_in_executor(None, job, *arguments)
+    async def _in_thread(self, log: PartitionLog, job: Callable[..., T], *arguments: object) -> T:
+        """Cancelled, it returns when the job has ended, or was given up: it would go on writing
+        files that are being closed."""
+        running = log.log_dir.jobs.run(job, *arguments)
         try:
-            return await asyncio.shield(future)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.gather(future, return_exceptions=True)
+            await asyncio.gather(running, return_exceptions=True)
             raise
 
-    def _check(self, log: PartitionLog, cuts: int) -> None:
-        if log.cuts != cuts or not self._may_clean(log):
+    def _check(self, log: PartitionLog, truncations: int) -> None:
+        if log.truncations != truncations or not self._may_clean(log):
             raise _StoppedError
 
     def _failed(self, log: PartitionLog, error: OSError) -> None:
@@ -323,8 +327,11 @@ class Cleaner:
             log.log_dir.fail(f"compact {log.topic_partition}", error)
 
 
-def find_work(log: PartitionLog, high_watermark: int, now_ms: int) -> Work | None:
-    """What is to be compacted in a log now, if anything."""
+def find_work(
+    log: PartitionLog, high_watermark: int, now_ms: int, expiry_ms: int | None = None
+) -> Work | None:
+    """What is to be compacted in a log now, if anything. Tombstones go by ``expiry_ms``, which may
+    be earlier than ``now_ms`` by a clock that is in doubt; None: it is in none."""
     config = log.config
     _roll_if_overdue(log, now_ms)
     bound = min(high_watermark, log.recovery_point, log.producers.first_undecided)
@@ -342,7 +349,9 @@ def find_work(log: PartitionLog, high_watermark: int, now_ms: int) -> Work | Non
     total_bytes = sum([segment.size_bytes for segment in segments])
     ratio = sum([segment.size_bytes for segment in dirty]) / max(1, total_bytes)
     overdue = bool(dirty) and now_ms - dirty[0].created_ms > config.max_compaction_lag_ms
-    tombstones = log.clean.tombstones_due(now_ms, config.delete_retention_ms)
+    tombstones = log.clean.tombstones_due(
+        now_ms if expiry_ms is None else expiry_ms, config.delete_retention_ms
+    )
     if (dirty and ratio >= config.min_cleanable_dirty_ratio) or overdue or tombstones:
         return Work(log, segments, dirty_from, ratio, overdue)
     return None

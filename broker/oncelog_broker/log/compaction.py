@@ -12,8 +12,8 @@ Rules:
   epoch, producer and codec, and gets the column of offsets;
 - **offsets stay unbroken from batch to batch**: where whole batches go, a *hole* takes their place,
   a batch without records (61 bytes and a few). So scans, recovery, followers and the scrubber tell
-  rot from compaction as before, and the epoch history that a follower reads from batch headers is
-  its leader's. Holes that meet are one, within a leader epoch;
+  corruption from compaction as before, and the epoch history that a follower reads from batch
+  headers is its leader's. Holes that meet are one, within a leader epoch;
 - the last batch of a producer stays, if need be without records: its sequences are what the next
   one is held against, also by a follower that begins anew (``producer_state``);
 - records of aborted transactions go, and are nobody's newest value. A marker stays while anything

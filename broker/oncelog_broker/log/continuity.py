@@ -1,15 +1,15 @@
-"""Since which life of the broker nothing that counted has been lost from its directories.
+"""A broker finds out since which of its lives nothing that counted has been lost.
 
 Owns ``continuity.json``, one in each log directory, and what the broker may say of its data when it
 registers (the controller elects by it, KIP-966). Lives are told apart by broker epoch, which the
 registration gives. Rules:
 
-- kept is what a clean stop left (its file names the last epoch, D10); what any stop left while
+- kept is what a clean stop left (its file names the last epoch, [D10]); what any stop left while
   every offset that counted was synced (``flush=commit``); and what a killed process left to a
   machine that is still the same run (boot id): its page cache lives;
 - lost is the unsynced tail when an offset had counted unsynced and the machine may have gone down;
   and all when the directories are new, or not those that the file names. One directory loses for
-  the whole broker;
+  the whole broker, but for the partitions that the others list (``claims``);
 - before a registration the file says that there may be one whose epoch is not known yet. After it,
   and before the broker does anything under its epoch, the file has the epoch;
 - before an offset counts that is not synced, the directory says so, durably;
@@ -17,116 +17,57 @@ registration gives. Rules:
   ``until`` gives it away. Two copies of one epoch cannot be told apart;
 - a directory that a life could not use, or that failed before a later registration of it, took
   nothing since, and its file remembers the epoch of the last registration under which it could. The
-  others note which epoch that was: when it comes back so, nothing of it is missing.
+  others note which epoch that was: when it comes back so, nothing of it is missing;
+- a directory that failed when offsets had counted unsynced may lack them in the next life, whatever
+  the boot id says: the volume may have been mounted again, and its dirty pages be gone. It is
+  *lossy*: the files of the others say so before anything else is done about it, then its own if
+  that can still be written, and the store. So is one in which a log ends below its checkpointed
+  high watermark: no kill does that;
+- so may one that a later life could not use: its boot id is that of a volume that was in trouble;
+- every failure is noted so, also where nothing that counted may be missing: what is found above the
+  recovery points is then as after a power cut, and holes in it are no corruption.
 
-What cannot be written stays at what claims less.
+What cannot be written stays at what claims less. On a full disk the file of the life before stays,
+under a name that says that a life came after it, of an epoch that nobody noted.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
 from oncelog_broker.log import logged
-from oncelog_broker.log.checkpoint import (
-    CONTINUITY,
-    CheckpointError,
-    decode_document,
-    encode_document,
-)
-
-if TYPE_CHECKING:
-    from oncelog_broker.log.log_dir import LogDir
-    from oncelog_runtime.files import Files
+from oncelog_broker.log.checkpoint import CONTINUITY
+from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
+from oncelog_broker.log.continuity_record import ContinuityRecord
+from oncelog_broker.log.log_dir import LogDir
+from oncelog_protocol.types import NO_EPOCH
+from oncelog_runtime.files import Files
 
 logger = logged.get_logger(__name__)
 
-_VERSION = 1
-
-
-class Loss(Enum):
-    """What may be missing, the lesser first."""
-
-    NONE = "none"
-    TAIL = "tail"
-    """What was not synced."""
-    ALL = "all"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptData:
-    """All that counted under the broker's registrations ``since`` to ``until`` is here."""
-
-    since: int | None
-    """None: nothing from before the registration that is about to be made."""
-    until: int | None
-    """None: not known, no bound."""
-    loss: Loss
-
-
-@dataclass(frozen=True, slots=True)
-class ContinuityRecord:
-    """The content of one directory's file."""
-
-    since: int | None
-    until: int | None
-    loss: Loss
-    """What had been lost, while ``since`` is not known."""
-    directories: tuple[str, ...]
-    """Ids of all directories of the broker."""
-    boot_id: str
-    unsynced: bool
-    """Whether an offset may have counted here in that life without being synced."""
-    unused: Mapping[str, int | None] = field(default_factory=dict)
-    """Directories that could not be used (any more), by id: ``until`` as their file must say."""
-
-    def encode(self) -> bytes:
-        """As the file holds it."""
-        return encode_document(
-            {
-                "version": _VERSION,
-                "data_since": self.since,
-                "data_until": self.until,
-                "data_loss": self.loss.value,
-                "directories": list(self.directories),
-                "boot_id": self.boot_id,
-                "unsynced": self.unsynced,
-                "unused": dict(self.unused),
-            }
-        )
-
-    @classmethod
-    def decode(cls, data: bytes) -> ContinuityRecord:
-        """:raises CheckpointError: it is damaged, or of another release."""
-        document = decode_document(CONTINUITY, data)
-        try:
-            if document["version"] != _VERSION:
-                raise ValueError(f"version {document['version']!r}")
-            return cls(
-                _epoch(document["data_since"]),
-                _epoch(document["data_until"]),
-                Loss(document["data_loss"]),
-                tuple(str(name) for name in document["directories"]),
-                str(document["boot_id"]),
-                document["unsynced"] is not False,
-                {str(k): _epoch(v) for k, v in document["unused"].items()},
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{CONTINUITY}: {error!r}") from None
-
 
 class Continuity:
-    """What the broker may claim, and the files that say so to its next life."""
+    """The broker asks here what it may claim; files say so to its next life."""
 
-    def __init__(self, files: Files, dirs: Sequence[LogDir]) -> None:
+    def __init__(
+        self, files: Files, dirs: Sequence[LogDir], *, vouch_since_made: bool = True
+    ) -> None:
         self._files = files
         self._dirs = dirs
+        self._vouch_since_made = vouch_since_made
+        self.broker_epoch = NO_EPOCH
+        """Of the newest registration."""
+        self.listed: list[KeptPartitions] = []
+        """What was to be said beside the last claim."""
         self._kept = KeptData(None, None, Loss.ALL)
+        self._own: dict[str, KeptData] = {}
+        """The same of single directories, by id."""
         self._directories: tuple[str, ...] = ()
         self._unused: dict[str, int | None] = {}
+        self._failed: dict[str, bool] = {}
+        self._judged = False
         self._boot_id = ""
 
     @property
@@ -141,6 +82,7 @@ class Continuity:
         named = {name for d in self._dirs if d.record for name in d.record.directories}
         here = {d.directory_id for d in self._dirs if d.online}
         self._kept = _judge(self._dirs, len(named - here), self._boot_id)
+        self._own = _judge_each(self._dirs, self._kept, self._boot_id)
         # One that does not answer is still expected; one that is gone was said to be lost.
         self._directories = tuple(sorted(here if self._kept.loss is Loss.ALL else named | here))
         records = [d.record for d in self._dirs if d.online and d.record is not None]
@@ -148,6 +90,12 @@ class Continuity:
             if name not in here and records:
                 newest = max(records, key=_until)
                 self._unused[name] = newest.unused.get(name, newest.until)
+                if name in (failed := _failed_before(records)):
+                    self._failed[name] = failed[name]
+        self._judged = True
+        self._warn()
+
+    def _warn(self) -> None:
         if self._kept.loss is not Loss.NONE and any(not d.is_new for d in self._dirs):
             logger.warning(
                 logged.DATA_MAY_BE_MISSING,
@@ -156,19 +104,75 @@ class Continuity:
                 else "a log directory is new or another one",
             )
 
-    def claim(self) -> KeptData:
-        """What to say in the registration that is about to be made."""
+    def heard(self, losses: Mapping[str, int]) -> None:
+        """What the store says before a registration: under which broker epoch which directory has
+        failed and may have lost what had counted there unsynced."""
         kept = self._kept
-        self._kept = KeptData(kept.since, None, kept.loss)
+        here = {d.directory_id for d in self._dirs if d.online}
+        if kept.since is not None and any(
+            name in here and epoch >= kept.since for name, epoch in losses.items()
+        ):
+            self._kept = KeptData(None, kept.until, Loss.TAIL)
+            self._warn()
+        for name, own in self._own.items():
+            if own.since is not None and losses.get(name, NO_EPOCH) >= own.since:
+                self._own[name] = KeptData(None, own.until, Loss.TAIL)
+
+    def note_failed(self, failed: LogDir) -> None:
+        """Note what a directory that has just failed may have lost, for the next life to find: on
+        the spot, in the others; in itself when there is no other, and its disk answers."""
+        if failed.directory_id:
+            self._failed[failed.directory_id] = failed.lossy
+        if self._judged:  # else the first claim says so
+            self._write()
+        alone = not any(log_dir.online for log_dir in self._dirs)
+        if alone and failed.record is not None and not failed.hangs:
+            try:
+                failed.write_record(self._record_of_failure(failed, failed.record))
+            except OSError as error:
+                logger.info(logged.CONTINUITY_NOT_WRITTEN, failed.path, CONTINUITY, error)
+
+    async def directory_failed(self, failed: LogDir) -> str:
+        """Note it in the directory itself, which may take its time.
+
+        Returns its id, for the store; empty when all that counted there was synced.
+        """
+        if failed.record is not None and not failed.record.failed:
+            record = self._record_of_failure(failed, failed.record)
+            try:
+                await failed.jobs.write_atomic(f"{failed.path}/{CONTINUITY}", record.encode())
+            except OSError as error:
+                logger.info(logged.CONTINUITY_NOT_WRITTEN, failed.path, CONTINUITY, error)
+        return failed.directory_id if failed.lossy else ""
+
+    @staticmethod
+    def _record_of_failure(failed: LogDir, record: ContinuityRecord) -> ContinuityRecord:
+        return replace(record, failed={failed.directory_id: failed.lossy})
+
+    def claim(self) -> KeptData:
+        """What to say in the registration that is about to be made; see also ``listed``."""
+        kept = self._kept
+        self.listed, left_out = vouched(
+            kept,
+            [(self._own_of(d), d.logs.values()) for d in self._dirs if d.online],
+            since_made=self._vouch_since_made,
+        )
+        if left_out:
+            logger.warning(logged.CLAIM_TOO_LONG, left_out)
+        self._kept = _unbounded(kept)
+        self._own = {name: _unbounded(own) for name, own in self._own.items()}
         self._write()
         return kept
 
+    def _own_of(self, log_dir: LogDir) -> KeptData:
+        return self._own.get(log_dir.directory_id, KeptData(None, None, Loss.ALL))
+
     def registered(self, broker_epoch: int) -> None:
         """The registration is made; to be called before anything is done under its epoch."""
-        kept = self._kept
-        if kept.until != broker_epoch:
-            since = broker_epoch if kept.since is None else kept.since
-            self._kept = KeptData(since, broker_epoch, Loss.NONE)
+        self.broker_epoch = broker_epoch
+        if self._kept.until != broker_epoch:
+            self._kept = _under(self._kept, broker_epoch)
+            self._own = {name: _under(own, broker_epoch) for name, own in self._own.items()}
             self._write()
 
     def _write(self) -> None:
@@ -178,6 +182,7 @@ class Continuity:
         for log_dir in self._dirs:
             if not log_dir.online:
                 continue
+            own = self._own_of(log_dir)
             try:
                 log_dir.write_record(
                     ContinuityRecord(
@@ -188,6 +193,9 @@ class Continuity:
                         self._boot_id,
                         log_dir.counts_unsynced,
                         self._unused,
+                        self._failed,
+                        own.since,
+                        own.loss,
                     )
                 )
             except OSError as error:
@@ -195,18 +203,21 @@ class Continuity:
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 if full and self._kept.since is not None:
                     logger.warning(logged.CONTINUITY_NOT_WRITTEN, log_dir.path, CONTINUITY, error)
-                    self._forget_other_run(log_dir)
+                    self._leave(log_dir)
                 else:
                     written = log_dir.record.until if log_dir.record is not None else None
                     self._unused[log_dir.directory_id] = written
                     log_dir.fail(CONTINUITY, error)
 
-    def _forget_other_run(self, log_dir: LogDir) -> None:
-        """What was left of an earlier run of the machine must not be found by the next process of
-        this one: it would believe that all it reads is on the disk."""
-        if log_dir.record is not None and log_dir.record.boot_id != self._boot_id:
+    def _leave(self, log_dir: LogDir) -> None:
+        """What an earlier life has left must be found as such by the next one: its epoch is not
+        the last, and of an earlier run of the machine it would say that all is on the disk."""
+        record = log_dir.record
+        if record is not None and (
+            record.boot_id != self._boot_id or record.until not in (None, self._kept.until)
+        ):
             try:
-                log_dir.forget_record()
+                log_dir.leave_record()
             except OSError as error:
                 log_dir.fail(CONTINUITY, error)
 
@@ -228,12 +239,43 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
         return KeptData(None, None, Loss.TAIL)
     until = min((u for d in known if (u := _known_until(d, records)) is not None), default=None)
     loss = max((r.loss for r in records), key=list(Loss).index)
-    if any(_lost_tail(d, boot_id) for d in known):
+    if any(_lost_tail(d, records, boot_id) for d in known):
         loss = max(loss, Loss.TAIL, key=list(Loss).index)
     since = [r.since for r in records if r.since is not None]
     if loss is not Loss.NONE or len(since) < len(records):
         return KeptData(None, until, Loss.TAIL if loss is Loss.NONE else loss)
     return KeptData(max(since), until, Loss.NONE)
+
+
+def _judge_each(dirs: Sequence[LogDir], whole: KeptData, boot_id: str) -> dict[str, KeptData]:
+    """What each directory has kept, whatever became of the others."""
+    records = [d.record for d in dirs if d.online and not d.is_new and d.record is not None]
+    judged: dict[str, KeptData] = {}
+    for log_dir in (d for d in dirs if d.online):
+        record = log_dir.record
+        if log_dir.is_new:
+            kept = KeptData(None, None, Loss.ALL)
+        elif record is None:
+            kept = whole if whole.loss is Loss.NONE else KeptData(None, None, Loss.TAIL)
+        else:
+            loss, until = record.own_loss, _known_until(log_dir, records)
+            lost_tail = _lost_tail(log_dir, records, boot_id)
+            if loss is Loss.NONE and (lost_tail or record.own_since is None):
+                loss = Loss.TAIL
+            kept = KeptData(record.own_since if loss is Loss.NONE else None, until, loss)
+        judged[log_dir.directory_id] = kept
+    return judged
+
+
+def _unbounded(kept: KeptData) -> KeptData:
+    """There may be a registration of which nobody knows the epoch yet."""
+    return KeptData(kept.since, None, kept.loss)
+
+
+def _under(kept: KeptData, broker_epoch: int) -> KeptData:
+    """There is one, of that epoch: what is here now is what counts from then on."""
+    since = broker_epoch if kept.since is None else kept.since
+    return KeptData(since, broker_epoch, Loss.NONE)
 
 
 def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | None:
@@ -246,20 +288,41 @@ def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | 
     return record.until
 
 
+def failed_before(dirs: Sequence[LogDir]) -> frozenset[str]:
+    """Ids of the directories that failed in the last life in which they were used, or could not be
+    used in the last life."""
+    records = [d.record for d in dirs if d.online and d.record is not None]
+    own = [d.directory_id for d in dirs if d.record and d.directory_id in d.record.failed]
+    return frozenset((*own, *_failed_before(records), *_unused_before(records)))
+
+
+def _failed_before(records: Sequence[ContinuityRecord]) -> dict[str, bool]:
+    """What the last life that wrote says of the directories that failed."""
+    return {k: v for r in _of_last_life(records) for k, v in r.failed.items()}
+
+
+def _unused_before(records: Sequence[ContinuityRecord]) -> frozenset[str]:
+    """Which directories the last life that wrote could not use (any more)."""
+    return frozenset(name for record in _of_last_life(records) for name in record.unused)
+
+
+def _of_last_life(records: Sequence[ContinuityRecord]) -> list[ContinuityRecord]:
+    last = max(map(_until, records), default=0)
+    return [record for record in records if _until(record) == last]
+
+
 def _until(record: ContinuityRecord) -> float:
     """For comparison: a life whose epoch is not known yet is the newest."""
     return float("inf") if record.until is None else record.until
 
 
-def _lost_tail(log_dir: LogDir, boot_id: str) -> bool:
-    record = log_dir.record
+def _lost_tail(log_dir: LogDir, records: Sequence[ContinuityRecord], boot_id: str) -> bool:
+    record, name = log_dir.record, log_dir.directory_id
     assert record is not None
     clean = log_dir.was_clean and record.until in (None, log_dir.previous_broker_epoch)
     same_run = boot_id != "" and boot_id == record.boot_id
+    if log_dir.safeguards.distrust_failed_directories:
+        same_run = same_run and name not in _unused_before(records)
+    if log_dir.lossy or record.failed.get(name) or _failed_before(records).get(name):
+        return True
     return record.unsynced and not clean and not same_run
-
-
-def _epoch(value: Any) -> int | None:
-    if value is not None and type(value) is not int:
-        raise ValueError(f"{value!r} is not a broker epoch")
-    return value

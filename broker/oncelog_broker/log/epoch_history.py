@@ -4,8 +4,8 @@ Owns the entries of one log. Rules:
 
 - strictly increasing in both columns (KAFKA-7415): an epoch that wrote nothing leaves no entry
   behind the one that starts at the same offset;
-- never ahead of the log: truncation cuts it in the same step, even when the log itself has
-  nothing to cut (KAFKA-10706);
+- never ahead of the log: truncation shortens it in the same step, even when the log itself has
+  nothing to truncate (KAFKA-10706);
 - it is made durable before the recovery point passes what it describes, and is rebuilt from batch
   headers above that; ``revision`` lets the writer of checkpoints see that something changed.
 """
@@ -26,7 +26,7 @@ UNDEFINED = (NO_EPOCH, NO_OFFSET)
 class EpochHistory:
     """The leader epochs of one log, oldest first."""
 
-    __slots__ = ("_epochs", "_starts", "revision")
+    __slots__ = ("_epochs", "_starts", "latest", "revision")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         """Take over (epoch, start offset) pairs; ValueError unless strictly increasing in both."""
@@ -43,15 +43,12 @@ class EpochHistory:
                 )
             self._epochs.append(epoch)
             self._starts.append(start)
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
+        """The newest epoch; -1 when there is none. Asked for with each append."""
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (epoch, start offset) pairs, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 when there is none."""
-        return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` writes from ``start_offset`` on; return whether anything changed.
@@ -82,7 +79,7 @@ class EpochHistory:
             epochs.append(epoch)
             starts.append(start_offset)
         check_neighbours(epochs, starts, -1)
-        self.revision += 1
+        self._changed()
         return True
 
     def epoch_at(self, offset: int) -> int:
@@ -114,7 +111,7 @@ class EpochHistory:
         if keep == len(self._starts):
             return False
         del self._epochs[keep:], self._starts[keep:]
-        self.revision += 1
+        self._changed()
         return True
 
     def truncate_from_start(self, offset: int) -> bool:
@@ -125,7 +122,7 @@ class EpochHistory:
         del self._epochs[:index], self._starts[:index]
         self._starts[0] = offset
         check_neighbours(self._epochs, self._starts, 1)
-        self.revision += 1
+        self._changed()
         return True
 
     def check(self) -> None:
@@ -137,7 +134,11 @@ class EpochHistory:
         if self._epochs:
             self._epochs.clear()
             self._starts.clear()
-            self.revision += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
+        self.revision += 1
 
     def __len__(self) -> int:
         return len(self._epochs)

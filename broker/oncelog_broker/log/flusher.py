@@ -5,12 +5,18 @@ Owns when files are synced. Rules:
 - an append while nothing is syncing starts a round right behind the callbacks that it caused, so
   that followers are sent the data before this disk is busy with it: no timer, no task. What becomes
   dirty during a round goes into the next, which starts when the round ends;
-- a round captures how far each log reached, syncs its files and new directory entries in an
-  executor, and only then, back on the loop, lets the logs move their synced offsets;
+- a round captures how far each log reached, syncs its files and new directory entries in a thread
+  of its directory, and only then, back on the loop, lets the logs move their synced offsets;
 - a small round on a quick disk is synced on the loop itself: handing a sync of 0.1 ms to a thread
   and back costs 0.3 ms and two wake-ups of a sleeping core. One slow sync ends that for a while;
+- a round syncs many files side by side: a disk does dozens for about the price of one, and one
+  after the other each waits for it alone. Names are synced when all data is;
+- a round is of so many logs at most, those first that have waited longest, and of few that are
+  only new while others have records to acknowledge: thousands of new partitions hold up nobody;
 - what may wait (``flush=interval``) joins the next round, or gets one when the interval is over;
 - a sync that failed proves nothing and is never repeated: the directory stops for good (fsyncgate).
+  So does one that has not ended after ``timeout_ms``: the round is given up, whatever comes of it.
+  One that takes a third of that stalls: leaders here may give way to replicas on other disks.
 """
 
 from __future__ import annotations
@@ -18,14 +24,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import islice
+from typing import Protocol, TypeVar
 
 from oncelog_broker.log import logged
 from oncelog_broker.log.open_segments import OpenSegments
+from oncelog_broker.log.segment import Segment
 from oncelog_runtime.files import File, Files
+from oncelog_runtime.lanes import Lane
 from oncelog_runtime.observe import Histogram, Stopwatch
 
 logger = logged.get_logger(__name__)
+
+T = TypeVar("T")
+_Share = tuple[list[File], list[str]]
+"""Files and directories that one thread syncs."""
 
 INLINE_BYTES_MAX = 64 * 1024
 """A round with at most so many dirty bytes may be synced on the loop."""
@@ -35,17 +48,31 @@ INLINE_SECONDS_MAX = 0.004
 INLINE_PAUSE_S = 5.0
 """... and for this long rounds go to the executor."""
 UNKNOWN_BYTES = 2**62
+ROUND_LOGS_MAX = 512
+"""Logs of one round: what is done on the loop for so many takes some milliseconds."""
+ROUND_NEW_LOGS_MAX = 64
+"""Of which new ones without records to acknowledge, while there are others with such."""
+FILES_PER_CALL = 4
+"""Files that a thread syncs before it takes others: for fewer it is not worth to wake another."""
+SYNC_TIMEOUT_MS = 10_000
+"""After which a disk that does not answer counts as failed."""
+STALL_SHARE = 1 / 3
+"""Of that time, after which a round stalls."""
+
+
+class SyncTimeoutError(OSError):
+    """The disk hangs: a sync has not ended in time, and may never."""
 
 
 @dataclass(slots=True)
 class SyncJob:
-    """What one log wants synced, and what that proves."""
+    """One log wants this synced, and knows what that proves."""
 
     log: Syncable
     end_offset: int
     generation: int = 0
     """Grows with each truncation: an older one proves nothing."""
-    segments: list[tuple[Any, int]] = field(default_factory=list)
+    segments: list[tuple[Segment, int]] = field(default_factory=list)
     """Segments with their sizes when the job was made."""
     files: list[File] = field(default_factory=list)
     once: list[File] = field(default_factory=list)
@@ -74,18 +101,27 @@ class Flusher:
         self,
         pool: OpenSegments,
         *,
+        lane: Lane,
         interval_ms: int,
         on_failure: Callable[[OSError], None],
         inline_bytes_max: int = INLINE_BYTES_MAX,
+        timeout_ms: int = SYNC_TIMEOUT_MS,
     ) -> None:
         self._pool = pool
+        self._lane = lane
         self._interval_s = interval_ms / 1000
         self._on_failure = on_failure
         self._inline_bytes_max = inline_bytes_max
+        self._timeout_s = timeout_ms / 1000
+        self._deadline: asyncio.TimerHandle | None = None
+        """When the round that runs in a thread is given up."""
+        self._handed_over_s = 0.0
+        """Loop time when the last round went to a thread."""
         self._inline_from = 0.0
         """Loop time from which a round may be synced on the loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dirty: dict[Syncable, None] = {}
+        self._new: dict[Syncable, None] = {}
         self._waiting: dict[Syncable, None] = {}
         self._scheduled = False
         self._running = False
@@ -95,8 +131,7 @@ class Flusher:
         self._round_waiters: list[asyncio.Future[None]] = []
         self.rounds = 0
         """Rounds so far, for tests and metrics."""
-        self.stopwatch: Stopwatch | None = None
-        """What rounds are measured with; None: they are not."""
+        self._stopwatch: Stopwatch | None = None
         self.seconds = Histogram()
         """How long rounds took."""
         self._began = 0.0
@@ -106,9 +141,19 @@ class Flusher:
         self._loop = loop
         self._schedule()
 
+    def measure_with(self, stopwatch: Stopwatch) -> None:
+        """Note from now on how long rounds take."""
+        self._stopwatch = stopwatch
+
     def mark(self, log: Syncable) -> None:
         """Sync this log as soon as possible."""
         self._dirty[log] = None
+        if not self._scheduled and not self._running:
+            self._schedule()
+
+    def mark_new(self, log: Syncable) -> None:
+        """Sync this log, of which only files and names are new, as soon as others let it."""
+        self._new[log] = None
         if not self._scheduled and not self._running:
             self._schedule()
 
@@ -118,14 +163,24 @@ class Flusher:
         if self._timer is None and self._loop is not None and not self._stopped:
             self._timer = self._loop.call_later(self._interval_s, self._interval_over)
 
+    @property
+    def stalled_since(self) -> float | None:
+        """Loop time when the round began that has been under way for too long; None: there is
+        none."""
+        if self._deadline is None or self._loop is None:
+            return None
+        late = self._loop.time() - self._handed_over_s >= self._timeout_s * STALL_SHARE
+        return self._handed_over_s if late else None
+
     def forget(self, log: Syncable) -> None:
         """The log goes away: do not sync it again. A running round is not waited for."""
         self._dirty.pop(log, None)
+        self._new.pop(log, None)
         self._waiting.pop(log, None)
 
     async def idle(self) -> None:
         """Return when no round runs and none is due at once."""
-        while self._running or (self._dirty and not self._stopped and self._loop is not None):
+        while self._running or (self._is_dirty and not self._stopped and self._loop is not None):
             waiter = asyncio.get_running_loop().create_future()
             self._idle_waiters.append(waiter)
             await waiter
@@ -142,15 +197,19 @@ class Flusher:
         """Sync everything, also what may wait."""
         self._dirty.update(self._waiting)
         self._waiting.clear()
-        if self._dirty and not self._scheduled and not self._running:
+        if self._is_dirty and not self._scheduled and not self._running:
             self._schedule()
         await self.idle()
+
+    @property
+    def _is_dirty(self) -> bool:
+        return bool(self._dirty or self._new)
 
     def sync_now(self) -> None:
         """Run rounds on the spot until nothing is dirty: without a loop, or at the very end."""
         self._dirty.update(self._waiting)
         self._waiting.clear()
-        while self._dirty and not self._stopped and not self._running:
+        while self._is_dirty and not self._stopped and not self._running:
             jobs = self._begin()
             try:
                 _sync(self._pool.files, *_work(jobs))
@@ -159,10 +218,16 @@ class Flusher:
                 return
             self._end(jobs, None)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it begins no more rounds: its directory has failed or is closed."""
+        return self._stopped
+
     def stop(self) -> None:
         """Begin no more rounds."""
         self._stopped = True
         self._dirty.clear()
+        self._new.clear()
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -171,7 +236,7 @@ class Flusher:
     # ---- one round
 
     def _schedule(self) -> None:
-        if self._loop is not None and self._dirty and not self._stopped:
+        if self._loop is not None and self._is_dirty and not self._stopped:
             self._scheduled = True
             # Twice: behind what the append itself has put in line.
             self._loop.call_soon(self._loop.call_soon, self._run)
@@ -185,7 +250,7 @@ class Flusher:
 
     def _run(self) -> None:
         self._scheduled = False
-        if self._running or self._stopped or self._loop is None or not self._dirty:
+        if self._running or self._stopped or self._loop is None or not self._is_dirty:
             self._wake_idle()
             return
         jobs = self._begin()
@@ -193,8 +258,40 @@ class Flusher:
         if self._is_small(jobs, files, dirs):
             self._sync_inline(jobs, files)
             return
-        future = self._loop.run_in_executor(None, _sync, self._pool.files, files, dirs)
-        future.add_done_callback(lambda done: self._ended(jobs, done))
+        self._handed_over_s = self._loop.time()
+        self._deadline = self._loop.call_later(self._timeout_s, self._give_up)
+        if len(files) <= FILES_PER_CALL:
+            return self._hand_over([(files, dirs)], lambda error: self._ended(jobs, error))
+        shares: list[_Share] = [(share, []) for share in _shares(files, FILES_PER_CALL)]
+        self._hand_over(shares, lambda error: self._data_synced(jobs, dirs, error))
+
+    def _data_synced(
+        self, jobs: list[SyncJob], dirs: list[str], error: BaseException | None
+    ) -> None:
+        if error is not None or not dirs or self._stopped:
+            return self._ended(jobs, error)
+        shares: list[_Share] = [([], share) for share in _shares(dirs, FILES_PER_CALL)]
+        self._hand_over(shares, lambda error: self._ended(jobs, error))
+
+    def _hand_over(
+        self, shares: list[_Share], then: Callable[[BaseException | None], None]
+    ) -> None:
+        """Sync in threads; ``then`` is told when all have ended, of the first that failed."""
+        assert self._loop is not None
+        left = len(shares)
+        first: BaseException | None = None
+
+        def ended(done: asyncio.Future[None]) -> None:
+            nonlocal left, first
+            left -= 1
+            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+            first = first or error
+            if not left:
+                then(first)
+
+        for files, dirs in shares:
+            future = self._loop.run_in_executor(self._lane, _sync, self._pool.files, files, dirs)
+            future.add_done_callback(ended)
 
     def _is_small(self, jobs: list[SyncJob], files: list[File], dirs: list[str]) -> bool:
         return (
@@ -221,28 +318,46 @@ class Flusher:
     def _begin(self) -> list[SyncJob]:
         self._dirty.update(self._waiting)
         self._waiting.clear()
-        jobs = [log.begin_sync() for log in list(self._dirty)]
-        self._dirty.clear()
+        jobs = [log.begin_sync() for log in self._next_logs()]
         self._running = True
         self.rounds += 1
-        if self.stopwatch is not None:
-            self._began = self.stopwatch()
+        if self._stopwatch is not None:
+            self._began = self._stopwatch()
         self._pool.sync_began()
         return jobs
 
-    def _ended(self, jobs: list[SyncJob], done: asyncio.Future[None]) -> None:
-        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+    def _give_up(self) -> None:
+        """The round takes too long. Its files stay open until it ends, if it ever does."""
+        self._deadline = None
+        self._running = False
+        self.stop()
+        self._wake_round()
+        self._on_failure(SyncTimeoutError(f"no sync ended within {self._timeout_s:g} s"))
+        self._wake_idle()
+
+    def _ended(self, jobs: list[SyncJob], error: BaseException | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         self._end(jobs, error)
+
+    def _next_logs(self) -> list[Syncable]:
+        """Those of the next round, taken out of what is dirty."""
+        logs = list(islice(self._dirty, ROUND_LOGS_MAX))
+        for log in logs:
+            del self._dirty[log]
+            self._new.pop(log, None)
+        new = list(islice(self._new, ROUND_NEW_LOGS_MAX if logs else ROUND_LOGS_MAX))
+        for log in new:
+            del self._new[log]
+        return logs + new
 
     def _end(self, jobs: list[SyncJob], error: BaseException | None) -> None:
         self._running = False
-        if self.stopwatch is not None:
-            self.seconds.observe(self.stopwatch() - self._began)
+        if self._stopwatch is not None:
+            self.seconds.observe(self._stopwatch() - self._began)
         self._pool.sync_ended()
-        waiters, self._round_waiters = self._round_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake_round()
         for job in jobs:
             for file in job.once:
                 file.close()
@@ -259,16 +374,26 @@ class Flusher:
                 except Exception:
                     logger.exception(logged.SYNC_CALLBACK_FAILED)
             self._pool.trim()
-        if self._dirty and not self._scheduled and not self._stopped:
+        if self._is_dirty and not self._scheduled and not self._stopped:
             self._schedule()
         self._wake_idle()
 
+    def _wake_round(self) -> None:
+        waiters, self._round_waiters = self._round_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
     def _wake_idle(self) -> None:
-        if not self._running and (not self._dirty or self._stopped):
+        if not self._running and (not self._is_dirty or self._stopped):
             waiters, self._idle_waiters = self._idle_waiters, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+
+def _shares(items: list[T], size: int) -> list[list[T]]:
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def _work(jobs: list[SyncJob]) -> tuple[list[File], list[str]]:
@@ -278,7 +403,7 @@ def _work(jobs: list[SyncJob]) -> tuple[list[File], list[str]]:
 
 
 def _sync(files_port: Files, files: list[File], dirs: list[str]) -> None:
-    """Run in a worker thread: data first, then the names that lead to it."""
+    """Runs in a thread: data first, then the names that lead to it."""
     for file in files:
         file.sync()
     for directory in dirs:

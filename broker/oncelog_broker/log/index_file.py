@@ -1,6 +1,6 @@
 """The format of index files on disk: blocks with checksums. Pure.
 
-Owns ``.index`` and ``.timeindex``. Both are caches (rule D11): written lazily and unsynced, removed
+Owns ``.index`` and ``.timeindex``. Both are caches [D11]: written lazily and unsynced, removed
 when in doubt, rebuilt from batch headers. Rules:
 
 - a file is a run of blocks, each a header and the payload of so many new entries;
@@ -17,6 +17,8 @@ from array import array
 from struct import Struct
 from typing import NamedTuple
 
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
 OFFSET_INDEX_MAGIC = b"OLi1"
 TIME_INDEX_MAGIC = b"OLt1"
 

@@ -5,7 +5,7 @@ of itself is then worth nothing, so it goes out of service at once and alone
 (``Partition.break_down``); its copies on other brokers go on. The checks are comparisons of numbers
 that are at hand; the functions here are called when one has failed, or off the path of data.
 
-- offsets along a log have neither gaps nor repeats, and leader epochs do not go back (I1);
+- offsets along a log have neither gaps nor repeats, and leader epochs do not go back [I1];
 - the epoch history is strictly increasing in both columns (KAFKA-7415).
 """
 

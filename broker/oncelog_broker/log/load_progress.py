@@ -1,4 +1,4 @@
-"""How far the loading of one log directory has come; told by whoever loads, read at any time. Pure.
+"""Whoever loads a log directory tells here how far that has come; it is read at any time. Pure.
 
 Written by the thread that loads and read by the loop: plain numbers, of which each is right, if not
 always all of the same moment.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LoadProgress:
-    """Of one directory."""
+    """Loading one directory is told here."""
 
     path: str
     logs_total: int = 0
@@ -24,6 +24,14 @@ class LoadProgress:
     segments_done: int = 0
     segments_seen: int = 0
     """Segments that are loaded, of all partitions so far."""
+
+    def found(self, logs: int) -> None:
+        """So many partitions are to be loaded."""
+        self.logs_total = logs
+
+    def one_log(self) -> None:
+        """A partition is loaded."""
+        self.logs_done += 1
 
     def begin(self, directory: str, segments: int) -> None:
         """A partition with so many segments is next."""

@@ -3,13 +3,13 @@
 Owns the state that the logs of one disk share. Rules:
 
 - a directory belongs to one broker of one cluster (``meta.json``) and to one process at a time (an
-  flock, D13); a foreign or unknown one is refused before anything is written into it;
+  flock, [D13]); a foreign or unknown one is refused before anything is written into it;
 - the clean-shutdown file is read and then deleted before anything else is done, so that a crash
   while loading counts as unclean (KAFKA-10471); it carries the broker epoch;
-- an I/O error stops the directory for good: its logs refuse everything, the broker goes on (D6,
-  D9);
+- an I/O error stops the directory for good: its logs refuse everything, the broker goes on ([D6],
+  [D9]);
 - a full disk refuses writes and is asked again at each write; some room is kept back, half of it
-  for internal topics (D8);
+  for internal topics [D8];
 - checkpoints: recovery points are captured *first* and written last, log starts before epochs:
   no history lacks what its log has, no recovery point runs ahead of what is durable. Nothing runs
   while nothing changes.
@@ -19,47 +19,56 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from oncelog_broker.log import checkpoint, logged
 from oncelog_broker.log.checkpoint import CheckpointError
-from oncelog_broker.log.continuity import ContinuityRecord
-from oncelog_broker.log.flusher import INLINE_BYTES_MAX, Flusher
+from oncelog_broker.log.continuity_record import ContinuityRecord
+from oncelog_broker.log.dir_jobs import DirJobs
+from oncelog_broker.log.dir_making import LOCK_FILE, check_usable, make_dir
+from oncelog_broker.log.dir_making import LogDirError as LogDirError
+from oncelog_broker.log.flusher import (
+    INLINE_BYTES_MAX,
+    SYNC_TIMEOUT_MS,
+    Flusher,
+    SyncTimeoutError,
+)
+from oncelog_broker.log.hosted_log import HostedLog, LogCheckpoint
 from oncelog_broker.log.log_starts import LogStarts
+from oncelog_broker.log.lost_indexes import LostIndexes
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
 from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
-from oncelog_protocol.errors import OncelogError, StorageError
+from oncelog_broker.log.slices import Slices
+from oncelog_protocol.errors import StorageError
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import FileLock, FileLockedError, Files
 
-if TYPE_CHECKING:
-    from oncelog_broker.log.partition_log import PartitionLog
-
 logger = logged.get_logger(__name__)
 
-LOCK_FILE = ".lock"
 _META_VERSION = 1
 _CREDIT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that may be appended between two looks at the free space."""
 _EPOCH_FILES_PER_CALL = 64
-_INDEX_ENTRIES_MIN = 256
-"""New index entries that make writing them worth while: about 1 MiB of log."""
-_LEFT_BY_A_FAILED_START = frozenset(
-    {checkpoint.META + ".tmp", checkpoint.SESSION, checkpoint.SESSION + ".tmp"}
-)
-"""What a new directory may hold when the first start in it broke off."""
-
-_IGNORED_NAMES = frozenset({LOCK_FILE, "lost+found"})
+_MARKS_PER_TURN = 64
+"""Of many truncations, whose marks a checkpoint makes needless."""
+_CLOSED_PER_TURN = 16
+"""Of all logs at a stop: each writes some small files."""
+NEVER_MS = 10**12
 
 
-class LogDirError(OncelogError):
-    """A log directory that this broker must not use; the message names it and a remedy."""
+class FoundCheckpoints(NamedTuple):
+    """The checkpoints of one directory say this at a start."""
+
+    recovery_points: dict[TopicPartition, int] | None
+    """None when there are none that can be read."""
+    log_starts: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    clean: dict[TopicPartition, list[tuple[int, int]]]
 
 
 class LogDir:
@@ -70,12 +79,14 @@ class LogDir:
         path: str,
         *,
         files: Files,
-        clock: WallClock,
+        clock: CautiousClock,
         flush_interval_ms: int = 1000,
         flush_inline_bytes_max: int = INLINE_BYTES_MAX,
+        sync_timeout_ms: int = SYNC_TIMEOUT_MS,
         checkpoint_interval_ms: int = 5000,
         open_segments_max: int = 512,
         headroom_bytes: int = 128 * 1024 * 1024,
+        producer_ids_max: int = 100_000,
         on_offline: Callable[[LogDir], None] | None = None,
         safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
     ) -> None:
@@ -83,33 +94,33 @@ class LogDir:
         self.safeguards = safeguards
         self.files = files
         self.clock = clock
+        self.producer_ids_max = producer_ids_max  # a leader lets into one of the logs here
         self.directory_id = ""
-        self.online = True
-        self.failure = ""
-        """Why the directory is offline."""
+        self.online, self.failure = True, ""  # why the directory is offline
+        self.hangs = False  # it is offline, as its disk did not answer
         self.full = False
-        self.was_clean = False
-        """Whether the last stop of a broker here was a clean one."""
-        self.previous_broker_epoch = -1
-        """Broker epoch at that clean stop; -1 after any other."""
-        self.is_new = False
-        """Whether the directory had nothing of this broker when it was taken."""
+        self.was_clean = False  # the last stop of a broker here
+        self.previous_broker_epoch = -1  # at that clean stop; -1 after any other
+        self.is_new = False  # had nothing of this broker when it was taken
         self.record: ContinuityRecord | None = None
         """What its continuity file says; None when there is none that holds."""
-        self.counts_unsynced = False
-        """Whether an offset may have counted here, in this life, that was not synced."""
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.counts_unsynced = False  # whether an offset did, in this life, that was not synced
+        self.lossy = False  # see ``continuity``
+        self.logs: dict[TopicPartition, HostedLog] = {}
         self.checkpointed: set[TopicPartition] = set()
         """Partitions of which the checkpoints on disk may say something, deleted ones too."""
-        self.credit_bytes = 0
-        """Bytes that may be written before the free space is looked at again."""
+        self.credit_bytes = 0  # may be written before the free space is looked at again
         self.pool = OpenSegments(files, open_segments_max)
-        self.starts = LogStarts()
+        self.starts = LogStarts(self.checkpoint_due)
+        self.jobs = DirJobs(path, files)  # what blocks
+        self.slices = Slices()  # what is too much for one turn
         self.flusher = Flusher(
             self.pool,
+            lane=self.jobs.sync_lane,
             interval_ms=flush_interval_ms,
             on_failure=self._sync_failed,
             inline_bytes_max=flush_inline_bytes_max,
+            timeout_ms=sync_timeout_ms if safeguards.give_up_hung_disks else NEVER_MS,
         )
         self.high_watermarks: Callable[[], dict[TopicPartition, int]] | None = None
         self._headroom_bytes = headroom_bytes
@@ -120,10 +131,8 @@ class LogDir:
         self._checkpoint_needed = asyncio.Event()
         self._checkpoints_ended = False
         self._checkpoint_lock = asyncio.Lock()
-        self._clean_written: dict[TopicPartition, list[tuple[int, int]]] = {}
-        """What the cleaner's checkpoint on disk says."""
-        self._news: dict[PartitionLog, None] = {}
-        self._trash: dict[str, None] = {}
+        self._clean_written: dict[TopicPartition, list[tuple[int, int]]] = {}  # on disk
+        self._news: dict[HostedLog, None] = {}
         self._removals: list[asyncio.TimerHandle] = []
 
     # ---- belonging
@@ -136,9 +145,9 @@ class LogDir:
         files, path = self.files, self.path
         fresh = not files.exists(path)
         if not fresh:
-            self._check_usable()
+            check_usable(files, path)
         else:
-            self._make(path)
+            make_dir(files, path)
         try:
             self._lock = files.lock(f"{path}/{LOCK_FILE}")
         except FileLockedError as error:
@@ -153,38 +162,6 @@ class LogDir:
         except BaseException:
             self.release()
             raise
-
-    def _make(self, path: str) -> None:
-        made = path
-        try:
-            while not self.files.exists(os.path.dirname(made) or "."):
-                made = os.path.dirname(made)
-            self.files.make_dirs(path)
-            # Each new name on the way must survive a power cut, or all that lies below is lost.
-            for name in (path, *_parents(path, made)):
-                self.files.sync_dir(os.path.dirname(name) or ".")
-        except OSError as error:
-            raise LogDirError(
-                f"log directory {path} cannot be made ({error.strerror});"
-                " make it, or change log_dirs"
-            ) from error
-
-    def _check_usable(self) -> None:
-        files, path = self.files, self.path
-        if not files.is_dir(path):
-            raise LogDirError(f"log directory {path} is not a directory; change log_dirs")
-        if not files.is_writable(path):
-            raise LogDirError(
-                f"log directory {path} is not writable; give the broker's user the right to write,"
-                " or change log_dirs"
-            )
-        names = [name for name in files.list_dir(path) if name not in _IGNORED_NAMES]
-        if checkpoint.META not in names and not _LEFT_BY_A_FAILED_START.issuperset(names):
-            raise LogDirError(
-                f"log directory {path} holds {names[0]!r} and no {checkpoint.META}: it is not a"
-                " directory of Oncelog, or has lost that file; name an empty or new one in"
-                " log_dirs, or restore the file"
-            )
 
     def _check_identity(self, cluster_id: str, broker_id: int, entropy: Entropy) -> None:
         meta_path = f"{self.path}/{checkpoint.META}"
@@ -241,9 +218,13 @@ class LogDir:
 
     def _read_record(self) -> None:
         path = f"{self.path}/{checkpoint.CONTINUITY}"
+        left = not self.files.exists(path)
+        if left:
+            path = f"{self.path}/{checkpoint.CONTINUITY_LEFT}"
         if self.files.exists(path):
             try:
-                self.record = ContinuityRecord.decode(self.files.read_bytes(path))
+                record = ContinuityRecord.decode(self.files.read_bytes(path))
+                self.record = record.left(self.files.boot_id()) if left else record
             except CheckpointError as error:
                 logger.warning(logged.CONTINUITY_UNREADABLE, path, error)
 
@@ -263,11 +244,21 @@ class LogDir:
         """Write the continuity file, durably. Raises OSError."""
         self.files.write_atomic_now(f"{self.path}/{checkpoint.CONTINUITY}", record.encode())
         self.record = record
+        left = f"{self.path}/{checkpoint.CONTINUITY_LEFT}"
+        if self.files.exists(left):
+            self.files.remove(left)
 
-    def forget_record(self) -> None:
-        """Remove the continuity file; a crash may bring it back. Raises OSError."""
-        self.files.remove(f"{self.path}/{checkpoint.CONTINUITY}")
-        self.record = None
+    def leave_record(self) -> None:
+        """The continuity file is that of an earlier life and cannot be written: give it the name
+        that says so, which takes no room on a full disk. Raises OSError.
+
+        A power cut may undo that. What comes back claims less: its epoch is too old for what has
+        counted since.
+        """
+        path = f"{self.path}/{checkpoint.CONTINUITY}"
+        if self.record is not None and self.files.exists(path):
+            self.files.rename(path, f"{self.path}/{checkpoint.CONTINUITY_LEFT}")
+            self.record = replace(self.record, until=None, boot_id=self.files.boot_id())
 
     def note_unsynced(self) -> None:
         """An offset is about to count that is not synced: first time in this life, say so durably.
@@ -282,11 +273,30 @@ class LogDir:
             raise StorageError(f"{self.path}: {error}") from error
         self.counts_unsynced = True
 
+    def fell_short(self, log: HostedLog, high_watermark: int) -> None:
+        """A log ends below its checkpointed high watermark. Where all that counts is synced, that
+        is one that was in no ISR; else something that counted is gone."""
+        distrusted = self.safeguards.distrust_failed_directories
+        if self.record is not None and self.record.unsynced and distrusted:
+            end = log.log_end_offset
+            logger.warning(logged.LOG_FELL_SHORT, log.directory, end, high_watermark)
+            self.lossy = True
+
     def release(self) -> None:
-        """Give the lock back."""
+        """Give lock and threads back."""
+        self.jobs.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def read_checkpoints(self) -> FoundCheckpoints:
+        """Read what the last life has left. Raises OSError."""
+        points = self.read_offsets(checkpoint.RECOVERY_POINT)
+        starts = self.read_offsets(checkpoint.LOG_START) or {}
+        marks = self.read_offsets(checkpoint.HIGH_WATERMARK) or {}
+        clean = self.read_clean()
+        self.checkpointed = {*(points or ()), *starts, *marks, *clean}
+        return FoundCheckpoints(points, starts, marks, clean)
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
         """Read a checkpoint of offsets; None when it is absent or bad. Raises OSError."""
@@ -312,6 +322,12 @@ class LogDir:
         return self._clean_written
 
     # ---- room
+
+    def spend(self, size_bytes: int) -> bool:
+        """So many bytes are about to be written; return whether there is room for them without a
+        look at the disk, which is ``take_space``."""
+        self.credit_bytes -= size_bytes
+        return self.credit_bytes >= 0
 
     def take_space(self, size_bytes: int, *, internal: bool) -> None:
         """The credit is used up: look at the disk. Raises StorageError when it is too full."""
@@ -346,7 +362,8 @@ class LogDir:
         if not self.online:
             return
         self.online = False
-        self.failure = f"{what}: {error}"
+        self.failure, self.hangs = f"{what}: {error}", isinstance(error, SyncTimeoutError)
+        self._may_have_lost()
         logger.error(logged.LOG_DIR_OFFLINE, self.path, self.failure)
         self.flusher.stop()
         if self._on_offline is not None:
@@ -356,13 +373,21 @@ class LogDir:
             else:
                 self._on_offline(self)
 
+    def _may_have_lost(self) -> None:
+        """It fails: what has counted here unsynced, in this life or before, may go any time."""
+        left_unsynced = self.record is not None and self.record.unsynced and not self.was_clean
+        if self.safeguards.distrust_failed_directories:
+            self.lossy = self.lossy or self.counts_unsynced or left_unsynced
+
     def _sync_failed(self, error: OSError) -> None:
         self.fail("sync", error)
+        if isinstance(error, SyncTimeoutError):
+            self.jobs.abandon(self.failure)
 
     # ---- news and trash
 
-    def tell_soon(self, log: PartitionLog) -> None:
-        """Have ``on_synced`` called in this loop iteration, once for all appends in it."""
+    def tell_soon(self, log: HostedLog) -> None:
+        """Have ``log.tell`` called in this loop iteration, once for all appends in it."""
         if not self._news and self._loop is not None:
             self._loop.call_soon(self._tell)
         self._news[log] = None
@@ -376,25 +401,24 @@ class LogDir:
                 logger.exception(logged.APPEND_CALLBACK_FAILED)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Unlink renamed files, in an executor. What is not done by then is done at next start."""
+        """Unlink renamed files, in a thread. What is not done by then is done at next start."""
         paths = list(paths)
         if not paths or self._loop is None:
             return
         if delay_ms > 0:
             self._removals = [timer for timer in self._removals if timer.when() > self._loop.time()]
-            self._removals.append(self._loop.call_later(delay_ms / 1000, self._remove, paths))
+            self._removals.append(self._loop.call_later(delay_ms / 1000, self.jobs.remove, paths))
         else:
-            self._remove(paths)
-
-    def _remove(self, paths: list[str]) -> None:
-        if self._loop is not None:
-            self._loop.run_in_executor(None, _unlink, self.files, paths)
+            self.jobs.remove(paths)
 
     # ---- checkpoints
 
-    def start(self) -> None:
-        """Begin to sync on the running loop."""
+    def start(self, high_watermarks: Callable[[], dict[TopicPartition, int]] | None = None) -> None:
+        """Begin to sync on the running loop. Checkpoints hold ``high_watermarks``, if given."""
+        if high_watermarks is not None:
+            self.high_watermarks = high_watermarks
         self._loop = asyncio.get_running_loop()
+        self.pool.ask_before_reading(LostIndexes(self.files, self.jobs, self.fail).check)
         self.flusher.start(self._loop)
 
     def checkpoint_due(self) -> None:
@@ -434,19 +458,10 @@ class LogDir:
 
     async def _write_checkpoints(self) -> None:
         logs = [self.logs[tp] for tp in sorted(self.logs)]
-        points: dict[TopicPartition, int] = {}
-        starts: dict[TopicPartition, int] = {}
-        marks: list[tuple[PartitionLog, int]] = []
-        clean: dict[TopicPartition, list[tuple[int, int]]] = {}
-        for log in logs:
-            tp = log.topic_partition
-            points[tp] = log.checkpointed_recovery_point = log.recovery_point
-            if log.log_start_offset:
-                starts[tp] = log.log_start_offset
-            if rows := log.clean.rows(log.recovery_point):
-                clean[tp] = rows
-            if log.truncation_mark:
-                marks.append((log, log.truncation_mark))
+        told = {log.topic_partition: log.begin_checkpoint() for log in logs}
+        points = {tp: each.recovery_point for tp, each in told.items()}
+        starts = {tp: start for tp, each in told.items() if (start := each.log_start_offset)}
+        clean = {tp: rows for tp, each in told.items() if (rows := each.clean_rows)}
         self.checkpointed.update(points)
         await self._write_offsets(checkpoint.LOG_START, starts)
         await self._write_epochs(logs)
@@ -456,62 +471,56 @@ class LogDir:
             offsets = {tp: known[tp] for tp in points if known.get(tp, -1) >= 0}
             await self._write_offsets(checkpoint.HIGH_WATERMARK, offsets)
             for log in logs:
-                log.producers.checkpointed(offsets.get(log.topic_partition, -1))
+                log.high_watermark_written(offsets.get(log.topic_partition, -1))
         if clean != self._clean_written:
             data = checkpoint.encode_clean(clean)
-            await self.files.write_atomic(f"{self.path}/{checkpoint.CLEANER}", data)
+            await self.jobs.write_atomic(f"{self.path}/{checkpoint.CLEANER}", data)
             self._clean_written = clean
         self.checkpointed = set(points)
-        await self._remove_marks(marks)
+        await self._remove_marks(logs, told)
         self.starts.written(logs, {f"{self.path}/{tp}": start for tp, start in starts.items()})
         for log in logs:
-            if log.persist_indexes(_INDEX_ENTRIES_MIN) or log.producers.keep_up():
+            if log.keep_up():
                 await asyncio.sleep(0)
 
-    async def _remove_marks(self, marks: list[tuple[PartitionLog, int]]) -> None:
+    async def _remove_marks(
+        self, logs: list[HostedLog], told: dict[TopicPartition, LogCheckpoint]
+    ) -> None:
         """The checkpoint has followed: drop the marks that it makes needless, durably. One that
-        came back with a power cut would have rot below the recovery point taken for a torn tail."""
-        removed = []
-        for log, mark in marks:
-            if log.truncation_mark != mark:
-                continue  # cut again meanwhile, maybe below what was just written
-            path = f"{log.directory}/{TRUNCATION_MARK}"
-            if self.files.exists(path):
-                self.files.remove(path)
-            log.truncation_mark = 0
-            removed.append(log.directory)
-        if removed:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, _sync_dirs, self.files, removed)
+        came back with a power cut would have corruption of synced data taken for a torn tail."""
+        marked = [
+            (log, mark) for log in logs if (mark := told[log.topic_partition].truncation_mark)
+        ]
+        for first in range(0, len(marked), _MARKS_PER_TURN):
+            group = marked[first : first + _MARKS_PER_TURN]
+            removed = [log.directory for log, mark in group if log.remove_mark(mark)]
+            if removed:
+                await self.jobs.run(_sync_dirs, self.files, removed)
 
     async def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{name}"
         data = checkpoint.encode_offsets(name, offsets)
-        await self.files.write_atomic(path, data)
+        await self.jobs.write_atomic(path, data)
 
-    async def _write_epochs(self, logs: list[PartitionLog]) -> None:
-        """Small files, many of them after a failover: several to a trip to the executor."""
-        changed = [log for log in logs if log.epochs.revision != log.epochs_written]
-        loop = asyncio.get_running_loop()
+    async def _write_epochs(self, logs: list[HostedLog]) -> None:
+        """Small files, many of them after a failover: several to a trip to a thread."""
+        changed = [log for log in logs if log.epochs_changed]
         for first in range(0, len(changed), _EPOCH_FILES_PER_CALL):
             group = changed[first : first + _EPOCH_FILES_PER_CALL]
-            revisions = [log.epochs.revision for log in group]
+            encoded = [log.encode_epochs() for log in group]
             contents = [
-                (
-                    f"{log.directory}/{checkpoint.LEADER_EPOCH}",
-                    checkpoint.encode_epochs(log.epochs.entries()),
-                )
-                for log in group
+                (f"{log.directory}/{checkpoint.LEADER_EPOCH}", data)
+                for log, (_, data) in zip(group, encoded, strict=True)
             ]
-            await loop.run_in_executor(None, _write_all, self.files, contents)
-            for log, revision in zip(group, revisions, strict=True):
-                log.epochs_written = revision
+            await self.jobs.run(_write_all, self.files, contents)
+            for log, (revision, _) in zip(group, encoded, strict=True):
+                log.epochs_written(revision)
 
     def mark_truncation(self, directory: str, offset: int, log_start_offset: int) -> None:
         """Durably lower the recovery point of the log in ``directory``, now. Raises OSError.
 
         A file of its own, because the checkpoint of all logs may be under way. What it said before
-        still holds: no checkpoint has followed that cut either.
+        still holds: no checkpoint has followed that truncation either.
         """
         if self.files.exists(f"{directory}/{TRUNCATION_MARK}"):
             offset = min(offset, read_truncation(self.files, directory, 0)[0])
@@ -521,7 +530,7 @@ class LogDir:
         self.files.write_atomic_now(f"{directory}/{TRUNCATION_MARK}", document)
         self.starts.marked(directory, log_start_offset)
 
-    def detach(self, log: PartitionLog) -> None:
+    def detach(self, log: HostedLog) -> None:
         """The log is being deleted: no round and no checkpoint begins with it any more."""
         self.logs.pop(log.topic_partition, None)
         self.starts.forget(log)
@@ -536,6 +545,12 @@ class LogDir:
 
     # ---- stopping
 
+    def give_up_jobs(self) -> None:
+        """What is under way here has held up the stop for too long."""
+        if len(self.jobs):
+            self.fail("stop", SyncTimeoutError("the disk does not answer"))
+            self.jobs.abandon(self.failure)
+
     async def stop(self, *, clean: bool, broker_epoch: int) -> None:
         """Sync, write indexes and checkpoints and the clean-shutdown file, close, unlock.
 
@@ -547,44 +562,37 @@ class LogDir:
         if clean and self.online:
             await self.flusher.drain()
         if clean:
-            for tp in sorted(self.logs):
-                try:
-                    self.logs[tp].close()
-                except OSError as error:
-                    self.fail(f"close {tp}", error)
+            await self._close_logs()
         if clean and self.online and await self.write_checkpoints():
             document = checkpoint.encode_document({"version": 1, "broker_epoch": broker_epoch})
             try:
-                await self.files.write_atomic(f"{self.path}/{checkpoint.CLEAN_SHUTDOWN}", document)
+                await self.jobs.write_atomic(f"{self.path}/{checkpoint.CLEAN_SHUTDOWN}", document)
             except OSError as error:
                 self.fail("clean shutdown", error)
         self.flusher.stop()
         if not clean:
             for tp in sorted(self.logs):
-                for segment in self.logs[tp].segments:
-                    segment.release()
+                self.logs[tp].release()
         self.release()
+
+    async def _close_logs(self) -> None:
+        """Some a turn: the broker still keeps its session, and others still ask it."""
+        logs = [self.logs[tp] for tp in sorted(self.logs)]
+        for first in range(0, len(logs), _CLOSED_PER_TURN):
+            some = logs[first : first + _CLOSED_PER_TURN]
+            for log in some:
+                log.snapshot_producers()
+            while self.slices:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            for log in some:
+                try:
+                    log.close()
+                except OSError as error:
+                    self.fail(f"close {log.topic_partition}", error)
+            await asyncio.sleep(0)
 
     def __repr__(self) -> str:
         return f"<LogDir {self.path} {'online' if self.online else 'offline'}>"
-
-
-def _parents(path: str, last: str) -> list[str]:
-    """The directories above ``path`` up to ``last``, nearest first."""
-    parents = []
-    while path != last:
-        path = os.path.dirname(path)
-        parents.append(path)
-    return parents
-
-
-def _unlink(files: Files, paths: list[str]) -> None:
-    for path in paths:
-        try:
-            files.remove(path)
-        except OSError as error:
-            # Not data any more; the next start tries again.
-            logger.debug(logged.FILE_NOT_REMOVED, path, error)
 
 
 def _sync_dirs(files: Files, paths: list[str]) -> None:

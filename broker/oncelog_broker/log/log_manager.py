@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog_broker.log import checkpoint, logged
-from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
-from oncelog_broker.log.continuity import Continuity
-from oncelog_broker.log.flusher import INLINE_BYTES_MAX
+from oncelog_broker.log.continuity import Continuity, failed_before
+from oncelog_broker.log.flusher import INLINE_BYTES_MAX, SYNC_TIMEOUT_MS
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ from oncelog_broker.log.scrubber import Scrubber
 from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
 from oncelog_runtime.pause import Pause
@@ -44,6 +44,13 @@ _DELETE_SUFFIX = "-delete"
 _NAME_CHARS_MAX = 255
 _LOGS_PER_CALL = 32
 """Logs that one trip to the executor loads."""
+_PRODUCERS_AS_A_LOG = 300
+"""Looking at so many producers takes about as long as looking at a log."""
+_SEGMENTS_AS_PRODUCERS = 5_000
+"""As long takes it to delete the segments that one call deletes."""
+_RETENTION_WEIGHT_MAX = 30_000
+"""What retention does in one turn: it looks at 100 logs, or so many producers, or deletes of six.
+"""
 
 
 @dataclass(slots=True)
@@ -57,12 +64,18 @@ class LogConfig:
     flush_interval_ms: int = 1000
     """With ``flush=interval``: the longest time between a write and its sync."""
     flush_inline_bytes_max: int = INLINE_BYTES_MAX
-    """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never."""
+    """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never, and
+    never where there are several directories."""
+    log_dir_sync_timeout_ms: int = SYNC_TIMEOUT_MS
+    """A directory in which a sync takes longer is offline for good; so is one that holds up a stop
+    for longer."""
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     """A producer that has not written to a partition for so long is forgotten there."""
+    producer_ids_per_partition_max: int = 100_000
+    """Producers that are remembered in one partition; those that come later are refused."""
     checkpoint_interval_ms: int = 5_000
-    scrub_interval_ms: int = 0
+    scrub_interval_ms: int = 604_800_000
     """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
     scrub_bytes_per_second: int = 16 * 1024 * 1024
     """Of one directory, at most."""
@@ -82,7 +95,7 @@ class LogManager:
         self,
         *,
         files: Files,
-        clock: WallClock,
+        clock: CautiousClock,
         entropy: Entropy,
         config: LogConfig,
         broker_id: int,
@@ -97,10 +110,12 @@ class LogManager:
         self._broker_id = broker_id
         self._on_dir_offline = on_dir_offline
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._of_topic: dict[str, dict[TopicPartition, PartitionLog]] = {}
+        """The same by topic; no topic without a log."""
+        self._failed_before: frozenset[str] = frozenset()
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
-        self.on_damage: Callable[[PartitionLog, str], None] | None = None
-        """Told what the scrubber finds, once a pass."""
+        self._on_damage: Callable[[PartitionLog, str], None] | None = None
         self._tasks = Tasks("log manager")
         self._scrubbers: list[Scrubber] = []
         self._retention_pause = Pause()
@@ -118,26 +133,32 @@ class LogManager:
             config=config.cleaner,
             logs=self.all,
             high_watermarks=self._current_high_watermarks,
-            on_damage=self._damage_found,
+            on_damage=self.damage_found,
             safeguards=self._safeguards,
         )
         """Compacts what is to be compacted, from ``start`` on."""
-        self.continuity = Continuity(files, self.dirs)
+        self.continuity = Continuity(
+            files, self.dirs, vouch_since_made=self._safeguards.vouch_since_made
+        )
         """What may be claimed of the data; known from ``start`` on."""
 
     def _make_dirs(self) -> list[LogDir]:
         config = self._config
         per_dir = max(16, config.open_segments_max // max(1, len(config.log_dirs)))
+        # A sync on the loop that hangs would hold up the directories that are sound.
+        inline_bytes_max = config.flush_inline_bytes_max if len(config.log_dirs) == 1 else 0
         return [
             LogDir(
                 path.rstrip("/") or path,
                 files=self._files,
                 clock=self._clock,
                 flush_interval_ms=config.flush_interval_ms,
-                flush_inline_bytes_max=config.flush_inline_bytes_max,
+                flush_inline_bytes_max=inline_bytes_max,
+                sync_timeout_ms=config.log_dir_sync_timeout_ms,
                 checkpoint_interval_ms=config.checkpoint_interval_ms,
                 open_segments_max=per_dir,
                 headroom_bytes=config.headroom_bytes,
+                producer_ids_max=config.producer_ids_per_partition_max,
                 on_offline=self._on_dir_offline,
                 safeguards=self._safeguards,
             )
@@ -168,6 +189,7 @@ class LogManager:
             if not any(log_dir.online for log_dir in self.dirs):
                 failures = "; ".join(f"{each.path}: {each.failure}" for each in self.dirs)
                 raise LogDirError(f"no log directory works: {failures}")
+            self._failed_before = failed_before(self.dirs)
             online = [log_dir for log_dir in self.dirs if log_dir.online]
             told = dict(zip(self.dirs, self.progress, strict=True))
             await asyncio.gather(*[self._load(log_dir, told[log_dir]) for log_dir in online])
@@ -180,8 +202,7 @@ class LogManager:
         if self.was_clean:
             self.previous_broker_epoch = min(each.previous_broker_epoch for each in self.dirs)
         for log_dir in self.dirs:
-            log_dir.high_watermarks = self._current_high_watermarks
-            log_dir.start()
+            log_dir.start(self._current_high_watermarks)
             self._tasks.spawn(f"checkpoints of {log_dir.path}", log_dir.run_checkpoints())
             scrubber = self._scrubber(log_dir)
             self._scrubbers.append(scrubber)
@@ -206,20 +227,37 @@ class LogManager:
     def _scrubber(self, log_dir: LogDir) -> Scrubber:
         return Scrubber(
             log_dir,
+            find=self.get,
             interval_ms=self._config.scrub_interval_ms,
             bytes_per_second=self._config.scrub_bytes_per_second,
             entropy=self._entropy.fork(f"scrub of {log_dir.path}"),
-            on_damage=self._damage_found,
+            on_damage=self.damage_found,
         )
 
-    def _damage_found(self, log: PartitionLog, damage: str) -> None:
-        if self.on_damage is not None:
-            self.on_damage(log, damage)
+    def tell_damage_to(self, on_damage: Callable[[PartitionLog, str], None]) -> None:
+        """Have ``on_damage`` told what scrubber and cleaner find, once a pass."""
+        self._on_damage = on_damage
+
+    def damage_found(self, log: PartitionLog, damage: str) -> None:
+        """Something was read that does not hold: whoever wants to hear of it does."""
+        if self._on_damage is not None:
+            self._on_damage(log, damage)
         else:
             logger.error(logged.LOG_DAMAGED, log.directory, damage)
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Stop the loops, then each directory. Unclean: close files and write nothing more."""
+        """Stop the loops, then each directory. Unclean: close files and write nothing more.
+        A directory that hangs is given up after ``log_dir_sync_timeout_ms``."""
+        patience_s = self._config.log_dir_sync_timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(patience_s, log_dir.give_up_jobs) for log_dir in self.dirs]
+        try:
+            await self._stop(clean, broker_epoch)
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    async def _stop(self, clean: bool, broker_epoch: int) -> None:
         for log_dir in self.dirs:
             await log_dir.end_checkpoints()
         await self._tasks.close()
@@ -232,22 +270,19 @@ class LogManager:
     # ---- loading
 
     async def _load(self, log_dir: LogDir, progress: LoadProgress) -> None:
-        loop = asyncio.get_running_loop()
+        jobs = log_dir.jobs
         try:
             names, doomed = self._partition_names(log_dir)
-            progress.logs_total = len(names)
+            progress.found(len(names))
             for name in doomed:
-                await self._files.remove_tree(f"{log_dir.path}/{name}")
-            points = log_dir.read_offsets(checkpoint.RECOVERY_POINT)
-            starts = log_dir.read_offsets(checkpoint.LOG_START) or {}
-            marks = log_dir.read_offsets(checkpoint.HIGH_WATERMARK) or {}
-            rows = log_dir.read_clean()
-            log_dir.checkpointed = {*(points or ()), *starts, *marks, *rows}
+                await jobs.run(self._files.remove_tree_now, f"{log_dir.path}/{name}")
+            points, starts, marks, rows = log_dir.read_checkpoints()
             clean = log_dir.was_clean and points is not None
             # Without recovery points: what was committed was synced before.
             plan = _Plan(
                 clean,
-                log_dir.same_run,
+                self._clock.stamp_of(self._clock.latest_ms()),
+                log_dir.same_run and log_dir.directory_id not in self._failed_before,
                 not (log_dir.was_clean or log_dir.other_run),
                 marks if points is None else points,
                 starts,
@@ -256,21 +291,23 @@ class LogManager:
             for first in range(0, len(partitions), _LOGS_PER_CALL):
                 group = partitions[first : first + _LOGS_PER_CALL]
                 found = [(tp, names[tp]) for tp in group]
-                loaded = await loop.run_in_executor(
-                    None, self._load_group, log_dir, plan, found, progress
-                )
+                loaded = await jobs.run(self._load_group, log_dir, plan, found, progress)
                 for tp, log in zip(group, loaded, strict=True):
                     if log is None:
-                        await self._files.remove_tree(f"{log_dir.path}/{names[tp]}")
+                        await jobs.run(self._files.remove_tree_now, f"{log_dir.path}/{names[tp]}")
                     else:
-                        clean_max = min(log.log_end_offset, log.recovery_point, log.cut_offset)
-                        adopted = self._adopt(log_dir, tp, log)
+                        clean_max = min(
+                            log.log_end_offset, log.recovery_point, log.truncation_offset
+                        )
+                        adopted = self._adopt(log_dir, tp, log, self.default_config)
                         log_dir.starts.loaded(adopted, 0 if log.marked else starts.get(tp, 0))
-                        if not log.damage:
-                            adopted.clean = CleanState(rows.get(tp, ()), clean_max)
-                        adopted.clean.in_step_ms = -1
+                        # Corruption ends a log where it lies, and says nothing of the other logs.
+                        short = log.log_end_offset < min(marks.get(tp, 0), log.truncation_offset)
+                        if short and not log.corrupt:
+                            log_dir.fell_short(adopted, marks[tp])
+                        adopted.compacted_before(rows.get(tp, ()), clean_max)
                         self._high_watermarks[tp] = min(
-                            marks.get(tp, 0), log.log_end_offset, log.cut_offset
+                            marks.get(tp, 0), log.log_end_offset, log.truncation_offset
                         )
         except OSError as error:
             log_dir.fail("load", error)
@@ -294,7 +331,7 @@ class LogManager:
         partitions: list[tuple[TopicPartition, str]],
         progress: LoadProgress,
     ) -> list[LoadedLog | None]:
-        """Runs in an executor."""
+        """Runs in a thread."""
         group = []
         for tp, name in partitions:
             loaded = load_log(
@@ -304,24 +341,36 @@ class LogManager:
                 recovery_point=plan.points.get(tp, 0),
                 log_start_offset=plan.starts.get(tp, 0),
                 clean=plan.clean and tp in plan.points,
-                now_ms=self._clock.now_ms(),
+                now_ms=plan.now_ms,
                 same_run=plan.same_run,
                 rewrite=plan.rewrite,
                 safeguards=self._safeguards,
                 progress=progress,
             )
-            progress.logs_done += 1
+            progress.one_log()
             group.append(loaded)
         return group
 
-    def _adopt(self, log_dir: LogDir, tp: TopicPartition, loaded: LoadedLog) -> PartitionLog:
+    def _adopt(
+        self, log_dir: LogDir, tp: TopicPartition, loaded: LoadedLog, config: TopicConfig
+    ) -> PartitionLog:
         other = self._logs.get(tp)
         if other is not None:
             raise LogDirError(
                 f"{tp} is in {other.log_dir.path} and in {log_dir.path}; move one of the two away"
             )
-        log = PartitionLog(log_dir, tp, self.default_config, loaded)
+        log = PartitionLog(log_dir, tp, config, loaded)
         self._logs[tp] = log_dir.logs[tp] = log
+        self._of_topic.setdefault(tp.topic, {})[tp] = log
+        return log
+
+    def _forget(self, tp: TopicPartition) -> PartitionLog | None:
+        log = self._logs.pop(tp, None)
+        if log is not None:
+            others = self._of_topic[tp.topic]
+            del others[tp]
+            if not others:
+                del self._of_topic[tp.topic]
         return log
 
     # ---- logs
@@ -344,6 +393,10 @@ class LogManager:
         """Every log, sorted by partition."""
         return [self._logs[tp] for tp in sorted(self._logs)]
 
+    def of_topic(self, topic: str) -> list[PartitionLog]:
+        """The logs of one topic, in no particular order."""
+        return list(self._of_topic.get(topic, {}).values())
+
     def create(
         self, topic_partition: TopicPartition, topic_id: str, config: TopicConfig
     ) -> PartitionLog:
@@ -360,7 +413,7 @@ class LogManager:
                 )
             log.reconfigure(config)
             if not log.topic_id:
-                log.topic_id = topic_id
+                log.belongs_to(topic_id, self.continuity.broker_epoch)
                 self._write_meta(log)
             return log
         online = [log_dir for log_dir in self.dirs if log_dir.online]
@@ -372,17 +425,23 @@ class LogManager:
             if self._files.exists(directory):
                 raise StorageError(f"{directory} exists and is not a known log")
             self._files.make_dirs(directory)
-            loaded = LoadedLog.empty(log_dir.pool, directory, topic_id, config.index_interval_bytes)
-            loaded.producers = self._safeguards.producer_state()
-            if topic_partition in log_dir.checkpointed:
-                # Of a deleted log of that name: what is said there of offsets is not of this one.
-                loaded.cut_offset = 0
+            # What a deleted log of that name has left there says nothing of this one.
+            marked = topic_partition in log_dir.checkpointed
+            loaded = LoadedLog.empty(
+                log_dir.pool,
+                directory,
+                topic_id,
+                config.index_interval_bytes,
+                self.continuity.broker_epoch,
+                self._safeguards.producer_state(),
+                marked=marked,
+            )
+            if marked:
                 log_dir.mark_truncation(directory, 0, 0)
         except OSError as error:
             log_dir.fail(f"create {topic_partition}", error)
             raise StorageError(f"{directory}: {error}") from error
-        log = self._adopt(log_dir, topic_partition, loaded)
-        log.config = config
+        log = self._adopt(log_dir, topic_partition, loaded, config)
         self._write_meta(log)
         log_dir.checkpoint_due()
         return log
@@ -394,6 +453,7 @@ class LogManager:
             "topic": tp.topic,
             "partition": tp.partition,
             "topic_id": log.topic_id,
+            "made_epoch": log.made_epoch,
         }
         try:
             meta = self._files.open(f"{log.directory}/{checkpoint.PARTITION_META}", create=True)
@@ -402,7 +462,7 @@ class LogManager:
             meta.append([checkpoint.encode_document(document)])
         except OSError as error:
             log.log_dir.detach(log)
-            del self._logs[tp]
+            self._forget(tp)
             log.log_dir.fail(f"create {tp}", error)
             raise StorageError(f"{log.directory}: {error}") from error
         log.created(meta)
@@ -419,27 +479,24 @@ class LogManager:
         await self._let_go(log)
         try:
             self._files.rename(log.directory, target)
-            await asyncio.get_running_loop().run_in_executor(
-                None, self._files.sync_dir, log.log_dir.path
-            )
-            await self._files.remove_tree(target)
+            await log.log_dir.jobs.run(self._files.sync_dir, log.log_dir.path)
+            await log.log_dir.jobs.run(self._files.remove_tree_now, target)
         except OSError as error:
             log.log_dir.fail(f"delete {topic_partition}", error)
             raise StorageError(f"{log.directory}: {error}") from error
 
     def _detach(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        log = self._logs.pop(topic_partition, None)
+        log = self._forget(topic_partition)
         if log is not None:
             self._high_watermarks.pop(topic_partition, None)
             log.log_dir.detach(log)
-            log.on_synced = None
+            log.tell_synced_to(None)
         return log
 
     async def _let_go(self, log: PartitionLog) -> None:
         """Give up the descriptors of a detached log."""
         await log.log_dir.quiesce()
-        for segment in log.segments:
-            segment.release()
+        log.release()
         log.close(keep=False)
 
     def _doomed_name(self, log: PartitionLog) -> str:
@@ -463,25 +520,41 @@ class LogManager:
             return self._high_watermarks
         return {**self._high_watermarks, **self._high_watermark_source()}
 
-    def apply_retention(self) -> int:
-        """Let every log delete what may go; return the bytes freed."""
-        freed = 0
+    async def apply_retention(self) -> int:
+        """Let every log delete what may go, some logs a turn; return the bytes freed."""
+        freed = weight = 0
         high_watermarks = self._current_high_watermarks()
-        now_ms = self._clock.now_ms()
-        for log in self.all():
+        now_ms, latest_ms = self._clock.expiry_ms(), self._clock.latest_ms()
+        logs = deque(self.all())
+        while logs:
+            log = logs.popleft()
+            if self._logs.get(log.topic_partition) is not log:
+                continue  # deleted since
             try:
                 mark = high_watermarks.get(log.topic_partition, 0)
-                freed += log.apply_retention(now_ms, mark)
-                log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+                if now_ms > 0:
+                    log.segments.date(latest_ms)
+                if freed_here := log.apply_retention(now_ms, mark):
+                    freed += freed_here
+                    weight += _SEGMENTS_AS_PRODUCERS
+                    logs.appendleft(log)  # there may be more
+                else:
+                    weight += _PRODUCERS_AS_A_LOG + log.producers.count
+                    after_ms = self._config.producer_id_expiration_ms
+                    if log.producers.expire(now_ms, after_ms, latest_ms):
+                        logs.appendleft(log)
             except StorageError as error:
                 logger.warning(logged.RETENTION_REFUSED, error)
+            if weight > _RETENTION_WEIGHT_MAX:
+                weight = 0
+                await asyncio.sleep(0)
         return freed
 
     async def _run_retention(self) -> None:
         while True:
             await self._retention_pause.sleep(self._config.retention_check_interval_ms / 1000)
             try:
-                self.apply_retention()
+                await self.apply_retention()
             except Exception:
                 logger.exception(logged.RETENTION_FAILED)
 
@@ -491,6 +564,7 @@ class _Plan:
     """What the checkpoints of one directory say."""
 
     clean: bool
+    now_ms: int
     same_run: bool
     rewrite: bool
     """Whether what was found unsynced may be in the page cache alone."""

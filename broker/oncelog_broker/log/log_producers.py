@@ -1,32 +1,42 @@
 """The producers of one log: their state follows its batches, and its snapshots the segments.
 
-Owns when ``ProducerState`` is asked, told, cut, rebuilt and kept on disk. Rules:
+Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk. Rules:
 
-- only a leader asks, before it appends; leader and follower tell, after the write (K1);
-- a cut takes back what was remembered of the batches that go. Of a producer of which nothing is
-  left then, older batches may be in the log that were not remembered any more: these are read;
+- only a leader asks, before it appends; leader and follower tell, after the write [K1];
+- a truncation takes back what was remembered of the batches that go. Of a producer of which nothing
+  is left then, older batches may be in the log that were not remembered any more: these are read,
+  some a turn. A follower names its position when that is done; whoever asks for the state before
+  has the rest read at once;
 - the first batch of a transaction is appended only under a valid ``TxnGuard``, and the others of
-  that producer and epoch while it is open; nothing else of a producer goes between (K13);
+  that producer and epoch while it is open; nothing else of a producer goes between [K13];
+- above ``producer_ids_max`` producers a leader takes nothing of those that it does not remember,
+  until time has let others go. None is forgotten for another: its retries would be duplicates;
 - a snapshot is of the log end, at a roll, at a stop, and with a checkpoint when much was written
-  since the last one, so that a start after a crash has little to read: see ``producer_snapshots``.
+  since the last one, so that a start after a crash has little to read: see ``producer_snapshots``;
+- one of many producers is encoded some a turn, and written when all are. A truncation, or the end
+  of the log, leaves it out. None is written while producers are being read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import heapq
+from typing import Protocol
 
 from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.log_append import LogAppend
+from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.open_transactions import NONE_UNDECIDED, AbortedRow
-from oncelog_broker.log.producer_snapshots import ProducerSnapshots, last_batch, replay
-from oncelog_broker.log.producer_state import ProducerState
-from oncelog_broker.log.txn_guard import TxnGuard
+from oncelog_broker.log.producer_snapshots import ProducerSnapshots, Steps, last_batch, replay
+from oncelog_broker.log.producer_state import EXPIRED_AT_ONCE, Capture, ProducerState
+from oncelog_broker.log.segment_list import SegmentList
 from oncelog_protocol.errors import (
     ApiError,
     CorruptMessageError,
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
+    StorageError,
+    ThrottlingQuotaExceededError,
 )
 from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.records.batch import (
@@ -37,40 +47,95 @@ from oncelog_protocol.records.batch import (
     TimestampType,
 )
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
-from oncelog_protocol.types import Buffer
-
-__all__ = ["LogProducers", "TxnGuard"]
-
-if TYPE_CHECKING:
-    from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_protocol.topic_config import TopicConfig
+from oncelog_protocol.types import Buffer, TopicPartition
 
 logger = logged.get_logger(__name__)
+
+PRODUCERS_PER_TURN = 2000
+"""So many are encoded at a time for a snapshot; some ten milliseconds of work."""
 
 UNREAD_BYTES_MAX = 32 * 1024 * 1024
 """About so much of a log is read at a start after a crash, to know its producers."""
 
 
+class OwnLog(Protocol):
+    """The log whose producers are remembered, as seen from here; ``PartitionLog`` is one."""
+
+    topic_partition: TopicPartition
+    directory: str
+    config: TopicConfig
+    log_dir: LogDir
+    segments: SegmentList
+    aborted: AbortedTransactions
+    log_end_offset: int
+    recovery_point: int
+    damage: str
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was truncated."""
+        ...
+
+    def declare_damaged(self, what: str) -> None:
+        """What was synced does not hold."""
+        ...
+
+    def tell(self, *, again: bool = False) -> None:
+        """Tell how far the log is synced, ``again`` if that is no news."""
+        ...
+
+
+class _Snapshot:
+    """One that is being encoded."""
+
+    def __init__(
+        self, offset: int, last: BatchHeader | None, state: Capture, aborted: list[list[int]]
+    ) -> None:
+        self.offset = offset
+        self.last = last
+        self.state = state
+        self.aborted = aborted
+
+
+class _Reading:
+    """Producers that are being read again, of a log that was truncated to ``end``."""
+
+    def __init__(self, end: int, unknown: dict[int, None]) -> None:
+        self.end = end
+        self.unknown = unknown
+        self.found: ProducerState | None = None
+        self.steps: Steps | None = None
+        self.changes = -1
+        """Of the list of segments, when the steps began."""
+        self.committed = -1
+        """The highest high watermark that was heard meanwhile."""
+
+
 class LogProducers:
-    """What one log knows of its producers. Not for two threads."""
+    """One log knows its producers by this. Not for two threads."""
 
     __slots__ = (
         "_late",
         "_log",
+        "_reading",
         "_rows_in_time",
+        "_snapshot",
         "_snapshot_at",
         "_snapshots",
+        "_state",
         "_told",
         "_verifies",
         "reigns",
-        "state",
     )
 
     def __init__(
-        self, log: PartitionLog, state: ProducerState, snapshots: ProducerSnapshots | None
+        self, log: OwnLog, state: ProducerState, snapshots: ProducerSnapshots | None
     ) -> None:
         """Take over what recovery found."""
         self._log = log
-        self.state = state
+        self._state = state
+        self._reading: _Reading | None = None
         safeguards = log.log_dir.safeguards
         self._told = safeguards.followers_know_producers
         self._verifies = safeguards.verify_transactions
@@ -80,17 +145,38 @@ class LogProducers:
         self.reigns = 0
         """How often the replica began or ended to lead: guards are of one reign."""
         self._snapshots = snapshots or ProducerSnapshots(log.log_dir.files, log.directory)
+        self._snapshot: _Snapshot | None = None
+        """The one that is being encoded."""
         self._snapshot_at = 0, 0
         """Segment and its size when the last snapshot was written."""
+
+    @property
+    def state(self) -> ProducerState:
+        """All that is known, at the end of the log. Raises StorageError if it cannot be read."""
+        if self._reading is not None:
+            self._read_all()
+        return self._state
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is not known yet what all producers did: asking for the state blocks."""
+        return self._reading is not None
+
+    @property
+    def count(self) -> int:
+        """Producers that are remembered, without those that are being read."""
+        return len(self._state.producers)
 
     # ---- appending
 
     def check(self, header: BatchHeader, guard: TxnGuard | None = None) -> LogAppend | None:
         """What the append of a client's batch was, if it was appended already; None: append it.
 
-        Raises what ``ProducerState.check`` raises, and InvalidTxnStateError for a batch of a
-        transaction that is not open here and not guarded.
+        Raises what ``ProducerState.check`` raises, InvalidTxnStateError for a batch of a
+        transaction that is not open here and not guarded, and ThrottlingQuotaExceededError for one
+        producer too many.
         """
+        self._check_room(header.producer_id)
         batch = self.state.check(header, header.crc)
         if batch is None:
             if header.attributes & TRANSACTIONAL_BIT:
@@ -111,6 +197,16 @@ class LogProducers:
             header.size_bytes,
             header.record_count,
             True,
+        )
+
+    def _check_room(self, producer_id: int) -> None:
+        known, most = self.state.producers, self._log.log_dir.producer_ids_max
+        if producer_id in known or len(known) < most:
+            return
+        logger.warning(logged.PRODUCERS_TOO_MANY, self._log.topic_partition, len(known))
+        raise ThrottlingQuotaExceededError(
+            f"{self._log.topic_partition} remembers {len(known)} producers, and"
+            f" producer_ids_per_partition_max is {most}"
         )
 
     def _check_transaction(self, header: BatchHeader, guard: TxnGuard | None) -> None:
@@ -172,26 +268,36 @@ class LogProducers:
         except OSError as error:
             log.log_dir.fail(f"aborted transactions of {log.topic_partition}", error)
         except CorruptMessageError as error:
-            log.damage = str(error)
+            log.declare_damaged(str(error))
 
     # ---- transactions
 
     @property
     def first_undecided(self) -> int:
         """Where the first undecided transaction begins; see ``OpenTransactions``."""
-        return self.state.transactions.first_undecided
+        if self._reading is not None:
+            self._read_all()
+        return self._state.transactions.first_undecided
 
     def committed(self, high_watermark: int) -> None:
         """Markers below ``high_watermark`` are there for good."""
-        self.state.transactions.committed(high_watermark)
+        if self._reading is not None:
+            self._reading.committed = max(self._reading.committed, high_watermark)
+        else:
+            self._state.transactions.committed(high_watermark)
 
     def checkpointed(self, high_watermark: int) -> None:
         """The disk holds this high watermark."""
-        self.state.transactions.checkpointed(high_watermark)
+        if self._reading is None:  # or the next checkpoint will tell
+            self._state.transactions.checkpointed(high_watermark)
 
     def needs_guard(self, header: BatchHeader) -> bool:
         """Whether a client's batch is to be verified before it is appended: the first of its
-        transaction here, and neither a repeat nor refused anyway."""
+        transaction here, and neither a repeat nor refused anyway.
+
+        Raises ThrottlingQuotaExceededError before a coordinator is asked: what is not let in here
+        needs no marker here.
+        """
         if not self._verifies or not header.attributes & TRANSACTIONAL_BIT:
             return False
         entry = self.state.producers.get(header.producer_id)
@@ -201,6 +307,7 @@ class LogProducers:
             and entry.epoch == header.producer_epoch
         ):
             return False
+        self._check_room(header.producer_id)
         try:
             return self.state.check(header, header.crc) is None
         except ApiError:
@@ -208,7 +315,7 @@ class LogProducers:
 
     def take_guard(self, producer_id: int, producer_epoch: int) -> TxnGuard:
         """Take one before the coordinator is asked; hand it in with the append."""
-        return TxnGuard(self._log, producer_id, producer_epoch)
+        return TxnGuard(self, producer_id, producer_epoch)
 
     def void_guards(self) -> None:
         """The replica begins or ends to lead."""
@@ -235,25 +342,35 @@ class LogProducers:
             first_offset=self.open_from(producer_id),
         )
 
-    def describe(self) -> list[DescribedProducer]:
-        """All producers, by id (KIP-664)."""
-        return [
-            DescribedProducer(
-                producer_id,
-                entry.epoch,
-                entry.last_sequence,
-                entry.batches[-1].timestamp if entry.batches else entry.seen_ms,
-                entry.coordinator_epoch,
-                entry.txn_first_offset,
-            )
-            for producer_id, entry in sorted(self.state.producers.items())
-        ]
+    def describe(self, count_max: int, after: int = -1) -> tuple[list[DescribedProducer], bool]:
+        """At most ``count_max`` producers with ids above ``after``, by id (KIP-664), and whether
+        there are more."""
+        later = (producer_id for producer_id in self.state.producers if producer_id > after)
+        found = heapq.nsmallest(count_max + 1, later)
+        return [self._described(each) for each in found[:count_max]], len(found) > count_max
+
+    def describe_open(self, count_max: int) -> list[DescribedProducer]:
+        """At most ``count_max`` producers with an open transaction, by id."""
+        producers = self.state.producers.items()
+        opened = (producer_id for producer_id, entry in producers if entry.txn_first_offset >= 0)
+        return [self._described(each) for each in heapq.nsmallest(count_max, opened)]
+
+    def _described(self, producer_id: int) -> DescribedProducer:
+        entry = self.state.producers[producer_id]
+        return DescribedProducer(
+            producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.batches[-1].timestamp if entry.batches else entry.seen_ms,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+        )
 
     # ---- for compaction
 
     def last_batches(self, upto: int) -> frozenset[int]:
         """Base offsets of the last batch or marker of each producer below ``upto``, for compaction
-        to keep: what lies behind may yet be cut off."""
+        to keep: what lies behind may yet be truncated."""
         found = set()
         for entry in self.state.producers.values():
             below = [batch.base_offset for batch in entry.batches if batch.base_offset < upto]
@@ -262,38 +379,107 @@ class LogProducers:
             found.update(below[-1:])
         return frozenset(found)
 
-    # ---- cutting
+    # ---- truncation
 
-    def cut(self, end: int) -> None:
-        """The log was cut, and ends at ``end`` now; 0 when nothing of it is left.
+    def truncate(self, end: int) -> None:
+        """The log was truncated, and ends at ``end`` now; 0 when nothing of it is left.
 
         Blocks. Raises OSError.
         """
+        self.abandon_snapshot()
         self._snapshots.remove_above(end)
         self._late = None
-        unknown = self.state.cut(end)
-        log = self._log
-        if unknown and end:
-            logger.info(logged.PRODUCERS_READ_AGAIN, log.topic_partition, len(unknown))
-            known = self.state.empty()
-            now_ms = log.log_dir.clock.now_ms()
-            damage = self._snapshots.load(list(log.segments), known, now_ms)
-            log.damage = log.damage or damage
-            self.state.adopt(known, unknown)
-        self.state.recount(end)
-        log.aborted.cut(end)
+        unread = {} if self._reading is None else self._reading.unknown
+        self._reading = None
+        log, unknown = self._log, {**unread, **dict.fromkeys(self._state.truncate(end))}
+        log.aborted.truncate(end)
+        if not unknown or not end:
+            return self._state.recount(end)
+        logger.info(logged.PRODUCERS_READ_AGAIN, log.topic_partition, len(unknown))
+        self._reading = _Reading(end, unknown)
+        # A turn has had enough work where many producers were looked at.
+        few = self.count <= PRODUCERS_PER_TURN
+        if (not few or self._read_some()) and not log.log_dir.slices.add(self._read_more):
+            self._read_all()
 
-    def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers that have not written for ``after_ms`` milliseconds."""
-        self.state.expire(now_ms, after_ms)
+    def _read_some(self) -> bool:
+        """One step; returns whether there are more. Raises OSError."""
+        reading, log = self._reading, self._log
+        if reading is None:
+            return False
+        changes = log.segments.changes
+        if reading.steps is None or reading.changes != changes:
+            # What was begun with may be gone, or in other files.
+            reading.changes, reading.found = changes, self._state.empty()
+            clock = log.log_dir.clock
+            reading.steps = self._snapshots.loading(
+                list(log.segments), reading.end, reading.found, clock.stamp_of(clock.now_ms())
+            )
+        try:
+            next(reading.steps)
+            return True
+        except StopIteration as stop:
+            self._has_read(reading, str(stop.value))
+            return False
+
+    def _has_read(self, reading: _Reading, damage: str) -> None:
+        assert reading.found is not None
+        self._reading = None
+        self._log.declare_damaged(damage)
+        self._state.adopt(reading.found, reading.unknown)
+        self._state.recount(reading.end)
+        self._state.transactions.committed(reading.committed)
+
+    def _read_more(self) -> bool:
+        """For a later turn; returns whether there is more to read."""
+        log = self._log
+        if log.log_dir.flusher.stopped:
+            self._reading = None
+            return False
+        if log.damage:
+            self._reading = None
+        try:
+            if self._read_some():
+                return True
+        except OSError as error:
+            self._cannot_read(error)
+            return False
+        log.tell(again=True)  # who has waited for this may go on
+        return False
+
+    def _read_all(self) -> None:
+        try:
+            while self._read_some():
+                pass
+        except OSError as error:
+            self._cannot_read(error)
+            raise StorageError(f"{self._log.topic_partition}: {error}") from error
+
+    def _cannot_read(self, error: OSError) -> None:
+        self._reading = None
+        logger.error(logged.PRODUCERS_NOT_READ, self._log.topic_partition, error)
+        self._log.log_dir.fail(f"read producers of {self._log.topic_partition}", error)
+
+    def expire(self, now_ms: int, after_ms: int, latest_ms: int | None = None) -> bool:
+        """Forget producers that have not written for ``after_ms`` milliseconds, or whose
+        transaction has ended long enough ago; returns whether there may be more of them. See
+        ``ProducerState.expire``."""
+        if self._reading is not None:
+            return False  # another time
+        return self._state.expire(now_ms, after_ms, latest_ms) == EXPIRED_AT_ONCE
 
     # ---- on disk
 
-    def snapshot(self) -> None:
-        """Keep the state as of the log end, if that is not done. Never raises for a bad disk."""
+    def snapshot(self, *, at_once: bool = False) -> None:
+        """Keep the state as of the log end, if that is not done. Never raises for a bad disk.
+        ``at_once``: there will be no other turn."""
         log = self._log
         offset = log.log_end_offset
         if log.damage or not log.log_dir.online or self._snapshots.newest == offset:
+            return
+        if self._reading is not None:
+            return
+        if self._snapshot is not None and self._snapshot.offset == offset and not at_once:
             return
         try:
             last = last_batch(list(log.segments), offset)
@@ -303,7 +489,43 @@ class LogProducers:
         if last is not None or self.state.producers:
             active = log.segments.active
             self._snapshot_at = active.base_offset, active.size_bytes
-            self._snapshots.write(offset, last, self.state, log.recovery_point, log.aborted)
+            begun = _Snapshot(offset, last, self.state.capture(), log.aborted.encode())
+            self._snapshot = begun
+            few = begun.state.left <= PRODUCERS_PER_TURN
+            if at_once or few or not log.log_dir.slices.add(lambda: self._encode_more(begun)):
+                begun.state.encode_some(begun.state.left)
+                self._write(begun)
+
+    def _encode_more(self, begun: _Snapshot) -> bool:
+        """For a later turn; returns whether there is more to encode."""
+        log = self._log
+        if self._snapshot is not begun:
+            return False
+        if log.damage or log.log_dir.flusher.stopped:
+            self.abandon_snapshot()
+            return False
+        begun.state.encode_some(PRODUCERS_PER_TURN)
+        if not begun.state.left:
+            self._write(begun)
+        return self._snapshot is begun
+
+    def _write(self, begun: _Snapshot) -> None:
+        self.abandon_snapshot()
+        state = begun.state.encoded()
+        recovery_point = self._log.recovery_point
+        self._snapshots.write(begun.offset, begun.last, state, recovery_point, begun.aborted)
+
+    def close(self, *, keep: bool) -> None:
+        """The log is closed; ``keep``: for a start that will read it."""
+        if keep:
+            self.snapshot(at_once=True)
+        self.abandon_snapshot()
+        self._reading = None
+
+    def abandon_snapshot(self) -> None:
+        """Do not write the one that is being encoded."""
+        self._snapshot = None
+        self._state.end_capture()
 
     def keep_up(self, after_bytes: int = UNREAD_BYTES_MAX) -> bool:
         """Keep the state if so much was written since that was done; whether it was done now."""
@@ -315,8 +537,8 @@ class LogProducers:
         return True
 
     def contradiction(self) -> str:
-        """What state and aborted transactions say otherwise than the log; empty when nothing (I14,
-        I15). Blocks, reads the log whole. Raises OSError."""
+        """What state and aborted transactions say otherwise than the log; empty when nothing [I14]
+        [I15]. Blocks, reads the log whole. Raises OSError."""
         log, compacted = self._log, self._log.config.is_compacted
         replayed, aborted = self.state.empty(), AbortedTransactions(log.log_dir.files, "")
         if damage := replay(list(log.segments), replayed, 0, aborted):
@@ -336,3 +558,57 @@ class LogProducers:
             if row[:3] not in there:
                 return f"{row} is known, and not in the log"
         return ""
+
+
+class TxnGuard:
+    """The first batch of a transaction enters a log under it (KIP-890, [K13]).
+
+    It is taken before the coordinator is asked, and says at the append whether what the
+    coordinator said can still be true of this log. No list of guards is kept: a guard remembers
+    how the log was, and finds out what has happened since. It is void for good when
+
+    - a marker of its producer is in the log that was not there then: the transaction may be the
+      one that has ended. Offsets tell them apart, so that two transactions cannot be taken for
+      each other;
+    - its producer has a newer epoch here, or was forgotten with a marker newer than the guard;
+    - the log was truncated, or the replica has begun or ended to lead.
+    """
+
+    __slots__ = (
+        "_end_offset",
+        "_producers",
+        "_reigns",
+        "_truncations",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producers: LogProducers, producer_id: int, producer_epoch: int) -> None:
+        log = producers._log
+        self._producers = producers
+        self._end_offset = log.log_end_offset
+        self._truncations = log.truncations
+        self._reigns = producers.reigns
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+    @property
+    def valid(self) -> bool:
+        """Whether what was asked under it still counts."""
+        producers = self._producers
+        if producers._log.truncations != self._truncations or producers.reigns != self._reigns:
+            return False
+        if producers.state.forgotten_marker >= self._end_offset:
+            return False
+        entry = producers.state.producers.get(self.producer_id)
+        return entry is None or (
+            entry.marker_offset < self._end_offset and entry.epoch <= self.producer_epoch
+        )
+
+    def covers(self, header: BatchHeader) -> bool:
+        """Whether a batch may be appended under it."""
+        return (
+            header.producer_id == self.producer_id
+            and header.producer_epoch == self.producer_epoch
+            and self.valid
+        )

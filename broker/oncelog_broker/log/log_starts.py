@@ -1,7 +1,7 @@
-"""Where the logs of one directory begin, as its disk says it.
+"""The disk of a directory says where the logs in it begin; this is what it would say now.
 
 A log begins where retention, its leader, or a request to delete records has put it; memory knows
-that at once, the disk with the next checkpoint, or with the mark of a cut. Rules:
+that at once, the disk with the next checkpoint, or with the mark of a truncation. Rules:
 
 - ``durable`` never claims more than a start after a power cut would find: who was told that records
   are gone must not see them again;
@@ -12,49 +12,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.hosted_log import HostedLog
 
 HURRY_S = 0.05
 """How long a checkpoint that somebody waits for is put off, so that others can join."""
 
 
 class LogStarts:
-    """What the checkpoint of log starts, and marks of cuts, hold on one disk."""
+    """The log starts that the checkpoint and the marks of truncations hold on one disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint_due: Callable[[], None]) -> None:
+        """``checkpoint_due``: there is something to write down."""
+        self._checkpoint_due = checkpoint_due
         self._on_disk: dict[str, int] = {}
         """By directory of the log; absent: 0."""
-        self._waiting: dict[PartitionLog, dict[Callable[[], None], None]] = {}
+        self._waiting: dict[HostedLog, dict[Callable[[], None], None]] = {}
         self._hurry = asyncio.Event()
 
-    def loaded(self, log: PartitionLog, on_disk: int) -> None:
+    def loaded(self, log: HostedLog, on_disk: int) -> None:
         """A log was loaded, and its disk says that it begins at ``on_disk``. If it does not begin
         there, as the first segments had gone already, the disk is told soon."""
         self._on_disk[log.directory] = on_disk
         if log.log_start_offset > on_disk:
-            log.log_dir.checkpoint_due()
+            self._checkpoint_due()
 
     def marked(self, directory: str, offset: int) -> None:
-        """The mark of a cut says where the log begins, whatever the checkpoint says."""
+        """The mark of a truncation says where the log begins, whatever the checkpoint says."""
         self._on_disk[directory] = offset
 
-    def forget(self, log: PartitionLog) -> None:
+    def forget(self, log: HostedLog) -> None:
         """The log is gone, and nobody waits for it."""
         self._on_disk.pop(log.directory, None)
         self._waiting.pop(log, None)
 
-    def durable(self, log: PartitionLog) -> int:
+    def durable(self, log: HostedLog) -> int:
         """The start that the log would have after a power cut, or one below that."""
         return min(log.log_start_offset, self._on_disk.get(log.directory, 0))
 
-    def when_durable(self, log: PartitionLog, callback: Callable[[], None]) -> None:
+    def when_durable(self, log: HostedLog, callback: Callable[[], None]) -> None:
         """Write down soon where the log begins, and call back when something was written: once, and
         not at all when the directory fails. The same callback waits once only."""
         self._waiting.setdefault(log, {})[callback] = None
-        log.log_dir.checkpoint_due()
+        self._checkpoint_due()
         self._hurry.set()
 
     # ---- for the directory's checkpoints
@@ -69,7 +69,7 @@ class LogStarts:
             pass
         self._hurry.clear()
 
-    def written(self, logs: Iterable[PartitionLog], starts: dict[str, int]) -> None:
+    def written(self, logs: Iterable[HostedLog], starts: dict[str, int]) -> None:
         """A checkpoint with ``starts``, by directory of the log, is durable, and marks that it
         makes needless are gone."""
         for log in logs:

@@ -28,8 +28,19 @@ COMPACTION_ROLL_FAILED = Event(
 )
 
 # ---- continuity
+CLAIM_TOO_LONG = Event(
+    "claim_too_long",
+    "a log directory was lost, and %d partitions in others have no room in the registration: they"
+    " count as lost, too",
+    "partitions",
+)
 DATA_MAY_BE_MISSING = Event(
     "data_may_be_missing", "data may be missing that the last life of this broker had: %s", "what"
+)
+LOG_FELL_SHORT = Event(
+    "log_fell_short",
+    "%s ends at offset %d, and offsets up to %d were committed: something is missing",
+    "directory end_offset high_watermark",
 )
 CONTINUITY_NOT_WRITTEN = Event(
     "continuity_not_written", "%s: %s not written: %s", "log_dir file error"
@@ -37,6 +48,9 @@ CONTINUITY_NOT_WRITTEN = Event(
 
 # ---- flusher
 SYNC_CALLBACK_FAILED = Event("sync_callback_failed", "a callback after a sync failed")
+
+# ---- slices
+SLICE_FAILED = Event("slice_failed", "a piece of a longer work failed")
 
 # ---- log_dir
 CLEAN_SHUTDOWN_UNREADABLE = Event(
@@ -71,11 +85,19 @@ PRODUCER_REPEATS = Event(
     "%s: producer %d repeats sequence %d, the last but %d",
     "partition producer_id sequence batches_since",
 )
+PRODUCERS_TOO_MANY = Event(
+    "producers_too_many",
+    "%s remembers %d producers, no more are let in until some are forgotten",
+    "partition producers",
+)
 LOG_MARKER_UNREADABLE = Event(
     "log_marker_unreadable", "%s: a marker is not understood: %s", "partition error"
 )
 PRODUCERS_READ_AGAIN = Event(
     "producers_read_again", "%s: reading what %d producers wrote", "partition producers"
+)
+PRODUCERS_NOT_READ = Event(
+    "producers_not_read", "%s: what producers wrote cannot be read: %s", "partition error"
 )
 
 # ---- partition_log
@@ -103,9 +125,9 @@ MARKER_OF_OLDER_COORDINATOR = Event(
 COMPACTED_SEGMENT_REMOVED = Event(
     "compacted_segment_removed", "%s: removing segment %d, which was compacted", "path base_offset"
 )
-UNSYNCED_TAIL_CUT = Event(
-    "unsynced_tail_cut",
-    "%s: cutting %d unsynced bytes at offset %d: %s",
+UNSYNCED_TAIL_TRUNCATED = Event(
+    "unsynced_tail_truncated",
+    "%s: truncating %d unsynced bytes at offset %d: %s",
     "path bytes offset reason",
 )
 UNSYNCED_SEGMENT_REMOVED = Event(
@@ -113,7 +135,7 @@ UNSYNCED_SEGMENT_REMOVED = Event(
 )
 TOPIC_ID_UNKNOWN = Event("topic_id_unknown", "%s: topic id unknown: %s", "path error")
 TRUNCATION_MARK_UNREADABLE = Event(
-    "truncation_mark_unreadable", "%s: the mark of a cut cannot be read: %s", "path error"
+    "truncation_mark_unreadable", "%s: the mark of a truncation cannot be read: %s", "path error"
 )
 LEADER_EPOCHS_REBUILT = Event(
     "leader_epochs_rebuilt", "%s: rebuilding leader epochs: %s", "path error"

@@ -1,10 +1,13 @@
-"""Which segments hold a descriptor and their index in memory: a bounded set.
+"""Which segments hold a descriptor: a bounded set.
 
 Owns the rule that a broker with thousands of partitions needs memory and descriptors only for
 those in use. Rules:
 
 - past the bound, the segment that was not used for longest goes first (second chance: using a
-  segment sets a flag, nothing more);
+  segment sets a flag, nothing more). The look-out goes on where it stopped, so that it costs the
+  same however many are open;
+- when all are in use none is looked at again before a sync has ended: with more partitions that
+  are written than may be open, each write would look at all of them;
 - a segment with unsynced bytes is never closed here: an error of its sync must reach the descriptor
   that wrote;
 - while a sync runs in the executor no file is closed under it: it is kept aside until the round
@@ -14,7 +17,9 @@ those in use. Rules:
 from __future__ import annotations
 
 import errno
-from typing import Protocol
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from oncelog_runtime.files import File, Files
 
@@ -27,8 +32,8 @@ class Evictable(Protocol):
     dirty: bool
     """Holds bytes that no sync has covered."""
 
-    def close(self) -> None:
-        """Give up descriptor and index; both come back when needed."""
+    def park(self) -> None:
+        """Give up the descriptor, which comes back when it is needed."""
         ...
 
 
@@ -38,9 +43,21 @@ class OpenSegments:
     def __init__(self, files: Files, open_max: int) -> None:
         self.files = files
         self._open_max = max(4, open_max)
-        self._segments: dict[Evictable, None] = {}
+        self._segments: OrderedDict[Evictable, None] = OrderedDict()
+        self._all_dirty = False
+        """Whether the last look found nothing that may be closed."""
         self._retired: list[File] = []
         self._syncing = False
+        self._ask: Callable[[Any], None] | None = None
+
+    def ask_before_reading(self, ask: Callable[[Any], None]) -> None:
+        """Call ``ask`` with each closed segment that is to be read; it may raise StorageError."""
+        self._ask = ask
+
+    def before_reading(self, segment: Evictable) -> None:
+        """A closed segment is going to be read. Raises StorageError: not yet."""
+        if self._ask is not None:
+            self._ask(segment)
 
     def open(self, segment: Evictable, path: str, *, create: bool) -> File:
         """Open a file for a segment; others may be closed for it. Raises OSError."""
@@ -77,6 +94,7 @@ class OpenSegments:
     def sync_ended(self) -> None:
         """Close what waited."""
         self._syncing = False
+        self._all_dirty = False
         retired, self._retired = self._retired, []
         for file in retired:
             file.close()
@@ -90,13 +108,18 @@ class OpenSegments:
         return len(self._segments)
 
     def _evict(self, keep: int) -> None:
-        for _ in range(2):  # the first pass takes away the second chance
-            for segment in list(self._segments):
-                if len(self._segments) <= keep:
-                    return
-                if segment.dirty:
-                    continue
-                if segment.used:
-                    segment.used = False
-                    continue
-                segment.close()
+        if self._all_dirty:
+            return
+        segments = self._segments
+        for _ in range(2 * len(segments)):  # the first round takes away the second chance
+            if len(segments) <= keep:
+                return
+            segment = next(iter(segments))
+            if segment.dirty:
+                segments.move_to_end(segment)
+            elif segment.used:
+                segment.used = False
+                segments.move_to_end(segment)
+            else:
+                segment.park()
+        self._all_dirty = len(segments) > keep

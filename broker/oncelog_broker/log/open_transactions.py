@@ -3,9 +3,9 @@
 Pure: a function of the log's batches, in their order, and of the high watermark. Rules:
 
 - a transaction is undecided from its first batch on until its marker is *committed*: a marker at or
-  above the high watermark may be cut off yet, with what it decided;
+  above the high watermark may be truncated yet, with what it decided;
 - nothing at or past the first batch of an undecided one is stable: the last stable offset stops
-  there (I15), and retention and compaction with it;
+  there [I15], and retention and compaction with it;
 - a start goes by the high watermark that was checkpointed last, which lags behind: so snapshots
   also name those with a marker above that one, as long as that is few;
 - first batches come in the order of offsets, so the first of those that are left is the least.
@@ -110,7 +110,7 @@ class OpenTransactions:
         self._ended = deque(sorted(ended, key=_marker_offset))
         self._recount(opened)
 
-    def cut(self, end: int, opened: Iterable[int]) -> None:
+    def truncate(self, end: int, opened: Iterable[int]) -> None:
         """The log ends at ``end`` now; ``opened`` are first offsets of those without a marker."""
         kept = [each for each in self._settled if each.marker_offset < end]
         self._settled = deque(kept, maxlen=SETTLED_MAX)

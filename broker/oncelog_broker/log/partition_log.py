@@ -4,33 +4,40 @@ Owns ``log_start_offset``, ``log_end_offset`` and ``synced_offset`` of one repli
 offsets are committed is replication's business. Rules:
 
 - an append validates, stamps in place, writes once and maps; the end moves right after the write;
-- after a failed append the file is cut back to the last whole batch, or the directory stops:
-  nothing behind a failure is ever acknowledged (KAFKA-10778). A full disk refuses writes and goes
-  on reading;
+- after a failed append the file is truncated to the last whole batch, or the directory stops:
+  it would go on behind the last batch otherwise, and an append would land there [B14] [D7]. Nothing
+  behind a failure is ever acknowledged (KAFKA-10778);
+- a full disk, and a want of descriptors or memory, say nothing about the disk: the call fails, the
+  log goes on [D8]. Any other error stops the directory for good. Bytes that do not hold are damage
+  of this log alone;
 - an offset counts (``synced_offset``) when a sync has covered it; with ``flush=interval`` at
-  once, while ``recovery_point`` still waits for the sync. Both fall when the log is cut;
-- ``needs_refetch``: what was synced does not hold (rot). The log takes no writes and is read as
-  far as it holds, until it is fetched again from the leader (``truncate_fully_and_start_at``).
+  once, while ``recovery_point`` still waits for the sync. Both fall when the log is truncated;
+- ``needs_refetch``: what was synced does not hold (corruption). The log takes no writes and is read
+  as far as it holds, until it is fetched again from the leader (``truncate_fully_and_start_at``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import errno
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NoReturn
 
-from oncelog_broker.log import logged, retention, swap
+from oncelog_broker.log import checkpoint, logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
-from oncelog_broker.log.failures import append_failed, failed, refuse
 from oncelog_broker.log.flusher import SyncJob
+from oncelog_broker.log.hosted_log import LogCheckpoint
 from oncelog_broker.log.invariants import append_does_not_follow
 from oncelog_broker.log.log_append import LogAppend
+from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_producers import LogProducers, TxnGuard
-from oncelog_broker.log.recovery import LoadedLog
+from oncelog_broker.log.recovery import TRUNCATION_MARK, LoadedLog
 from oncelog_broker.log.refetch import NOT_REFETCHING, remove_mark, write_mark
+from oncelog_broker.log.retention import SEGMENTS_AT_ONCE, deletable
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
+from oncelog_broker.log.swap import Swap
 from oncelog_broker.log.timestamp_search import find_timestamp
 from oncelog_broker.log.unsynced import Unsynced
 from oncelog_broker.log.validator import take_replicated_batches, validate_client_batch
@@ -38,6 +45,7 @@ from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
     OffsetOutOfRangeError,
+    StorageError,
 )
 from oncelog_protocol.records.batch import (
     BatchHeader,
@@ -50,10 +58,13 @@ from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 from oncelog_runtime.files import Buffer, File
 
-if TYPE_CHECKING:
-    from oncelog_broker.log.log_dir import LogDir
-
 logger = logged.get_logger(__name__)
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
+"""Errors that say nothing about the disk."""
+_INDEX_ENTRIES_MIN = 256
+"""New index entries that make writing them worth while: about 1 MiB of log."""
 
 
 class PartitionLog:
@@ -61,29 +72,29 @@ class PartitionLog:
 
     __slots__ = (
         "_active",
+        "_checkpointed_recovery_point",
         "_clock",
+        "_epochs_written",
         "_internal",
-        "_segments",
+        "_on_synced",
         "_told_offset",
         "_unsynced",
         "aborted",
-        "checkpointed_recovery_point",
         "clean",
         "config",
         "damage",
         "directory",
         "epochs",
-        "epochs_written",
         "log_dir",
         "log_end_offset",
         "log_start_offset",
-        "on_synced",
+        "made_epoch",
         "producers",
         "recovery_point",
         "refetch_until",
-        "replaced",
+        "segments",
         "size_bytes",
-        "swaps",
+        "swap",
         "synced_offset",
         "topic_id",
         "topic_partition",
@@ -100,15 +111,15 @@ class PartitionLog:
         """Take over what recovery found."""
         self.log_dir = log_dir
         self.topic_partition = topic_partition
-        self.topic_id = loaded.topic_id
+        self.topic_id, self.made_epoch = loaded.topic_id, loaded.made_epoch
         self.directory = loaded.directory
         self.config = config
         self.epochs: EpochHistory = loaded.epochs
-        self.epochs_written = loaded.epochs.revision if loaded.epochs_intact else -1
+        self._epochs_written = loaded.epochs.revision if loaded.epochs_intact else -1
         """Revision of ``epochs`` that the checkpoint on disk holds."""
         self._clock = log_dir.clock
-        self._segments = SegmentList(log_dir.pool, loaded.directory, loaded.segments)
-        self._active = self._segments.active
+        self.segments = SegmentList(log_dir.pool, loaded.directory, loaded.segments)
+        self._active = self.segments.active
         self.damage = loaded.damage
         """What was synced and does not hold; empty when all does."""
         self.refetch_until = loaded.refetch_until
@@ -117,28 +128,25 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         """The next offset to be given."""
-        self.size_bytes = self._segments.size_bytes()
+        self.size_bytes = self.segments.size_bytes()
         self.synced_offset = min(loaded.recovery_point, loaded.log_end_offset)
         """Offsets below it count; see ``flush``."""
         self.recovery_point = loaded.recovery_point
         """Offsets below it are synced, whatever ``flush`` says."""
-        self.checkpointed_recovery_point = loaded.recovery_point
+        self._checkpointed_recovery_point = loaded.recovery_point
         """The highest recovery point that the disk may hold for this log."""
         self.truncation_mark = int(loaded.marked)
         """Number of the truncation mark that the disk holds for this log; 0 when it holds none."""
-        self.on_synced: Callable[[int], None] | None = None
-        """Called on the loop, never from inside an append, after ``synced_offset`` moved up."""
+        self._on_synced: Callable[[int], None] | None = None
         self._told_offset = self.synced_offset
-        self._unsynced = Unsynced()
+        self._unsynced = Unsynced(self, log_dir.flusher)
         self.aborted = loaded.aborted or AbortedTransactions(log_dir.files, loaded.directory)
-        self.aborted.find_segment = self._segments.find
+        self.aborted.read_from(self.segments.find)
         self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
         self.clean = CleanState()
         """How far the log is compacted."""
-        self.swaps = 0
-        """How often compaction has replaced segments."""
-        self.replaced: list[Segment] = []
-        """Of which the files are there yet; see ``swap``."""
+        self.swap = Swap(log_dir, self.directory, self.segments, self.aborted)
+        """The segments that compaction has replaced."""
 
     # ---- appending
 
@@ -152,14 +160,14 @@ class PartitionLog:
         FencedLeaderEpochError for an epoch older than the log's newest.
         """
         if self.damage or not self.log_dir.online:
-            refuse(self)
-        now_ms = self._clock.now_ms()
-        header = validate_client_batch(batch, self.config, now_ms)
+            self.refuse()
+        now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
+        header = validate_client_batch(batch, self.config, now_ms, latest_ms)
         if header.producer_id >= 0:
             repeat = self.producers.check(header, guard)
             if repeat is not None:
                 return repeat
-        return self._append(batch, header, leader_epoch, now_ms)
+        return self._append(batch, header, leader_epoch, now_ms, latest_ms)
 
     def append_marker(
         self,
@@ -172,29 +180,29 @@ class PartitionLog:
         """End the transaction of a producer. ``repeated``: that was done, below the log end. Raises
         what ``ProducerState.check_marker`` raises, StorageError, FencedLeaderEpochError."""
         if self.damage or not self.log_dir.online:
-            refuse(self)
-        now_ms = self._clock.now_ms()
+            self.refuse()
+        now_ms, latest_ms = self._clock.now_ms(), self._clock.latest_ms()
         marker = self.producers.marker(commit, producer_id, producer_epoch, coordinator_epoch)
         if marker is None:
             return LogAppend.nothing(self.log_end_offset)
-        return self._append(memoryview(marker), parse_header(marker), leader_epoch, now_ms)
+        data = memoryview(marker)
+        return self._append(data, parse_header(marker), leader_epoch, now_ms, latest_ms)
 
     def _append(
-        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+        self, batch: memoryview, header: BatchHeader, epoch: int, now_ms: int, latest_ms: int
     ) -> LogAppend:
-        """Write one checked batch."""
+        """Write one checked batch. Stamped with the latest that it may be, it goes late enough."""
         log_dir, config = self.log_dir, self.config
         size = len(batch)
-        log_dir.credit_bytes -= size
-        if log_dir.credit_bytes < 0:
+        if not log_dir.spend(size):
             # Without markers nothing could be deleted: they may use the room of last resort.
             log_dir.take_space(size, internal=self._internal or header.is_control)
         base = self.log_end_offset
         last = base + header.last_offset_delta
-        if leader_epoch != self.epochs.latest:
-            self._enter_epoch(leader_epoch, base)
+        if epoch != self.epochs.latest:
+            self._enter_epoch(epoch, base)
         segment = self._active
-        if segment.size_bytes and segment.must_roll(config, size, last, now_ms):
+        if segment.size_bytes and segment.must_roll(config, size, last, latest_ms):
             segment = self.roll()
         if not segment.next_offset == base <= last:
             append_does_not_follow(segment.next_offset, base, last)
@@ -202,16 +210,17 @@ class PartitionLog:
         if config.uses_append_time:
             stamp_append_time(batch, 0, now_ms)
             max_timestamp = append_time_ms = now_ms
-        stamp(batch, 0, base, leader_epoch)
+        stamp(batch, 0, base, epoch)
         try:
             segment.write((batch,))
         except OSError as error:
-            append_failed(self, segment, error)
-        segment.note(base, last + 1, size, max_timestamp, now_ms)
+            self.append_failed(segment, error)
+        stamp_ms = self._clock.stamp_of(latest_ms)
+        segment.note(base, last + 1, size, max_timestamp, stamp_ms)
         self.log_end_offset = last + 1
         self.size_bytes += size
         if header.producer_id >= 0:
-            self.producers.led(header, batch, base, max_timestamp, now_ms)
+            self.producers.led(header, batch, base, max_timestamp, stamp_ms)
         self._wrote(segment, size)
         return LogAppend(base, last, max_timestamp, append_time_ms, size, header.record_count)
 
@@ -223,16 +232,16 @@ class PartitionLog:
         OffsetOutOfRangeError, StorageError. Size limits of clients do not apply (KAFKA-9617).
         """
         if self.damage or not self.log_dir.online:
-            refuse(self)
+            self.refuse()
         batches, found = take_replicated_batches(
             batches, self.log_end_offset, empty=self.size_bytes == 0
         )
         if not found:
             return None
-        now_ms = self._clock.now_ms()
+        latest_ms = self._clock.latest_ms()
+        stamp_ms = self._clock.stamp_of(latest_ms)
         end = found[-1][0] + found[-1][1].size_bytes
-        self.log_dir.credit_bytes -= end
-        if self.log_dir.credit_bytes < 0:
+        if not self.log_dir.spend(end):
             self.log_dir.take_space(end, internal=self._internal)
         first = found[0][1].base_offset
         if first < self.log_end_offset:
@@ -242,12 +251,12 @@ class PartitionLog:
             segment = self._active
             full = segment.size_bytes + position - start
             size = full - segment.size_bytes + header.size_bytes
-            if full and segment.must_roll(self.config, size, header.last_offset, now_ms):
-                self._write_group(batches[start:position], found[number - count : number], now_ms)
+            if full and segment.must_roll(self.config, size, header.last_offset, latest_ms):
+                self._write_group(batches[start:position], found[number - count : number], stamp_ms)
                 start, count = position, 0
                 self.roll()
             count += 1
-        self._write_group(batches[start:end], found[len(found) - count :], now_ms)
+        self._write_group(batches[start:end], found[len(found) - count :], stamp_ms)
         return LogAppend.of_batches([header for _, header in found])
 
     def _write_group(
@@ -266,7 +275,7 @@ class PartitionLog:
                     self.log_dir.checkpoint_due()
             segment.write((data,))
         except OSError as error:
-            append_failed(self, segment, error)
+            self.append_failed(segment, error)
         except ValueError as error:
             self.epochs.truncate_from_end(self.log_end_offset)
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
@@ -285,19 +294,13 @@ class PartitionLog:
         if not segment.dirty:
             unsynced.wrote(segment, size)
         if self.config.flush == "commit":
-            return self._sync_soon()
+            return unsynced.sync_soon()
         if not self.log_dir.counts_unsynced:
             self.log_dir.note_unsynced()
         self.synced_offset = self.log_end_offset
         if not unsynced.queued:
-            unsynced.queued = True
-            self.log_dir.flusher.mark_later(self)
+            unsynced.sync_later()
         self.log_dir.tell_soon(self)
-
-    def _sync_soon(self) -> None:
-        if not self._unsynced.queued:
-            self._unsynced.queued = True
-            self.log_dir.flusher.mark(self)
 
     def _enter_epoch(self, epoch: int, offset: int) -> None:
         if epoch < self.epochs.latest:
@@ -309,11 +312,11 @@ class PartitionLog:
     def _restart_inside(self, base_offset: int) -> None:
         """The log is empty and its start lies inside the first batch: begin at the batch."""
         try:
-            trash = self._segments.restart_at(base_offset, self.config.index_interval_bytes)
+            trash = self.segments.restart_at(base_offset, self.config.index_interval_bytes)
         except OSError as error:
-            failed(self, "restart", error)
-        self._active = self._segments.active
-        self._unsynced.cut(self._active)
+            self.failed("restart", error)
+        self._active = self.segments.active
+        self._unsynced.truncated(self._active)
         self.log_dir.remove_later(trash, 0)
 
     def roll(self) -> Segment:
@@ -321,12 +324,10 @@ class PartitionLog:
         if not self._active.size_bytes:
             return self._active
         try:
-            self._active = self._segments.roll(
-                self.log_end_offset, self.config.index_interval_bytes
-            )
+            self._active = self.segments.roll(self.log_end_offset, self.config.index_interval_bytes)
         except OSError as error:
-            failed(self, "roll", error)
-        self._unsynced.directory_changed = True
+            self.failed("roll", error)
+        self._unsynced.names_changed()
         self.producers.snapshot()
         return self._active
 
@@ -337,25 +338,25 @@ class PartitionLog:
 
         Empty at the end, or when the first batch is larger than ``max_bytes`` and
         ``min_one_batch`` is off. One segment at most. Raises OffsetOutOfRangeError outside
-        ``[log_start_offset, log_end_offset]``, StorageError, and CorruptMessageError on rot.
+        ``[log_start_offset, log_end_offset]``, StorageError, and CorruptMessageError on corruption.
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
             what = f"offset {offset} is not in [{self.log_start_offset}, {end}]"
             raise OffsetOutOfRangeError(f"{self.topic_partition}: {what}")
         if not self.log_dir.online:
-            refuse(self)
+            self.refuse()
         if upto > end:
             upto = end
         if offset >= upto:
             return b""
         segment = self._active
         if offset < segment.base_offset:
-            segment = self._segments.find(offset)
+            segment = self.segments.find(offset)
         try:
             return segment.read(offset, max_bytes, upto, min_one_batch)
         except OSError as error:
-            failed(self, "read", error)
+            self.failed("read", error)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after a time.
@@ -363,24 +364,24 @@ class PartitionLog:
         None when there is none. Milliseconds since 1970. Raises StorageError.
         """
         if not self.log_dir.online:
-            refuse(self)
+            self.refuse()
         try:
-            return find_timestamp(self._segments, timestamp, self.log_start_offset)
+            return find_timestamp(self.segments, timestamp, self.log_start_offset)
         except OSError as error:
-            failed(self, "read", error)
+            self.failed("read", error)
         except CorruptBatchError as error:
             raise CorruptMessageError(f"{self.topic_partition}: {error}") from error
 
-    # ---- cutting
+    # ---- truncation
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off the batches that reach ``offset`` or lie behind it; return whether any were.
+        """Truncate the batches that reach ``offset`` or lie behind it; return whether any were.
 
-        The log may then end below ``offset``, as batches stay whole. The epoch history is cut even
-        when the log is not (KAFKA-10706). Raises StorageError.
+        The log may then end below ``offset``, as batches stay whole. The epoch history is truncated
+        even when the log is not (KAFKA-10706). Raises StorageError.
         """
         if self.damage or not self.log_dir.online:
-            refuse(self)
+            self.refuse()
         if offset < max(self.log_start_offset, self.clean.relied_on):
             # Committed records go that others have given way to: values would be lost for good.
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
@@ -391,17 +392,18 @@ class PartitionLog:
             return False
         logger.info(logged.LOG_TRUNCATED, self.topic_partition, self.log_end_offset, offset)
         try:
-            swap.settle(self)
-            offset = self._segments.batch_start(offset)
-            if offset < self.checkpointed_recovery_point:
+            self.swap.settle(self.config.file_delete_delay_ms)
+            offset = self.segments.batch_start(offset)
+            if offset < self._checkpointed_recovery_point:
                 # Tell the disk first that what lies behind is no longer promised, nor what lies
-                # behind an earlier cut that no sync has followed yet.
-                self._mark_cut(min(offset, self.recovery_point), self.log_start_offset)
-            trash = self._segments.truncate_to(offset, self._clock.now_ms())
-            self.producers.cut(self._segments.active.next_offset)
+                # behind an earlier truncation that no sync has followed yet.
+                self._mark_truncation(min(offset, self.recovery_point), self.log_start_offset)
+            now_ms = self._clock.stamp_of(self._clock.latest_ms())
+            trash = self.segments.truncate_to(offset, now_ms)
+            self.producers.truncate(self.segments.active.next_offset)
         except (OSError, CorruptBatchError, CorruptMessageError) as error:
-            failed(self, "truncate", error)
-        self._was_cut(trash)
+            self.failed("truncate", error)
+        self._was_truncated(trash)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         return True
@@ -412,42 +414,42 @@ class PartitionLog:
         Raises StorageError.
         """
         if not self.log_dir.online:
-            refuse(self)
+            self.refuse()
         logger.info(logged.LOG_BEGUN_ANEW, self.topic_partition, offset)
         try:
             if self.damage:
                 end = max(self.refetch_until, self.recovery_point, self.log_end_offset)
                 write_mark(self.log_dir.files, self.directory, end)
                 self.refetch_until = end
-            swap.settle(self)
-            self._mark_cut(0, offset)  # in any case: the disk may hold a higher log start
-            trash = self._segments.restart_at(offset, self.config.index_interval_bytes)
-            self.producers.cut(0)
+            self.swap.settle(self.config.file_delete_delay_ms)
+            self._mark_truncation(0, offset)  # in any case: the disk may hold a higher log start
+            trash = self.segments.restart_at(offset, self.config.index_interval_bytes)
+            self.producers.truncate(0)
             if self.damage:
-                trash += self._segments.strays()
+                trash += self.segments.strays()
         except OSError as error:
-            failed(self, "truncate", error)
+            self.failed("truncate", error)
         self.damage = ""
         self.clean = CleanState()
         self.epochs.clear()
-        self._was_cut(trash)
+        self._was_truncated(trash)
         self.log_start_offset = self.recovery_point = self.synced_offset = offset
         self._told_offset = offset
 
-    def _was_cut(self, trash: list[str]) -> None:
-        self._active = self._segments.active
+    def _was_truncated(self, trash: list[str]) -> None:
+        self._active = self.segments.active
         self.log_end_offset = end = self._active.next_offset
-        self.size_bytes = self._segments.size_bytes()
+        self.size_bytes = self.segments.size_bytes()
         self.synced_offset = min(self.synced_offset, end)
         self._told_offset = min(self._told_offset, end)
         self.recovery_point = min(self.recovery_point, end)
-        self.clean.cut(end)
-        self._unsynced.cut(self._active)
-        self._sync_soon()
+        self.clean.truncate(end)
+        self._unsynced.truncated(self._active)
+        self._unsynced.sync_soon()
         self.log_dir.checkpoint_due()
         self.log_dir.remove_later(trash, 0)
 
-    def _mark_cut(self, offset: int, log_start_offset: int) -> None:
+    def _mark_truncation(self, offset: int, log_start_offset: int) -> None:
         self.truncation_mark += 1  # first: a write that failed may have left the file
         self.log_dir.mark_truncation(self.directory, offset, log_start_offset)
 
@@ -468,21 +470,60 @@ class PartitionLog:
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> int:
         """Delete what the topic's policy lets go below ``high_watermark`` and the first undecided
-        transaction; return the bytes freed. Raises StorageError."""
-        return retention.apply(self, now_ms, min(high_watermark, self.producers.first_undecided))
+        transaction, or the first of many segments; return the bytes freed. Raises StorageError."""
+        if self.damage or not self.log_dir.online or self.producers.is_reading:
+            return 0  # as long as producers are read it is not known what is undecided
+        doomed = deletable(
+            self.segments,
+            self.config,
+            now_ms=now_ms,
+            high_watermark=min(high_watermark, self.producers.first_undecided),
+            log_start_offset=self.log_start_offset,
+            log_size_bytes=self.size_bytes,
+        )[:SEGMENTS_AT_ONCE]
+        if not doomed:
+            return 0
+        if doomed[-1] is self._active:
+            self.roll()
+        freed = sum([segment.size_bytes for segment in doomed])
+        trash = self.drop_oldest(len(doomed))
+        start = self.log_start_offset
+        logger.info(logged.LOG_RETENTION_DELETED, self.topic_partition, freed, start)
+        self.log_dir.remove_later(trash, self.config.file_delete_delay_ms)
+        return freed
 
     def drop_oldest(self, count: int) -> list[str]:
         """Give up so many segments; return what is left to remove. Raises StorageError."""
         try:
-            swap.settle(self)
-            trash = self._segments.drop_oldest(count)
+            self.swap.settle(self.config.file_delete_delay_ms)
+            trash = self.segments.drop_oldest(count)
         except OSError as error:
-            failed(self, "delete", error)
+            self.failed("delete", error)
         self._unsynced.drop_gone()
-        self.aborted.drop_below(self._segments[0].base_offset)
-        self.size_bytes = self._segments.size_bytes()
-        self.advance_log_start(max(self.log_start_offset, self._segments[0].base_offset))
+        self.aborted.drop_below(self.segments[0].base_offset)
+        self.size_bytes = self.segments.size_bytes()
+        self.advance_log_start(max(self.log_start_offset, self.segments[0].base_offset))
         return trash
+
+    # ---- compaction
+
+    def compacted_before(self, rows: Iterable[tuple[int, int]], upto: int) -> None:
+        """Take over the rows of the cleaner's checkpoint that lie below ``upto``."""
+        if not self.damage:
+            self.clean = CleanState(rows, upto)
+        self.clean.in_step(-1)
+
+    def swap_in(
+        self, run: Sequence[Segment], segment: Segment, markers_gone: Collection[int] = ()
+    ) -> None:
+        """Put a compacted segment in the place of those that it was made of; see ``Swap``."""
+        self.swap.put_in(run, segment, markers_gone, self.config.file_delete_delay_ms)
+        self.size_bytes = self.segments.size_bytes()
+
+    @property
+    def swaps(self) -> int:
+        """How often compaction has replaced segments."""
+        return self.swap.count
 
     # ---- epochs
 
@@ -506,32 +547,38 @@ class PartitionLog:
 
     @property
     def needs_refetch(self) -> bool:
-        """Whether synced data does not hold, so that the replica must start anew (rule D2)."""
+        """Whether synced data does not hold, so that the replica must start anew [D2]."""
         return bool(self.damage)
+
+    def declare_damaged(self, what: str) -> None:
+        """What was synced does not hold. The first that is declared stays."""
+        self.damage = self.damage or what
+
+    def withdraw_damage(self) -> None:
+        """Take the log for as good as it is: no other replica has a better one."""
+        self.damage = ""
 
     def refetched(self) -> None:
         """All is there again, synced, that was committed. Raises StorageError."""
         try:
             remove_mark(self.log_dir.files, self.directory)
         except OSError as error:
-            failed(self, "refetch mark", error)
+            self.failed("refetch mark", error)
         self.refetch_until = NOT_REFETCHING
-        self._unsynced.directory_changed = True
-        self._sync_soon()
+        self._unsynced.names_changed()
+        self._unsynced.sync_soon()
 
     def created(self, meta: File) -> None:
         """The partition is new: its meta file and both directories are to be synced."""
         self._unsynced.created(meta)
-        self._sync_soon()
 
     def begin_sync(self) -> SyncJob:
         """For the flusher: capture what is dirty."""
-        job = SyncJob(self, self.log_end_offset)
         try:
-            self._unsynced.begin(job, self.directory, self.log_dir.path)
+            return self._unsynced.begin(self.log_end_offset, self.directory, self.log_dir.path)
         except OSError as error:
             self.log_dir.fail(f"open {self.topic_partition}", error)
-        return job
+            return SyncJob(self, self.log_end_offset)
 
     def finish_sync(self, job: SyncJob) -> None:
         """For the flusher: what the job captured is durable."""
@@ -543,12 +590,18 @@ class PartitionLog:
             self.synced_offset = job.end_offset
         self.tell()
 
-    def tell(self) -> None:
-        """Call ``on_synced`` if there is news."""
-        if self.synced_offset > self._told_offset:
+    def tell_synced_to(self, on_synced: Callable[[int], None] | None) -> None:
+        """Have ``on_synced`` called on the loop, never from inside an append, after
+        ``synced_offset`` moved up; None: nobody wants to hear."""
+        self._on_synced = on_synced
+
+    def tell(self, *, again: bool = False) -> None:
+        """Tell how far the log is synced if that is news; or ``again``, as something else that was
+        waited for has come."""
+        if again or self.synced_offset > self._told_offset:
             self._told_offset = self.synced_offset
-            if self.on_synced is not None:
-                self.on_synced(self.synced_offset)
+            if self._on_synced is not None:
+                self._on_synced(self.synced_offset)
 
     def persist_indexes(self, count_min: int = 1) -> bool:
         """Write the active segment's index if so many entries are new; return whether it did."""
@@ -557,37 +610,111 @@ class PartitionLog:
         self._active.persist_index()
         return True
 
+    # ---- checkpoints
+
+    def begin_checkpoint(self) -> LogCheckpoint:
+        """Capture what checkpoints are to say; from now on the disk may hold it."""
+        point = self._checkpointed_recovery_point = self.recovery_point
+        rows = self.clean.rows(point)
+        return LogCheckpoint(point, self.log_start_offset, rows, self.truncation_mark)
+
+    @property
+    def epochs_changed(self) -> bool:
+        """Whether the epoch history is another one than on the disk."""
+        return self.epochs.revision != self._epochs_written
+
+    def encode_epochs(self) -> tuple[int, bytes]:
+        """Return the revision of the epoch history, and the content of its file."""
+        return self.epochs.revision, checkpoint.encode_epochs(self.epochs.entries())
+
+    def epochs_written(self, revision: int) -> None:
+        """The disk holds this revision."""
+        self._epochs_written = revision
+
+    def high_watermark_written(self, high_watermark: int) -> None:
+        """The disk holds this high watermark."""
+        self.producers.checkpointed(high_watermark)
+
+    def remove_mark(self, mark: int) -> bool:
+        """Remove a truncation mark, unless the log was truncated again since, maybe below what was
+        just written; return whether it was removed. Raises OSError."""
+        if self.truncation_mark != mark:
+            return False
+        path = f"{self.directory}/{TRUNCATION_MARK}"
+        if self.log_dir.files.exists(path):
+            self.log_dir.files.remove(path)
+        self.truncation_mark = 0
+        return True
+
+    def keep_up(self) -> bool:
+        """Write what is missing of indexes and producers, if that is much; return whether it
+        was."""
+        return self.persist_indexes(_INDEX_ENTRIES_MIN) or self.producers.keep_up()
+
+    def snapshot_producers(self) -> None:
+        """Begin to write what is known of producers."""
+        self.producers.snapshot()
+
+    # ---- failures
+
+    def append_failed(self, segment: Segment, error: OSError) -> NoReturn:
+        """Truncate to the last whole batch, or stop the directory. Raises StorageError."""
+        self.epochs.truncate_from_end(self.log_end_offset + 1)
+        try:
+            segment.truncate_unnoted()
+        except OSError as second:
+            # Whatever the reason: a full disk or a want of memory is no excuse here.
+            self.log_dir.fail(f"truncate {self.topic_partition}", second)
+            raise StorageError(f"{self.topic_partition}: append failed: {error}") from second
+        if error.errno in _DISK_FULL:
+            self.log_dir.disk_is_full()
+            raise StorageError(f"{self.log_dir.path} is full") from error
+        self.failed("append", error)
+
+    def failed(self, what: str, error: Exception) -> NoReturn:
+        """Note what an error means for the log, or for its directory. Raises StorageError."""
+        if isinstance(error, CorruptBatchError | CorruptMessageError):
+            self.declare_damaged(str(error))
+            raise StorageError(f"{self.topic_partition}: {error}") from error
+        if not isinstance(error, OSError) or error.errno not in _DISK_FULL | _PASSING:
+            self.log_dir.fail(f"{what} {self.topic_partition}", error)
+        raise StorageError(f"{self.topic_partition}: {what} failed: {error}") from error
+
+    def refuse(self) -> NoReturn:
+        """The log is damaged or its directory offline. Raises StorageError."""
+        reason = self.damage or f"{self.log_dir.path} is offline: {self.log_dir.failure}"
+        raise StorageError(f"{self.topic_partition}: {reason}")
+
     # ---- the rest
+
+    def belongs_to(self, topic_id: str, made_epoch: int) -> None:
+        """The log is of this topic, as was not known before, since a broker epoch."""
+        self.topic_id, self.made_epoch = topic_id, made_epoch
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Take on changed settings of the topic; ``flush=commit`` holds for what comes after."""
         self.config = config
-        if self._unsynced.queued:
-            self.log_dir.flusher.mark(self)
+        self._unsynced.hurry()
+
+    def release(self) -> None:
+        """Give up the descriptors, writing nothing."""
+        for segment in self.segments:
+            segment.release()
 
     def close(self, *, keep: bool = True) -> None:
         """Write what the next start reads, if one is to, give up descriptors. Syncs nothing."""
-        if keep:
-            self.producers.snapshot()
-        self.log_dir.flusher.forget(self)
-        for segment in self._segments:
+        self.producers.close(keep=keep)
+        self._unsynced.close(self.log_dir.pool)
+        for segment in self.segments:
             if self.damage or not self.log_dir.online:
                 segment.release()
             else:
                 segment.close()
-        for file in self._unsynced.new_files:
-            self.log_dir.pool.close_file(file)
-        self._unsynced.new_files = []
 
     @property
-    def cuts(self) -> int:
-        """How often the log was cut since it was loaded."""
-        return self._unsynced.cuts
-
-    @property
-    def segments(self) -> SegmentList:
-        """The segments, for tools and tests."""
-        return self._segments
+    def truncations(self) -> int:
+        """How often the log was truncated since it was loaded."""
+        return self._unsynced.truncations
 
     def __repr__(self) -> str:
         return (

@@ -3,7 +3,7 @@
 Rules:
 
 - a snapshot is written when a segment is rolled, when the log is closed, and after some MiB. It is
-  not synced: one that does not hold, or is gone, costs reading more of the log, nothing else (K16);
+  not synced: one that does not hold, or is gone, costs reading more of the log, nothing else [K16];
 - it counts only if the log still is what it was made from: it names leader epoch and checksum of
   the batch that ends at its offset. A power cut can bring back a file that was removed after a
   truncation, beside other records at the same offsets;
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import msgpack
 
@@ -35,6 +35,12 @@ logger = logged.get_logger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
+BATCHES_PER_STEP = 500
+"""Of a log that is read for its producers: some milliseconds of work ..."""
+BYTES_PER_STEP = 4 * 1024 * 1024
+"""... and so are the checksums of so much."""
+Steps = Generator[None, None, str]
+"""Work in steps, which returns what is damaged, or ""."""
 _NAME = re.compile(r"(\d{20})\.snapshot")
 _VERSION = 2
 _WITHOUT_TRANSACTIONS = 1
@@ -58,19 +64,19 @@ class ProducerSnapshots:
         self,
         offset: int,
         last: BatchHeader | None,
-        state: ProducerState,
+        state: bytes,
         synced: int,
-        aborted: AbortedTransactions | None = None,
+        aborted: list[list[int]] | None = None,
     ) -> None:
-        """Keep ``state`` as of ``offset``; ``last`` is the batch that ends there. The log is synced
-        up to ``synced``. ``aborted``: what its index files must hold.
+        """Keep the encoded ``state`` as of ``offset``; ``last`` is the batch that ends there. The
+        log is synced up to ``synced``. ``aborted``: what its index files must hold, encoded.
 
         A failure is logged and costs nothing but time at the next start.
         """
         mark = None if last is None else [last.leader_epoch, last.crc]
-        index: bytes = msgpack.packb(aborted.encode() if aborted is not None else [])
+        index: bytes = msgpack.packb(aborted if aborted is not None else [])
         index = zlib.crc32(index).to_bytes(4, "big") + index
-        body: bytes = msgpack.packb([_VERSION, offset, mark, state.encode(), index])
+        body: bytes = msgpack.packb([_VERSION, offset, mark, state, index])
         path = self._path(offset)
         try:
             if self._files.exists(path):
@@ -93,7 +99,7 @@ class ProducerSnapshots:
             )  # who fails next says it louder
 
     def remove_above(self, offset: int) -> None:
-        """The log was cut to ``offset``. Raises OSError."""
+        """The log was truncated to ``offset``. Raises OSError."""
         self.newest = -1
         for each in self.offsets():
             if each > offset:
@@ -107,53 +113,76 @@ class ProducerSnapshots:
         aborted: AbortedTransactions | None = None,
         *,
         clean: bool = False,
-        was_cut: bool = False,
+        was_truncated: bool = False,
     ) -> str:
         """Fill an empty state, and an empty list of aborted transactions, from the newest snapshot
         that fits the log and the batches behind it, or from all batches. What does not fit is
         removed.
 
         ``clean``: the last stop was, so the log is not read for a snapshot of its end.
-        ``was_cut``: the log may have been emptied since a snapshot was written, so one that cannot
-        be held against its last batch does not fit.
+        ``was_truncated``: the log may have been emptied since a snapshot was written, so one that
+        cannot be held against its last batch does not fit.
 
         Returns what is damaged in the batches that were read, or "": behind that nothing is known,
         neither who writes nor which transactions are open, so such a log must not be led. Blocks.
         Raises OSError.
         """
-        start, end = segments[0].base_offset, segments[-1].next_offset
-        position = start
+        end = segments[-1].next_offset
+        steps = self.loading(
+            segments, end, state, now_ms, aborted, clean=clean, was_truncated=was_truncated
+        )
+        return _to_the_end(steps)
+
+    def loading(
+        self,
+        segments: Sequence[Segment],
+        end: int,
+        state: ProducerState,
+        now_ms: int,
+        aborted: AbortedTransactions | None = None,
+        *,
+        clean: bool = False,
+        was_truncated: bool = False,
+    ) -> Steps:
+        """:meth:`load` of what lies below ``end``, in steps of some milliseconds. Between them
+        batches may come behind ``end``, and the log must not change below it."""
+        start = position = segments[0].base_offset
         if aborted is not None:
-            aborted.find_segment = finder(segments)
+            aborted.read_from(finder(segments))
         for offset in self.offsets():
             if start <= offset <= end:
                 among = () if clean and offset == end else segments
                 bases = [segment.base_offset for segment in segments]
-                if self._restore(offset, among, state, was_cut, aborted, bases):
+                fits = yield from self._restoring(
+                    offset, among, state, was_truncated, aborted, bases
+                )
+                if fits:
                     self.newest = position = offset
                     break
             self._files.remove(self._path(offset))
-        damage = _replay_from(segments, position, state, now_ms, aborted)
+        damage = yield from _replaying(segments, position, end, state, now_ms, aborted)
         if aborted is not None and not damage:
             _preload(aborted, segments[-1])
         return damage
 
-    def _restore(
+    def _restoring(
         self,
         offset: int,
         segments: Sequence[Segment],
         state: ProducerState,
-        was_cut: bool,
+        was_truncated: bool,
         aborted: AbortedTransactions | None,
         bases: Sequence[int],
-    ) -> bool:
+    ) -> Generator[None, None, bool]:
         path = self._path(offset)
         try:
             at, mark, encoded, index = decode(self._files.read_bytes(path))
             last = last_batch(segments, offset)
-            if at != offset or (was_cut if last is None else mark != [last.leader_epoch, last.crc]):
+            if at != offset or (
+                was_truncated if last is None else mark != [last.leader_epoch, last.crc]
+            ):
                 raise CheckpointError("it is of other records")
-            state.restore(encoded)
+            yield from state.restoring(encoded)
             if aborted is not None:
                 aborted.restore(index, bases)
         except (CheckpointError, CorruptBatchError, CorruptMessageError) as error:
@@ -230,50 +259,85 @@ def replay(
 ) -> str:
     """Apply every batch of the log to an empty state, up to the first that is damaged; returns what
     is wrong with that one, or "". Blocks. Raises OSError."""
-    return _replay_from(segments, 0, state, now_ms, aborted)
+    return _to_the_end(_replaying(segments, 0, segments[-1].next_offset, state, now_ms, aborted))
 
 
-def _replay_from(
+def _to_the_end(steps: Steps) -> str:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return str(stop.value)
+
+
+def _replaying(
     segments: Sequence[Segment],
     offset: int,
+    end: int,
     state: ProducerState,
     now_ms: int,
     aborted: AbortedTransactions | None,
-) -> str:
+) -> Steps:
     damage = ""
     for segment in segments:
-        if segment.next_offset > offset and segment.size_bytes and not damage:
-            damage = _replay(segment, max(offset, segment.base_offset), state, now_ms, aborted)
+        if segment.base_offset < end and segment.next_offset > offset and segment.size_bytes:
+            start = max(offset, segment.base_offset)
+            damage = yield from _replaying_one(segment, start, end, state, now_ms, aborted)
+            if damage:
+                break
     return damage
 
 
-def _replay(
+def _replaying_one(
     segment: Segment,
     offset: int,
+    end: int,
     state: ProducerState,
     now_ms: int,
     aborted: AbortedTransactions | None,
-) -> str:
+) -> Steps:
     try:
         position = segment.header_at(offset)[0] if offset > segment.base_offset else 0
-        # With their checksums: a bit makes a commit of an abort.
-        scan = Scan(
-            segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES
-        )
-        for position, header in scan:
-            if header.is_control:
-                row = _marked(segment, position, header, state, now_ms)
-                if row is not None and aborted is not None:
-                    aborted.add(segment.base_offset, row)
-            elif header.producer_id >= 0:
-                state.applied(
-                    header,
-                    now_ms,
-                    append_time=header.timestamp_type is TimestampType.LOG_APPEND_TIME,
-                )
+        while True:
+            # Opened anew each time: it may be closed between two steps.
+            done = _replay_some(segment, position, end, state, now_ms, aborted)
+            if done is None:
+                return ""
+            position = done
+            yield
     except (CorruptBatchError, CorruptMessageError) as error:
         return f"{segment.path}: {error}"
-    return ""
+
+
+def _replay_some(
+    segment: Segment,
+    position: int,
+    end: int,
+    state: ProducerState,
+    now_ms: int,
+    aborted: AbortedTransactions | None,
+) -> int | None:
+    """Apply the batches of one step; returns where the next one goes on, None at the end."""
+    # With their checksums: a bit makes a commit of an abort.
+    scan = Scan(
+        segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES
+    )
+    left = BATCHES_PER_STEP
+    for at, header in scan:
+        if header.base_offset >= end:
+            return None
+        if header.is_control:
+            row = _marked(segment, at, header, state, now_ms)
+            if row is not None and aborted is not None:
+                aborted.add(segment.base_offset, row)
+        elif header.producer_id >= 0:
+            append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+            state.applied(header, now_ms, append_time=append_time)
+        left -= 1
+        following = at + header.size_bytes
+        if not left or following - position >= BYTES_PER_STEP:
+            return following
+    return None
 
 
 def _marked(

@@ -1,6 +1,6 @@
 """What a log knows of its producers: the last batches of each, so that a retry is not a duplicate.
 
-Pure: a function of the batches in the log, in their order (I14). The leader checks a batch here
+Pure: a function of the batches in the log, in their order [I14]. The leader checks a batch here
 before it appends it; leader, follower and recovery apply what was appended by the same method, and
 never check again what is in the log. Rules (KIP-98, KIP-360):
 
@@ -16,18 +16,21 @@ never check again what is in the log. Rules (KIP-98, KIP-360):
   records, any sequence is taken: nothing is known that it could contradict;
 - the first batch with the transactional bit opens a transaction of its producer, a marker ends it
   and leaves (the marker's epoch, no batches): the next batch begins at sequence 0. A marker's epoch
-  is above that of what it ends (K14, KIP-1228); an equal one with nothing open is a repeat;
+  is above that of what it ends ([K14], KIP-1228); an equal one with nothing open is a repeat;
 - a marker of an older coordinator than the last one is refused by a leader, and only noted by those
-  that apply what is in the log (B20).
+  that apply what is in the log [B20].
 
 State is kept when the records it came from are deleted (KIP-360); it goes by time alone. That of a
-producer with an open transaction, or with a marker that is not committed, does not go.
+producer with an open transaction, or with a marker that is not committed, does not go. Where a
+marker was the last of a producer, little time is enough: what may yet come of it begins a
+transaction, which its coordinator must know of first. So the writers of shared transactions, new
+ones with each, do not pile up.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgpack
@@ -49,6 +52,15 @@ logger = logged.get_logger(__name__)
 
 BATCHES_MAX = 5
 """As many as a producer has in flight to one partition; a smaller window would refuse retries."""
+
+ENDED_MS = 300_000
+"""How long a producer is remembered behind its marker, at most: for the repeats of that marker."""
+
+EXPIRED_AT_ONCE = 10_000
+"""Of many producers that are to be forgotten: some milliseconds of work."""
+
+RESTORED_PER_STEP = 1000
+"""Producers of a snapshot: some ten milliseconds of work."""
 
 SEQUENCE_MAX = 2**31 - 1
 _VERSION = 2
@@ -112,6 +124,11 @@ class ProducerEntry:
         """Of its last marker; -1 before the first one."""
 
     @property
+    def is_ended(self) -> bool:
+        """Whether a marker was its last."""
+        return not self.batches and self.txn_first_offset < 0
+
+    @property
     def last_sequence(self) -> int:
         """Of its last batch; -1 before the first one."""
         return self.batches[-1].last_sequence if self.batches else -1
@@ -134,6 +151,8 @@ class ProducerState:
         self.transactions = OpenTransactions()
         self.forgotten_marker = NO_OFFSET
         """The newest marker of those producers that were forgotten with time."""
+        self._capture: Capture | None = None
+        """The state of an earlier moment, as long as it is being encoded."""
         self._window = window
         self._compare_content = compare_content
         self._markers_need_newer_epoch = markers_need_newer_epoch
@@ -204,6 +223,8 @@ class ProducerState:
         """A batch with offsets is in the log."""
         if header.producer_id < 0:
             return
+        if self._capture is not None:
+            self._capture.keep(header.producer_id)
         # Compaction leaves fewer records under the same sequences.
         whole = header.record_count == header.last_offset_delta + 1 and not append_time
         content = header.crc if whole else ANY_CONTENT
@@ -261,6 +282,8 @@ class ProducerState:
 
     def marked(self, marker: Marker, now_ms: int) -> AbortedRow | None:
         """A marker is in the log; returns the range that it aborts, if it does and there is one."""
+        if self._capture is not None:
+            self._capture.keep(marker.producer_id)
         entry = self.producers.get(marker.producer_id)
         if entry is None:
             entry = self.producers[marker.producer_id] = ProducerEntry(
@@ -292,41 +315,74 @@ class ProducerState:
         batches = self.producers[producer_id].batches
         return len(batches) - 1 - batches.index(batch)
 
-    def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget producers that were not heard of for ``after_ms``; returns how many."""
+    def expire(self, now_ms: int, after_ms: int, latest_ms: int | None = None) -> int:
+        """Forget producers that were not heard of for ``after_ms``, or for ``ENDED_MS`` behind the
+        end of a transaction, ``EXPIRED_AT_ONCE`` of them at most; returns how many.
+
+        :param now_ms: the time that it surely is; 0 when nobody knows.
+        :param latest_ms: the time that it may be already; ``now_ms`` unless said. Who was noted
+            later than that was noted when nobody knew the time, and counts as heard of now.
+        """
+        latest_ms = now_ms if latest_ms is None else latest_ms
+        ended_after_ms = min(after_ms, ENDED_MS)
         uncommitted = self.transactions.first_uncommitted_marker()
-        gone = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if now_ms - entry.seen_ms > after_ms
-            and entry.txn_first_offset < 0
-            and entry.marker_offset < uncommitted
-        ]
-        for producer_id in gone:
+        some: list[int] = []
+        for producer_id, entry in self.producers.items():
+            if entry.seen_ms > latest_ms and now_ms > 0:
+                entry.seen_ms = latest_ms
+            elif (
+                now_ms - entry.seen_ms > (ended_after_ms if entry.is_ended else after_ms)
+                and entry.txn_first_offset < 0
+                and entry.marker_offset < uncommitted
+            ):
+                some.append(producer_id)
+                if len(some) == EXPIRED_AT_ONCE:
+                    break
+        for producer_id in some:
             marker = self.producers.pop(producer_id).marker_offset
             self.forgotten_marker = max(self.forgotten_marker, marker)
-        return len(gone)
+        return len(some)
 
-    def cut(self, end: int) -> list[int]:
+    def truncate(self, end: int) -> list[int]:
         """The log now ends at ``end``: forget the batches behind it. Returns the producers of which
-        nothing is left, or a marker is cut, though the log may hold older batches of theirs that
-        were not remembered. :meth:`recount` follows.
+        nothing is left, or a marker is truncated, though the log may hold older batches of theirs
+        that were not remembered. :meth:`recount` follows.
+
+        Of a producer whose first batch is remembered there is nothing older: it is just forgotten.
         """
-        unknown = []
+        self._capture = None
+        unknown: list[int] = []
+        fresh: list[int] = []
         for producer_id, entry in self.producers.items():
-            count = len(entry.batches)
-            while entry.batches and entry.batches[-1].last_offset >= end:
-                del entry.batches[-1]
-            kept = len(entry.batches) > 0 or (count == 0 and entry.marker_offset >= 0)
+            batches = entry.batches
+            stays = batches[-1].last_offset < end if batches else entry.marker_offset >= 0
+            if stays and entry.marker_offset < end:
+                continue
+            count = len(batches)
+            is_fresh = self._is_whole(entry)
+            while batches and batches[-1].last_offset >= end:
+                del batches[-1]
+            kept = len(batches) > 0 or (count == 0 and entry.marker_offset >= 0)
             if entry.marker_offset >= end or not kept:
-                unknown.append(producer_id)
-        for producer_id in unknown:
+                (fresh if is_fresh else unknown).append(producer_id)
+        for producer_id in (*unknown, *fresh):
             del self.producers[producer_id]
         return unknown
 
+    def _is_whole(self, entry: ProducerEntry) -> bool:
+        """Whether all is remembered that a producer ever wrote here: its first epoch begins at
+        sequence 0, and numbers only wrap behind more batches than are remembered."""
+        return (
+            entry.epoch == 0
+            and entry.marker_offset < 0
+            and 0 < len(entry.batches) < self._window
+            and entry.batches[0].first_sequence == 0
+        )
+
     def recount(self, end: int) -> None:
-        """The log was cut to ``end`` and the producers are known again: so are transactions."""
-        self.transactions.cut(end, self._open())
+        """The log was truncated to ``end`` and the producers are known again: so are
+        transactions."""
+        self.transactions.truncate(end, self._open())
 
     def _open(self) -> list[int]:
         first_offsets = [entry.txn_first_offset for entry in self.producers.values()]
@@ -347,13 +403,16 @@ class ProducerState:
         )
 
     def contradiction(self, replayed: ProducerState, *, compacted: bool = False) -> str:
-        """Where this state says other things than a replay of the log does (I14); empty: nowhere.
+        """Where this state says other things than a replay of the log does [I14]; empty: nowhere.
 
-        What only one of the two remembers, since records were deleted or cut, is no contradiction,
-        nor, of a ``compacted`` log, what went between a producer's last batch and others.
+        What only one of the two remembers, since records were deleted or truncated, is no
+        contradiction, nor, of a ``compacted`` log, what went between a producer's last batch and
+        others.
         """
         for producer_id, other in replayed.producers.items():
             entry = self.producers.get(producer_id)
+            if entry is None and other.is_ended and other.marker_offset <= self.forgotten_marker:
+                continue
             if entry is None:
                 return f"producer {producer_id} is not known"
             if entry.epoch != other.epoch:
@@ -372,39 +431,107 @@ class ProducerState:
     # ---- snapshots
 
     def encode(self) -> bytes:
-        """The whole state, for a ``.snapshot`` file; checked by :meth:`decode`."""
-        rows = [
-            [
-                producer_id,
-                entry.epoch,
-                entry.seen_ms,
-                [list(batch) for batch in entry.batches],
-                entry.txn_first_offset,
-                entry.coordinator_epoch,
-                entry.marker_offset,
-            ]
-            for producer_id, entry in sorted(self.producers.items())
-        ]
-        ended = [list(each) for each in self.transactions.snapshot()]
-        body: bytes = msgpack.packb([_VERSION, rows, ended])
-        return zlib.crc32(body).to_bytes(4, "big") + body
+        """The whole state, for a ``.snapshot`` file; checked by :meth:`restore`."""
+        capture = Capture(self)
+        capture.encode_some(len(self.producers))
+        return capture.encoded()
+
+    def capture(self) -> Capture:
+        """The state of now, to be encoded some producers at a time while this one goes on. There is
+        one at most: an earlier one that has not ended is of no use any more."""
+        self._capture = Capture(self)
+        return self._capture
+
+    def end_capture(self) -> None:
+        """It is encoded, or nobody wants it."""
+        self._capture = None
 
     def restore(self, data: bytes) -> None:
         """Replace the state by what :meth:`encode` gave.
 
         :raises CheckpointError: the bytes do not hold.
         """
+        for _ in self.restoring(data):
+            pass
+
+    def restoring(self, data: bytes) -> Iterator[None]:
+        """:meth:`restore`, some producers a step."""
         if len(data) < 5 or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
             raise CheckpointError("producer snapshot: the checksum does not hold")
+        unpacker = msgpack.Unpacker(max_buffer_size=len(data))
+        unpacker.feed(memoryview(data)[4:])
         try:
-            version, rows, *rest = msgpack.unpackb(data[4:])
+            parts = unpacker.read_array_header()
+            version = unpacker.unpack()
             if version not in (_WITHOUT_TRANSACTIONS, _VERSION):
                 raise CheckpointError(f"producer snapshot: version {version!r}")
-            self.producers = {row[0]: _entry(row) for row in rows}
-            ended = rest[0] if version == _VERSION else []
+            producers = {}
+            for number in range(1, unpacker.read_array_header() + 1):
+                row = unpacker.unpack()
+                producers[row[0]] = _entry(row)
+                if number % RESTORED_PER_STEP == 0:
+                    yield
+            ended = unpacker.unpack() if parts > 2 and version == _VERSION else []
+            self.producers = producers
             self.transactions.reset(self._open(), [EndedTransaction(*each) for each in ended])
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, IndexError, msgpack.OutOfData) as error:
             raise CheckpointError(f"producer snapshot: {error!r}") from None
+
+
+class Capture:
+    """What a state was at one moment. Changes that come before all of it is encoded are announced
+    by the state, which is changed in place."""
+
+    def __init__(self, state: ProducerState) -> None:
+        self._entries = dict(state.producers)
+        self._ended = [list(each) for each in state.transactions.snapshot()]
+        self._ids = sorted(self._entries)
+        self._done = 0
+        self._early: dict[int, bytes] = {}
+        self._rows: list[bytes] = []
+
+    @property
+    def left(self) -> int:
+        """Producers that are not encoded yet."""
+        return len(self._ids) - self._done
+
+    def keep(self, producer_id: int) -> None:
+        """This producer's entry is about to change."""
+        entry = self._entries.pop(producer_id, None)
+        if entry is not None:
+            self._early[producer_id] = _row(producer_id, entry)
+
+    def encode_some(self, count: int) -> None:
+        """Encode so many more."""
+        for producer_id in self._ids[self._done : self._done + count]:
+            entry = self._entries.pop(producer_id, None)
+            self._rows.append(
+                self._early.pop(producer_id) if entry is None else _row(producer_id, entry)
+            )
+        self._done = min(self._done + count, len(self._ids))
+
+    def encoded(self) -> bytes:
+        """What ``ProducerState.restore`` takes. All must be encoded."""
+        packer = msgpack.Packer()
+        head = packer.pack_array_header(3) + packer.pack(_VERSION)
+        head += packer.pack_array_header(len(self._rows))
+        body = b"".join([head, *self._rows, packer.pack(self._ended)])
+        return zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def _row(producer_id: int, entry: ProducerEntry) -> bytes:
+    row: bytes = msgpack.packb(
+        [
+            producer_id,
+            entry.epoch,
+            entry.seen_ms,
+            entry.batches,
+            entry.txn_first_offset,
+            entry.coordinator_epoch,
+            entry.marker_offset,
+        ]
+    )
+    return row
 
 
 def _entry(row: list[Any]) -> ProducerEntry:

@@ -3,12 +3,12 @@
 Owns the decision what of the files is the log. Rules:
 
 - *below* the recovery point everything was synced: there, what does not hold is damage and is
-  never cut off (D2). The log then ends before the damage, takes no writes, and waits to be
+  never truncated [D2]. The log then ends before the damage, takes no writes, and waits to be
   fetched again from the leader;
 - *above* it a broken batch is the torn tail of a crash: it and all that follows goes. So does a
   batch that does not continue offsets, or goes back in epochs: what an unsynced truncation left;
 - a machine that has been running since forgets nothing: what a killed process leaves is whole but
-  for the end of its last write. Any other batch that is broken then has rotted;
+  for the end of its last write. Any other batch that is broken then is corrupt;
 - what is kept of the tail is synced before it counts: a later power cut must not take it. And
   unless the machine has restarted it is written again before that, in its place: a sync that failed
   in the last life may have left pages that are read as if they were on the disk, and that no later
@@ -16,7 +16,7 @@ Owns the decision what of the files is the log. Rules:
 - a segment that reaches over those behind it, up to where one begins, is what compaction has made
   of them: they go (``swap``). And a hole of compaction may reach over the recovery point, as all
   that was there had been synced;
-- the recovery point never lies past the log end, epochs never ahead of the log (D3, D12);
+- the recovery point never lies past the log end, epochs never ahead of the log [D3] [D12];
 - after a clean stop nothing is scanned: the last bytes of the index file tell how the segment
   ended.
 
@@ -58,12 +58,14 @@ from oncelog_broker.log.segment import (
 )
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
+from oncelog_protocol.types import NO_EPOCH
 from oncelog_runtime.files import File, Files
 
 logger = logged.get_logger(__name__)
 
 TRUNCATION_MARK = "truncation.json"
-"""Overrides what the directory's checkpoints say of one log, until they have followed a cut."""
+"""Overrides what the directory's checkpoints say of one log, until they have followed a
+truncation."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _OFFSET_END = 2**63 - 1
@@ -75,6 +77,8 @@ class LoadedLog:
 
     directory: str
     topic_id: str
+    made_epoch: int
+    """Broker epoch under which it was made here; -1: before logs knew it."""
     segments: list[Segment]
     epochs: EpochHistory
     epochs_intact: bool
@@ -83,11 +87,13 @@ class LoadedLog:
     recovery_point: int
     damage: str = ""
     """What was written and does not hold, though no crash explains that; empty when all does."""
+    corrupt: bool = False
+    """Whether the damage lies in what the files hold, and not in where they end."""
     refetch_until: int = NOT_REFETCHING
     """How far the log reached before damage was found in it, this time or an earlier one."""
-    cut_bytes: int = 0
-    cut_offset: int = _OFFSET_END
-    """Where a cut was, of which the directory's checkpoints may know nothing yet."""
+    truncated_bytes: int = 0
+    truncation_offset: int = _OFFSET_END
+    """Where a truncation was, of which the directory's checkpoints may know nothing yet."""
 
     producers: ProducerState = field(default_factory=ProducerState)
     """What the batches say of producers; nothing, of a damaged log."""
@@ -99,7 +105,7 @@ class LoadedLog:
     @property
     def marked(self) -> bool:
         """Whether a truncation mark is there, to be removed after the next checkpoint."""
-        return self.cut_offset < _OFFSET_END
+        return self.truncation_offset < _OFFSET_END
 
     @property
     def log_end_offset(self) -> int:
@@ -107,11 +113,30 @@ class LoadedLog:
 
     @classmethod
     def empty(
-        cls, pool: OpenSegments, directory: str, topic_id: str, interval_bytes: int
+        cls,
+        pool: OpenSegments,
+        directory: str,
+        topic_id: str,
+        interval_bytes: int,
+        made_epoch: int = NO_EPOCH,
+        producers: ProducerState | None = None,
+        *,
+        marked: bool = False,
     ) -> LoadedLog:
-        """A log that has nothing yet."""
+        """A log that has nothing yet; ``marked``: a truncation mark says so to checkpoints."""
         segment = Segment(pool, directory, 0, interval_bytes)
-        return cls(directory, topic_id, [segment], EpochHistory(), True, 0, 0)
+        return cls(
+            directory,
+            topic_id,
+            made_epoch,
+            [segment],
+            EpochHistory(),
+            True,
+            0,
+            0,
+            truncation_offset=0 if marked else _OFFSET_END,
+            producers=producers or ProducerState(),
+        )
 
 
 @dataclass(slots=True)
@@ -130,8 +155,8 @@ class _Loader:
     progress: LoadProgress | None = None
     segments: list[Segment] = field(default_factory=list)
     damage: str = ""
-    cut_bytes: int = 0
-    cut_offset: int = _OFFSET_END
+    truncated_bytes: int = 0
+    truncation_offset: int = _OFFSET_END
 
 
 def load_log(
@@ -157,17 +182,17 @@ def load_log(
         recovery_point, clean, same_run = 0, False, False  # as if nothing had ever been synced
     rewrite = rewrite and safeguards.rewrite_unsynced
     names = _tidy(pool, directory)
-    topic_id = _read_topic_id(pool, directory, names, was_synced=recovery_point > 0)
+    topic_id, made_epoch = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
     sizes = [pool.files.size(f"{directory}/{file_name(base, LOG_SUFFIX)}") for base in bases]
     if not topic_id and not any(sizes):
         return None
-    cut_offset = _OFFSET_END
+    truncated_at = _OFFSET_END
     if TRUNCATION_MARK in names:
         clean = False
-        # The checkpoint may be of before the cut: of a log that began further up, or of another.
-        cut_offset, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
-        recovery_point = min(recovery_point, cut_offset)
+        # The checkpoint may be older: of a log that began further up, or of another one.
+        truncated_at, log_start_offset = read_truncation(pool.files, directory, log_start_offset)
+        recovery_point = min(recovery_point, truncated_at)
     if not clean and not recovery_point:
         _sync_names(pool, directory, names, rewrite)
     known = _read_epochs(pool, directory, names)
@@ -185,13 +210,15 @@ def load_log(
         rewrite,
         safeguards.producer_state(),
         progress,
-        cut_offset=cut_offset,
+        truncation_offset=truncated_at,
     )
     _load_segments(loader, bases, sizes)
     if not topic_id and not loader.damage and not any(each.size_bytes for each in loader.segments):
         _release(loader.segments)
         return None
-    return _finish(loader, topic_id, log_start_offset, written, bases, sizes)
+    loaded = _finish(loader, topic_id, log_start_offset, written, bases, sizes)
+    loaded.made_epoch = made_epoch
+    return loaded
 
 
 def _finish(
@@ -202,7 +229,7 @@ def _finish(
     bases: list[int],
     sizes: list[int],
 ) -> LoadedLog:
-    segments, epochs = loader.segments, loader.epochs
+    segments, epochs, corrupt = loader.segments, loader.epochs, bool(loader.damage)
     if not segments:
         if loader.recovery_point > log_start_offset and not loader.damage:
             loader.damage = f"no segment, and offsets up to {loader.recovery_point} were synced"
@@ -219,14 +246,14 @@ def _finish(
     snapshots = ProducerSnapshots(loader.pool.files, loader.directory)
     aborted = AbortedTransactions(loader.pool.files, loader.directory)
     if not loader.damage:
-        was_cut = loader.cut_offset < _OFFSET_END
+        was_truncated = loader.truncation_offset < _OFFSET_END
         loader.damage = snapshots.load(
             segments,
             loader.producers,
             loader.now_ms,
             aborted,
             clean=loader.clean,
-            was_cut=was_cut,
+            was_truncated=was_truncated,
         )
     refetch_until = read_mark(loader.pool.files, loader.directory)
     if loader.damage:
@@ -239,15 +266,17 @@ def _finish(
     return LoadedLog(
         directory=loader.directory,
         topic_id=topic_id,
+        made_epoch=NO_EPOCH,
         segments=segments,
         epochs=epochs,
         epochs_intact=written == epochs.entries(),
         log_start_offset=start,
         recovery_point=max(loader.recovery_point, end) if loader.damage else end,
         damage=loader.damage,
+        corrupt=corrupt,
         refetch_until=refetch_until,
-        cut_bytes=loader.cut_bytes,
-        cut_offset=loader.cut_offset,
+        truncated_bytes=loader.truncated_bytes,
+        truncation_offset=loader.truncation_offset,
         producers=loader.producers,
         snapshots=snapshots,
         aborted=aborted,
@@ -351,7 +380,7 @@ def _load_sealed(
 
 
 def _load_tail(loader: _Loader, segment: Segment, size: int, *, last: bool) -> bool:
-    """Scan a segment that may hold unsynced bytes; False when some were cut off."""
+    """Scan a segment that may hold unsynced bytes; False when some were truncated."""
     file = segment.open()
     if not _map_synced(loader, segment, size, loader.recovery_point):
         return True
@@ -468,13 +497,17 @@ def _note_epoch(epochs: EpochHistory, header: BatchHeader) -> None:
 
 
 def _cut(loader: _Loader, segment: Segment, size: int, reason: str) -> None:
-    cut_bytes = size - segment.size_bytes
+    truncated_bytes = size - segment.size_bytes
     logger.warning(
-        logged.UNSYNCED_TAIL_CUT, loader.directory, cut_bytes, segment.next_offset, reason
+        logged.UNSYNCED_TAIL_TRUNCATED,
+        loader.directory,
+        truncated_bytes,
+        segment.next_offset,
+        reason,
     )
     segment.remove_index_files()
-    segment.cut_unnoted()
-    loader.cut_bytes += cut_bytes
+    segment.truncate_unnoted()
+    loader.truncated_bytes += truncated_bytes
 
 
 def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
@@ -486,7 +519,7 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
                 files.remove(path)
-        loader.cut_bytes += size
+        loader.truncated_bytes += size
     if bases:
         files.sync_dir(loader.directory)
 
@@ -521,22 +554,24 @@ def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: b
     pool.files.sync_dir(directory)
 
 
-def _read_topic_id(
+def _read_meta(
     pool: OpenSegments, directory: str, names: list[str], *, was_synced: bool
-) -> str:
+) -> tuple[str, int]:
+    """Which topic's it is ("": nobody knows), and the broker epoch under which it was made."""
     if PARTITION_META in names:
         try:
             data = pool.files.read_bytes(f"{directory}/{PARTITION_META}")
-            return str(decode_document(PARTITION_META, data)["topic_id"])
-        except (CheckpointError, KeyError) as error:
+            meta = decode_document(PARTITION_META, data)
+            return str(meta["topic_id"]), int(meta.get("made_epoch", NO_EPOCH))
+        except (CheckpointError, KeyError, TypeError, ValueError) as error:
             # A power cut may take what a partition's first sync had not covered yet.
             level = logging.ERROR if was_synced else logging.WARNING
             logger.log(level, logged.TOPIC_ID_UNKNOWN, directory, error)
-    return ""
+    return "", NO_EPOCH
 
 
 def read_truncation(files: Files, directory: str, log_start_offset: int) -> tuple[int, int]:
-    """Return (where the cut was, where the log began then); a bad mark promises nothing."""
+    """Return (where the truncation was, where the log began then); a bad mark promises nothing."""
     try:
         data = files.read_bytes(f"{directory}/{TRUNCATION_MARK}")
         mark = decode_document(TRUNCATION_MARK, data)

@@ -1,9 +1,9 @@
-"""Which segments may go, and their going.
+"""Retention says which segments of a log may go. Pure.
 
 Rules, oldest segment first, stopping at the first that must stay:
 
-- nothing at or above the last stable offset goes (KAFKA-5634), and that is the caller's: an
-  undecided transaction keeps all that lies behind its begin;
+- nothing at or above the last stable offset goes (KAFKA-5634): an undecided transaction keeps all
+  that lies behind its begin;
 - below the log start offset a segment goes whatever the policy;
 - with ``delete`` in the policy it goes when its newest record is older than ``retention_ms``, or
   when without it the log would still hold at least ``retention_bytes``;
@@ -14,16 +14,13 @@ Rules, oldest segment first, stopping at the first that must stay:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from oncelog_broker.log import logged
+from oncelog_broker.log.segment import Segment
+from oncelog_protocol.topic_config import TopicConfig
 
-if TYPE_CHECKING:
-    from oncelog_broker.log.partition_log import PartitionLog
-    from oncelog_broker.log.segment import Segment
-
-
-logger = logged.get_logger(__name__)
+SEGMENTS_AT_ONCE = 16
+"""Of one log: the files of so many are renamed in some milliseconds."""
 
 
 class SegmentAge(Protocol):
@@ -45,38 +42,28 @@ class SegmentAge(Protocol):
         ...
 
 
-def apply(log: PartitionLog, now_ms: int, stable_offset: int) -> int:
-    """Delete what may go; return the bytes freed. Raises StorageError."""
-    if log.damage or not log.log_dir.online:
-        return 0
-    doomed = deletable(log, now_ms, stable_offset)
-    if not doomed:
-        return 0
-    if doomed[-1] is log.segments.active:
-        log.roll()
-    freed = sum([segment.size_bytes for segment in doomed])
-    trash = log.drop_oldest(len(doomed))
-    start = log.log_start_offset
-    logger.info(logged.LOG_RETENTION_DELETED, log.topic_partition, freed, start)
-    log.log_dir.remove_later(trash, log.config.file_delete_delay_ms)
-    return freed
-
-
-def deletable(log: PartitionLog, now_ms: int, high_watermark: int) -> list[Segment]:
-    """The segments of a log that its policy lets go, oldest first."""
-    config = log.config
+def deletable(
+    segments: Iterable[Segment],
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    high_watermark: int,
+    log_start_offset: int,
+    log_size_bytes: int,
+) -> list[Segment]:
+    """Return the segments that the policy of the topic lets go, oldest first."""
     deletes = config.deletes_old
-    segments = [segment for segment in log.segments if segment.size_bytes]
+    filled = [segment for segment in segments if segment.size_bytes]
     count = count_deletable(
-        segments,
+        filled,
         now_ms=now_ms,
         high_watermark=high_watermark,
-        log_start_offset=log.log_start_offset,
-        log_size_bytes=log.size_bytes,
+        log_start_offset=log_start_offset,
+        log_size_bytes=log_size_bytes,
         retention_ms=config.retention_ms if deletes else -1,
         retention_bytes=config.retention_bytes if deletes else -1,
     )
-    return segments[:count]
+    return filled[:count]
 
 
 def count_deletable(

@@ -1,4 +1,4 @@
-"""Re-reading what lies on disk, to find rot while other replicas still hold what it took (D1).
+"""The scrubber rereads the disk, and finds corruption while other replicas hold what it took [D1].
 
 One for each log directory. Rules:
 
@@ -7,41 +7,39 @@ One for each log directory. Rules:
 - each batch is held against its checksum, the offsets against those before, the epoch against the
   log's history;
 - a job in the executor has a descriptor of its own and touches nothing that the loop uses. What it
-  found counts only if the log was not cut, and the segment not removed, meanwhile;
+  found counts only if the log was not truncated, and the segment not removed, meanwhile;
 - only damage below the recovery point counts. What to do about it is replication's business;
 - a broker that restarts often must not read the beginning of its logs over and over: the first
   pass begins at a drawn place.
 
-What the kernel holds in its page cache is read from there: rot of the medium below it is found when
-the page has gone.
+What the kernel holds in its page cache is read from there: corruption of the medium below it is
+found when the page has gone.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from oncelog_broker.log import logged
 from oncelog_broker.log.epoch_history import EpochHistory
+from oncelog_broker.log.log_dir import LogDir
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
+from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
 from oncelog_runtime.pause import Pause
-
-if TYPE_CHECKING:
-    from oncelog_broker.log.log_dir import LogDir
-    from oncelog_broker.log.partition_log import PartitionLog
 
 logger = logged.get_logger(__name__)
 
 IDLE_S = 60.0
 """A directory with nothing to read is looked at again after so long, or after an interval."""
 
-OnDamage = Callable[["PartitionLog", str], None]
+OnDamage = Callable[[PartitionLog, str], None]
 
 
 class Stretch(NamedTuple):
@@ -87,13 +85,16 @@ class Scrubber:
         self,
         log_dir: LogDir,
         *,
+        find: Callable[[TopicPartition], PartitionLog | None],
         interval_ms: int,
         bytes_per_second: int,
         entropy: Entropy,
         on_damage: OnDamage,
     ) -> None:
-        """``on_damage(log, text)`` is called on the loop, once a pass for a log with damage."""
+        """``find`` gives the log of a partition. ``on_damage(log, text)`` is called on the loop,
+        once a pass for a log with damage."""
         self._log_dir = log_dir
+        self._find = find
         self._interval_s = interval_ms / 1000
         self._bytes_per_second = bytes_per_second
         self._pause = Pause()
@@ -127,8 +128,8 @@ class Scrubber:
         names = sorted(self._log_dir.logs)
         first = int(begin_at * len(names))
         for topic_partition in names[first:] + names[:first]:
-            log = self._log_dir.logs.get(topic_partition)
-            if log is not None:
+            log = self._find(topic_partition)
+            if log is not None and log.log_dir is self._log_dir:
                 await self._scrub_log(log)
         self.passes += 1
 
@@ -140,11 +141,11 @@ class Scrubber:
         return min(self._bytes_per_second, max(1.0, total / self._interval_s))
 
     async def _scrub_log(self, log: PartitionLog) -> None:
-        loop = asyncio.get_running_loop()
         base_offset = next_offset = log.segments[0].base_offset
-        position, cuts = 0, log.cuts  # of all rounds: a cut moves what lies at a position
+        position = 0
+        truncations = log.truncations  # of all rounds: one moves what lies at a position
         swaps = log.swaps  # so does compaction
-        while self._is_current(log) and log.cuts == cuts:
+        while self._is_current(log) and log.truncations == truncations:
             recovery_point = log.recovery_point
             stretches = _gather(log, base_offset, position, next_offset)
             if next_offset >= recovery_point or not stretches:
@@ -153,10 +154,11 @@ class Scrubber:
             job = Job(stretches, next_offset, epochs, log.log_start_offset)
             unreadable: OSError | None = None
             try:
-                checked = await loop.run_in_executor(None, check, self._log_dir.files, job)
+                checked = await self._log_dir.jobs.run(check, self._log_dir.files, job)
             except OSError as error:
                 unreadable = error
-            if log.cuts != cuts or log.segments[0].base_offset > stretches[0].base_offset:
+            oldest = log.segments[0].base_offset
+            if log.truncations != truncations or oldest > stretches[0].base_offset:
                 return  # what was read may be neither the old nor the new
             if not self._is_current(log):
                 return

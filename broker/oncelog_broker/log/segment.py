@@ -2,13 +2,14 @@
 
 Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 
-- a segment is *open* (descriptor and index in memory) or *closed* (neither); every call opens it as
-  needed, ``OpenSegments`` closes those long unused;
+- a segment is *open* (descriptor and index in memory), *closed* (neither), or *parked*: without a
+  descriptor, and with its index as long as that is small, for reading one again costs more than
+  keeping it. Every call opens it as needed, ``OpenSegments`` parks those long unused;
 - ``size_bytes`` and ``next_offset`` move only after a whole write: what lies beyond is no data;
 - the index is kept in memory and written when the segment is closed or rolled, unsynced; whatever
   in the files does not hold is rebuilt from batch headers;
-- index files are removed *before* the log is cut, so that no stale entry can outlive a truncation,
-  and the cut is durable before anything is written behind it.
+- index files are removed *before* the log is truncated, so that no stale entry can outlive a
+  truncation, and the truncation is durable before anything is written behind it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from oncelog_broker.log import logged, offset_index, time_index
+from oncelog_broker.log import logged
 from oncelog_broker.log.index_file import (
-    HEADER_BYTES,
+    INDEX_SUFFIX,
     OFFSET_INDEX_MAGIC,
     TIME_INDEX_MAGIC,
+    TIME_INDEX_SUFFIX,
     Summary,
-    decode_blocks,
-    decode_summary,
     encode_blocks,
 )
+from oncelog_broker.log.index_reading import read_columns, read_summary
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, TailIndex
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
@@ -39,8 +40,6 @@ from oncelog_runtime.files import Buffer, File
 logger = logged.get_logger(__name__)
 
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 """Aborted transactions; see ``aborted_transactions``."""
 FILE_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX)
@@ -48,6 +47,9 @@ FILE_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 CLEANED_MARK = ".cleaned"
 """In the names of files that compaction is writing, before the suffix: no data yet."""
+
+PARKED_ENTRIES_MAX = 256
+"""Entries of an index that stays in memory without a descriptor: 4 KiB, of about 1 MiB of log."""
 
 _HINT_COUNT = 8
 """Ends of recent reads that are remembered, for readers that come back for what follows."""
@@ -71,6 +73,7 @@ class Segment:
         "_persisted_summary",
         "_pool",
         "_prefix",
+        "_size_at_sync_bytes",
         "_tail",
         "_times",
         "base_offset",
@@ -78,7 +81,6 @@ class Segment:
         "dirty",
         "max_timestamp",
         "next_offset",
-        "size_at_sync_bytes",
         "size_bytes",
         "stamp_ms",
         "used",
@@ -109,7 +111,7 @@ class Segment:
         self.created_ms = NO_TIMESTAMP
         self.used = False
         self.dirty = False
-        self.size_at_sync_bytes = 0
+        self._size_at_sync_bytes = 0
         """Its size when the last sync round began."""
 
     @classmethod
@@ -145,13 +147,13 @@ class Segment:
         if file is None:
             file = self._pool.open(self, self.path, create=self.size_bytes == 0)
             self._file = file
-            if self.size_bytes:
+            if self.size_bytes and not len(self._index):
                 self._load_index(file)
         self.used = True
         return file
 
     def create(self) -> None:
-        """Make the file of an empty segment, cutting off what an older one left."""
+        """Make the file of an empty segment, truncating what an older one left."""
         file = self.open()
         if file.size():
             file.truncate(0)
@@ -159,12 +161,22 @@ class Segment:
 
     def close(self) -> None:
         """Write the index, give up the descriptor and the memory."""
-        file = self._file
-        if file is None:
+        if self._file is None and not len(self._index):
             return
         if self.size_bytes:
             self.persist_index()
         self.release()
+
+    def park(self) -> None:
+        """Give up the descriptor; a large index is written and given up too."""
+        if len(self._index) > PARKED_ENTRIES_MAX:
+            self.close()
+            return
+        file, self._file = self._file, None
+        self._tail.clear()
+        self._hints.clear()
+        if file is not None:
+            self._pool.retire(self, file)
 
     def release(self) -> None:
         """Give up descriptor and memory, writing nothing."""
@@ -192,7 +204,26 @@ class Segment:
             file = self.open()
         file.append(data)
 
-    def cut_unnoted(self) -> None:
+    def wrote_unsynced(self) -> None:
+        """Some of it is not synced, so its file stays open."""
+        self.dirty = True
+
+    def synced(self) -> None:
+        """All of it is synced."""
+        self.dirty = False
+
+    def begin_sync(self) -> int:
+        """A sync round begins; return the bytes that were written since the last one began."""
+        written = max(0, self.size_bytes - self._size_at_sync_bytes)
+        self._size_at_sync_bytes = self.size_bytes
+        return written
+
+    def as_old_as(self, others: Sequence[Segment]) -> None:
+        """Age as ``others`` do, whose records it holds."""
+        self.stamp_ms = max([other.stamp_ms for other in others])
+        self.created_ms = min([other.created_ms for other in others])
+
+    def truncate_unnoted(self) -> None:
         """Drop what a failed write left behind the last batch. Raises OSError."""
         file = self._file
         if file is not None and file.size() != self.size_bytes:
@@ -220,16 +251,25 @@ class Segment:
         if stamp_ms > self.stamp_ms:
             self.stamp_ms = stamp_ms
 
+    def date(self, now_ms: int) -> None:
+        """What was noted later than now was noted when nobody knew the time: it is of now."""
+        if self.stamp_ms > now_ms:
+            self.stamp_ms = now_ms
+        if self.created_ms > now_ms:
+            self.created_ms = now_ms
+
     # ---- reading
 
     def read(self, offset: int, max_bytes: int, upto: int, min_one_batch: bool) -> Buffer:
         """Return whole batches from the one that holds ``offset``, all ending at or below ``upto``.
 
         ``offset`` lies in the segment. At least one batch when ``min_one_batch``, whatever
-        ``max_bytes`` says. Raises OSError, and CorruptMessageError where the file does not hold.
+        ``max_bytes`` says. Raises OSError, CorruptMessageError where the file does not hold, and
+        StorageError as long as a lost index is made anew.
         """
         file = self._file
         if file is None:
+            self._pool.before_reading(self)
             file = self.open()
         self.used = True
         start = self._position_of(file, offset)
@@ -284,7 +324,7 @@ class Segment:
         if hint is not None:
             return hint
         try:
-            # Unbroken offsets, or a batch whose length in offsets has rotted would be stepped over.
+            # Unbroken offsets, or a batch whose length in offsets is corrupt would be stepped over.
             first = self.base_offset + entry
             for start, header in Scan(file, position, self.size_bytes, next_offset=first):
                 if header.next_offset > offset:
@@ -323,7 +363,7 @@ class Segment:
         """Read one batch whose header was found by walking. Raises OSError."""
         return self.open().read_at(position, header.size_bytes)
 
-    # ---- cutting
+    # ---- truncation
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Keep the batches that end at or below ``offset``. Raises OSError, CorruptMessageError."""
@@ -333,18 +373,19 @@ class Segment:
         position = self._position_of(file, offset) if offset > self.base_offset else 0
         self.remove_index_files()
         file.truncate(position)
-        self._sync_cut(file)
+        self._sync_truncation(file)
         self._tail.clear()
         self._hints.clear()
         entries = len(self._index)
         while entries and self._index.positions[entries - 1] >= position:
             entries -= 1
-        # What the cut batches said of timestamps must go: count again from the last entry kept.
+        # What the truncated batches said of timestamps must go: count again from the last entry
+        # kept.
         entries = max(0, entries - 1)
         self._rewind(entries)
         self._rebuild(file, position, now_ms)
 
-    def _sync_cut(self, file: File) -> None:
+    def _sync_truncation(self, file: File) -> None:
         """Before anything follows: the kernel may write the new content of the last block before
         the new length, and a crash then leave new batches with old ones behind them."""
         try:
@@ -398,12 +439,12 @@ class Segment:
     @property
     def unpersisted_entries(self) -> int:
         """Entries in memory that the files lack."""
-        return len(self._index) - max(0, self._persisted) if self._file is not None else 0
+        return max(0, len(self._index) - max(0, self._persisted))
 
     def persist_index(self) -> None:
         """Write the new entries, unsynced. A failure costs a rebuild and is not raised."""
         summary = self.summary
-        if self._file is None or (self._persisted >= 0 and self._persisted_summary == summary):
+        if not len(self._index) or (self._persisted >= 0 and self._persisted_summary == summary):
             return  # closing wrote it, or nothing is new
         try:
             if self._persisted < 0:
@@ -436,45 +477,17 @@ class Segment:
 
     def read_summary(self, size_bytes: int) -> Summary | None:
         """What the index file says of a log of ``size_bytes``; None when it says nothing of it."""
-        path = self._prefix + INDEX_SUFFIX
-        try:
-            file = self._pool.files.open(path)
-        except OSError:
-            return None
-        try:
-            tail = file.read_at(max(0, file.size() - HEADER_BYTES), HEADER_BYTES)
-        except OSError:
-            return None
-        finally:
-            file.close()
-        summary = decode_summary(OFFSET_INDEX_MAGIC, tail)
-        if summary is None or summary.size_bytes != size_bytes:
-            return None
-        return summary if summary.next_offset >= self.base_offset else None
+        return read_summary(self._pool.files, self._prefix, size_bytes, self.base_offset)
 
     def load_entries(self, offset_max: int) -> None:
         """Load the entries that hold, up to an offset, and step back to the last of them.
 
         The segment then ends there; the caller scans on. For recovery, on a segment without state.
         """
-        files = self._pool.files
-        whole = True
-        columns = []
-        for suffix, magic, entry_bytes in (
-            (INDEX_SUFFIX, OFFSET_INDEX_MAGIC, offset_index.ENTRY_BYTES),
-            (TIME_INDEX_SUFFIX, TIME_INDEX_MAGIC, time_index.ENTRY_BYTES),
-        ):
-            try:
-                data = files.read_bytes(self._prefix + suffix)
-            except OSError:
-                data = b""
-            blocks, intact = decode_blocks(magic, data, entry_bytes)
-            whole = whole and intact and bool(data)
-            columns.append([block for block in blocks if block.entries])
-            if suffix == INDEX_SUFFIX:
-                self._persisted_summary = blocks[-1].summary if blocks and intact else None
+        columns = read_columns(self._pool.files, self._prefix)
+        whole, self._persisted_summary = columns.whole, columns.summary
         self._index, self._times = OffsetIndex(), TimeIndex()
-        for block, times in zip(*columns, strict=False):
+        for block, times in zip(columns.offsets, columns.times, strict=False):
             if (block.first, block.entries) != (times.first, times.entries):
                 whole = False
                 break
@@ -488,7 +501,7 @@ class Segment:
             self.stamp_ms = max(self.stamp_ms, block.summary.stamp_ms)
             self.created_ms = block.summary.created_ms
         entries = len(self._index)
-        whole = whole and len(columns[0]) == len(columns[1])
+        whole = whole and len(columns.offsets) == len(columns.times)
         self._persisted = entries if whole else -1
         while entries and self._index.offsets[entries - 1] > offset_max - self.base_offset:
             entries -= 1
@@ -524,12 +537,31 @@ class Segment:
             try:
                 self._rebuild(file, summary.size_bytes, summary.stamp_ms)
             except CorruptBatchError as error:
-                # Rot in the log itself. What lies below it can still be read.
+                # Corruption in the log itself. What lies below it can still be read.
                 logger.error(logged.SEGMENT_DAMAGED, self.path, self.size_bytes, error)
         if self.max_timestamp != summary.max_timestamp or self.size_bytes != summary.size_bytes:
             logger.warning(logged.SEGMENT_CONTRADICTS_INDEX, self.path)
         self._tail.clear()
         self.restore(summary)
+
+    @property
+    def lacks_index(self) -> bool:
+        """Whether its index is neither in memory nor on the disk, so that it is made of the log."""
+        if self._file is not None or len(self._index) or not self.size_bytes:
+            return False
+        return self.read_summary(self.size_bytes) is None
+
+    def twin(self) -> Segment:
+        """An empty one of the same name, to map the log's batches into beside this one."""
+        directory = self._prefix.rpartition("/")[0]
+        return Segment(self._pool, directory, self.base_offset, self._interval_bytes)
+
+    def take_index(self, twin: Segment) -> None:
+        """Take over the map that was made in a twin, if this one has none yet."""
+        if self._file is None and not len(self._index):
+            self._index, self._times = twin._index, twin._times
+            self._last_entry_position = twin._last_entry_position
+            self._persisted = -1
 
     # ---- going away
 

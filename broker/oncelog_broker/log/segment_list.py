@@ -26,19 +26,27 @@ _FILE_NAME = re.compile(r"\d{20}\.(log|index|timeindex|txnindex)")
 class SegmentList:
     """All segments of one log; ``active`` is the last."""
 
-    __slots__ = ("_bases", "_directory", "_newest", "_pool", "_segments", "active")
+    __slots__ = ("_bases", "_directory", "_newest", "_pool", "_segments", "active", "changes")
 
     def __init__(self, pool: OpenSegments, directory: str, segments: list[Segment]) -> None:
         """Take over at least one segment, in order."""
         self._pool = pool
         self._directory = directory
         self._segments = segments
+        self.changes = 0
+        """How often others were in the list afterwards."""
         self._changed()
 
     def _changed(self) -> None:
+        self.changes += 1
         self._bases = [segment.base_offset for segment in self._segments]
         self.active = self._segments[-1]
         self._newest: list[int] | None = None
+
+    def date(self, now_ms: int) -> None:
+        """The time is known now, for those that were noted when it was not."""
+        for segment in self._segments:
+            segment.date(now_ms)
 
     def find(self, offset: int) -> Segment:
         """Return the segment that holds ``offset``; the active one when it is the log end."""

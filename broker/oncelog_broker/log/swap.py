@@ -1,8 +1,8 @@
 """A compacted segment takes the place of those that it was made of.
 
 Owns the order of the steps, in which a crash at any of them leaves the log as it was or as it is to
-be, also one of the machine (B26; Kafka has one more name on the way, because Windows cannot rename
-over a file):
+be, also one of the machine [B26] (Kafka has one more name on the way, because Windows cannot
+rename over a file):
 
 1. it is written as ``<base>.cleaned.log``, with indexes, and synced: a start removes such files;
 2. the index files of the *first* of the old segments are removed, and in one step the new log is
@@ -13,70 +13,87 @@ over a file):
    that begins where it ends, knows that it has replaced them.
 
 From step 2 on the log in memory has the new segment. Between 2 and 4 the loop goes on, so whoever
-cuts the log in that time comes to :func:`settle` first: what was replaced must not be found behind
-a cut.
+truncates the log in that time comes to ``Swap.settle`` first: what was replaced must not be found
+behind a truncation.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
+from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.invariants import InvariantError
+from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.segment import Segment
-
-if TYPE_CHECKING:
-    from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.segment_list import SegmentList
 
 
-def swap_in(
-    log: PartitionLog,
-    run: Sequence[Segment],
-    segment: Segment,
-    markers_gone: Collection[int] = (),
-) -> None:
-    """Step 2. ``segment`` is synced and closed, ``run`` is in the log; ``markers_gone``: offsets of
-    those that the new one lacks. Raises OSError, CorruptMessageError, InvariantError, and then the
-    log is as it was."""
-    first, last = run[0], run[-1]
-    if (segment.base_offset, segment.next_offset) != (first.base_offset, last.next_offset):
-        raise InvariantError(f"{segment!r} was to replace {first!r} to {last!r}")
-    settle(log)
-    bases = [old.base_offset for old in run]
-    log.aborted.preload(bases)
-    for old in run:
-        old.release()  # the name of the first will be another file
-    segment.take_place()
-    log.segments.replace(run, segment)
-    log.aborted.replaced(bases, markers_gone)
-    log.size_bytes = log.segments.size_bytes()
-    log.swaps += 1
-    log.replaced = list(run[1:])
+class Swap:
+    """The segments of one log that others have replaced, until their files are out of the way."""
 
+    __slots__ = ("_aborted", "_directory", "_log_dir", "_segments", "count", "replaced")
 
-def settle(log: PartitionLog) -> None:
-    """Steps 3 and 4, here and now, if they are due. Blocks. Raises OSError."""
-    if log.replaced:
-        sync_names(log)
-        drop_replaced(log)
+    def __init__(
+        self,
+        log_dir: LogDir,
+        directory: str,
+        segments: SegmentList,
+        aborted: AbortedTransactions,
+    ) -> None:
+        self._log_dir = log_dir
+        self._directory = directory
+        self._segments = segments
+        self._aborted = aborted
+        self.count = 0
+        """How often compaction has replaced segments."""
+        self.replaced: list[Segment] = []
+        """Segments whose files are there yet."""
 
+    def put_in(
+        self,
+        run: Sequence[Segment],
+        segment: Segment,
+        markers_gone: Collection[int],
+        delete_delay_ms: int,
+    ) -> None:
+        """Step 2. ``segment`` is synced and closed, ``run`` is in the log; ``markers_gone``:
+        offsets of those that the new one lacks. Raises OSError, CorruptMessageError,
+        InvariantError, and then the log is as it was."""
+        first, last = run[0], run[-1]
+        if (segment.base_offset, segment.next_offset) != (first.base_offset, last.next_offset):
+            raise InvariantError(f"{segment!r} was to replace {first!r} to {last!r}")
+        self.settle(delete_delay_ms)
+        bases = [old.base_offset for old in run]
+        self._aborted.preload(bases)
+        for old in run:
+            old.release()  # the name of the first will be another file
+        segment.take_place()
+        self._segments.replace(run, segment)
+        self._aborted.replaced(bases, markers_gone)
+        self.count += 1
+        self.replaced = list(run[1:])
 
-def sync_names(log: PartitionLog) -> None:
-    """Step 3. Blocks. Raises OSError, EIO whatever the reason: a sync that failed proves nothing,
-    and is no passing trouble."""
-    try:
-        log.log_dir.files.sync_dir(log.directory)
-    except FileNotFoundError:
-        raise  # the log is being deleted
-    except OSError as error:
-        raise OSError(errno.EIO, f"sync failed: {error}", log.directory) from error
+    def settle(self, delete_delay_ms: int) -> None:
+        """Steps 3 and 4, here and now, if they are due. Blocks. Raises OSError."""
+        if self.replaced:
+            self.sync_names()
+            self.drop_replaced(delete_delay_ms)
 
+    def sync_names(self) -> None:
+        """Step 3. Blocks. Raises OSError, EIO whatever the reason: a sync that failed proves
+        nothing, and is no passing trouble."""
+        try:
+            self._log_dir.files.sync_dir(self._directory)
+        except FileNotFoundError:
+            raise  # the log is being deleted
+        except OSError as error:
+            raise OSError(errno.EIO, f"sync failed: {error}", self._directory) from error
 
-def drop_replaced(log: PartitionLog) -> None:
-    """Step 4. Raises OSError."""
-    replaced, log.replaced = log.replaced, []
-    trash: list[str] = []
-    for segment in replaced:
-        trash += segment.discard()
-    log.log_dir.remove_later(trash, log.config.file_delete_delay_ms)
+    def drop_replaced(self, delete_delay_ms: int) -> None:
+        """Step 4. Raises OSError."""
+        replaced, self.replaced = self.replaced, []
+        trash: list[str] = []
+        for segment in replaced:
+            trash += segment.discard()
+        self._log_dir.remove_later(trash, delete_delay_ms)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import islice
+from operator import le
 
 from oncelog_broker.log.index_file import column_bytes, column_from
 
@@ -46,7 +48,8 @@ class TimeIndex:
         column = column_from("q", payload)
         if self.timestamps and column and column[0] < self.timestamps[-1]:
             return False
-        if not all(map(int.__le__, column[:-1], column[1:])):
+        items = column.tolist()
+        if not all(map(le, items, islice(items, 1, None))):
             return False
         self.timestamps.extend(column)
         return True

@@ -1,16 +1,17 @@
-"""What of one log is written and not yet synced.
+"""A log keeps here what of it is written and not yet synced.
 
-Owns the bookkeeping between appends and sync rounds. Rules:
+Owns the bookkeeping between appends and sync rounds, and asks for the rounds. Rules:
 
 - a segment is dirty from its first unsynced write until a round that saw all of it has ended;
-- the name of a file must be durable before an offset in it counts (D5): the first write into a
+- the name of a file must be durable before an offset in it counts [D5]: the first write into a
   segment, and every change of the list of segments, makes its directory dirty;
-- what a round proves, it proves of the log as it was: a cut in between makes the proof void.
+- what a round proves, it proves of the log as it was: a truncation in between makes the proof void.
 """
 
 from __future__ import annotations
 
-from oncelog_broker.log.flusher import SyncJob
+from oncelog_broker.log.flusher import Flusher, Syncable, SyncJob
+from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import Segment
 from oncelog_runtime.files import File
 
@@ -19,80 +20,116 @@ class Unsynced:
     """Dirty segments, new files and changed directories of one log."""
 
     __slots__ = (
+        "_directory_changed",
+        "_flusher",
         "_generation",
+        "_log",
+        "_new_files",
         "_parent_changed",
-        "directory_changed",
-        "new_files",
+        "_segments",
         "queued",
-        "segments",
     )
 
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.new_files: list[File] = []
+    def __init__(self, log: Syncable, flusher: Flusher) -> None:
+        self._log = log
+        self._flusher = flusher
+        self._segments: list[Segment] = []
+        self._new_files: list[File] = []
         """Small files that are closed once they are synced."""
-        self.directory_changed = False
+        self._directory_changed = False
         self._parent_changed = False
+        self._generation = 0
         self.queued = False
         """Whether the flusher knows of the log."""
-        self._generation = 0
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was truncated."""
+        return self._generation
+
+    # ---- what is dirty
 
     def wrote(self, segment: Segment, size_bytes: int) -> None:
         """So many bytes were written at the end of a segment that was not dirty."""
-        segment.dirty = True
-        self.segments.append(segment)
+        segment.wrote_unsynced()
+        self._segments.append(segment)
         if segment.size_bytes == size_bytes:
-            self.directory_changed = True
+            self._directory_changed = True
 
-    @property
-    def cuts(self) -> int:
-        """How often the log was cut."""
-        return self._generation
+    def names_changed(self) -> None:
+        """Files have come or gone in the directory of the log."""
+        self._directory_changed = True
 
     def created(self, meta: File) -> None:
         """The log itself is new, with a first small file."""
-        self.new_files.append(meta)
-        self.directory_changed = self._parent_changed = True
+        self._new_files.append(meta)
+        self._directory_changed = self._parent_changed = self.queued = True
+        self._flusher.mark_new(self._log)
 
-    def cut(self, active: Segment) -> None:
-        """The log was cut: size, names and content of its end are to be synced again."""
+    def truncated(self, active: Segment) -> None:
+        """The log was truncated: size, names and content of its end are to be synced again."""
         self._generation += 1
-        self.directory_changed = True
+        self._directory_changed = True
         self.drop_gone()
         if not active.dirty:
-            active.dirty = True
-            self.segments.append(active)
+            active.wrote_unsynced()
+            self._segments.append(active)
 
     def drop_gone(self) -> None:
         """Segments were removed; a removed one is not dirty."""
-        self.segments = [segment for segment in self.segments if segment.dirty]
+        self._segments = [segment for segment in self._segments if segment.dirty]
 
-    def begin(self, job: SyncJob, directory: str, parent: str) -> None:
-        """Move what is dirty into a job. Raises OSError."""
+    # ---- rounds
+
+    def sync_soon(self) -> None:
+        """Have what is dirty synced as soon as possible."""
+        if not self.queued or self._new_files:  # with such files it is queued as only new
+            self.queued = True
+            self._flusher.mark(self._log)
+
+    def sync_later(self) -> None:
+        """Have what is dirty synced within the interval."""
+        if not self.queued:
+            self.queued = True
+            self._flusher.mark_later(self._log)
+
+    def hurry(self) -> None:
+        """What waits for its sync waits no longer."""
+        if self.queued:
+            self._flusher.mark(self._log)
+
+    def begin(self, end_offset: int, directory: str, parent: str) -> SyncJob:
+        """Move what is dirty of a log that ends at ``end_offset`` into a job. Raises OSError."""
         self.queued = False
-        job.generation = self._generation
-        segments, self.segments = self.segments, []
-        job.dirty_bytes = 0
+        segments, self._segments = self._segments, []
+        job = SyncJob(self._log, end_offset, self._generation, dirty_bytes=0)
         for segment in segments:
-            job.dirty_bytes += max(0, segment.size_bytes - segment.size_at_sync_bytes)
-            segment.size_at_sync_bytes = segment.size_bytes
+            job.dirty_bytes += segment.begin_sync()
             job.segments.append((segment, segment.size_bytes))
             job.files.append(segment.open())
-        job.once, self.new_files = self.new_files, []
-        if self.directory_changed:
+        job.once, self._new_files = self._new_files, []
+        if self._directory_changed:
             job.dirs.append(directory)
-            self.directory_changed = False
+            self._directory_changed = False
         if self._parent_changed:
             job.dirs.append(parent)
             self._parent_changed = False
+        return job
 
     def finish(self, job: SyncJob) -> bool:
         """The job is durable; return whether that says something of the log as it is now."""
         current = job.generation == self._generation
         for segment, size_bytes in job.segments:
-            if segment.dirty and segment not in self.segments:
+            if segment.dirty and segment not in self._segments:
                 if current and segment.size_bytes == size_bytes:
-                    segment.dirty = False
+                    segment.synced()
                 else:
-                    self.segments.append(segment)
+                    self._segments.append(segment)
         return current
+
+    def close(self, pool: OpenSegments) -> None:
+        """The log is closed, and syncs nothing any more."""
+        self._flusher.forget(self._log)
+        for file in self._new_files:
+            pool.close_file(file)
+        self._new_files = []

@@ -4,8 +4,10 @@ Owns the leader's checks of one batch of a client before it gets its offsets, an
 of what its leader sent. Rules for clients:
 
 - only the header and the CRC are read; of the body no more than its first bytes, which must fit the
-  codec and, uncompressed, the record count. What is deeper in the body is the consumer's decoder's
-  business, which is bounded. Compacted topics are the exception: their keys must be there;
+  codec and, uncompressed, the record count, and its last one: a column of offsets is written by
+  compaction only, and one that a client wrote would stop its readers. What is deeper in the body is
+  the consumer's decoder's business, which is bounded. Compacted topics are the exception: their
+  keys must be there;
 - what only the broker may set (control bit, append-time bit) is refused, and the transactional bit
   without a producer; base offset and leader epoch are overwritten whatever they say;
 - a timestamp from the future beyond the topic's allowance is refused: it would spoil retention.
@@ -44,6 +46,7 @@ from oncelog_protocol.types import NO_TIMESTAMP
 
 _BODY_ARRAY = 0x95
 """msgpack: an array of the five columns."""
+_NIL = 0xC0
 _FIXARRAY = 0x90
 _ARRAY16 = 0xDC
 _ARRAY32 = 0xDD
@@ -55,8 +58,11 @@ _STREAM_MAGIC: dict[int, bytes] = {
 }
 
 
-def validate_client_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
-    """Check exactly one batch and return its header; nothing is changed.
+def validate_client_batch(
+    batch: memoryview, config: TopicConfig, now_ms: int, latest_ms: int | None = None
+) -> BatchHeader:
+    """Check exactly one batch and return its header; nothing is changed. It may be as late as
+    ``latest_ms`` already, by a clock that is in doubt; None: it is in none.
 
     Raises MessageTooLargeError, RecordListTooLargeError, CorruptMessageError (CRC, length,
     structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError.
@@ -87,7 +93,7 @@ def validate_client_batch(batch: memoryview, config: TopicConfig, now_ms: int) -
         )
     if header.producer_id != -1 or header.producer_epoch != -1 or header.base_sequence != -1:
         _check_producer(header)
-    _check_timestamps(header, config, now_ms)
+    _check_timestamps(header, config, now_ms, now_ms if latest_ms is None else latest_ms)
     _check_body(batch, attributes & CODEC_MASK, count)
     if config.is_compacted:
         _check_keys(batch)
@@ -159,16 +165,25 @@ def _check_producer(header: BatchHeader) -> None:
         )
 
 
-def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+def _check_timestamps(
+    header: BatchHeader, config: TopicConfig, now_ms: int, latest_ms: int
+) -> None:
     base, newest = header.base_timestamp, header.max_timestamp
     if config.uses_append_time:
         return
-    if newest > now_ms + config.message_timestamp_after_max_ms:
-        raise InvalidTimestampError(f"timestamp {newest} is too far ahead of {now_ms}")
+    if newest > latest_ms + config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {newest} is {newest - latest_ms} ms ahead of the leader's checked clock"
+            f" ({latest_ms}), message_timestamp_after_max_ms is"
+            f" {config.message_timestamp_after_max_ms}"
+        )
     if base < NO_TIMESTAMP or newest < base:
         raise InvalidTimestampError(f"timestamps from {base} to {newest}")
     if newest != NO_TIMESTAMP and now_ms - base > config.message_timestamp_before_max_ms:
-        raise InvalidTimestampError(f"timestamp {base} is too far behind {now_ms}")
+        raise InvalidTimestampError(
+            f"timestamp {base} is {now_ms - base} ms behind the leader's checked clock ({now_ms}),"
+            f" message_timestamp_before_max_ms is {config.message_timestamp_before_max_ms}"
+        )
 
 
 def _check_body(batch: memoryview, codec_id: int, count: int) -> None:
@@ -187,6 +202,8 @@ def _check_body(batch: memoryview, codec_id: int, count: int) -> None:
             values = -1
         if values != count:
             raise InvalidRecordError(f"{count} records in the header, {values} in the body")
+        if batch[len(batch) - 1] != _NIL:
+            raise InvalidRecordError("the body does not end with a column of offsets that is nil")
         return
     magic = _STREAM_MAGIC.get(codec_id)
     if magic is None:

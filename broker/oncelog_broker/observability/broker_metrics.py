@@ -12,6 +12,7 @@ from oncelog_broker.observability.page import Page
 from oncelog_controller.store import SessionState
 from oncelog_runtime.observe import Histogram, Stopwatch
 from oncelog_runtime.process import process_facts
+from oncelog_runtime.turns import TurnWatch
 
 LOOP_LAG_INTERVAL_S = 0.1
 """How often the lag of the event loop is looked at."""
@@ -28,9 +29,12 @@ def release() -> str:
 class BrokerMetrics:
     """Of one broker and its process."""
 
-    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+    ) -> None:
         self._broker = broker
         self._stopwatch = stopwatch
+        self._turns = turns
         self._release = release()
         self.loop_lag = Histogram()
 
@@ -51,7 +55,11 @@ class BrokerMetrics:
         membership = broker.membership
         page.add(c.BROKER_REGISTRATIONS, membership.registrations if membership is not None else 0)
         page.add(c.STORE_CONNECTED, broker.metadata_store.state is SessionState.CONNECTED)
+        page.add(c.CLOCK_LEAPS, broker.clock.leaps)
+        page.add(c.CLOCK_ERROR, broker.clock.error_ms / 1000)
         page.add_histogram(c.LOOP_LAG, self.loop_lag)
+        page.add(c.LOOP_HELD, self._turns.held if self._turns is not None else 0)
+        page.add(c.LOOP_HELD_SECONDS, self._turns.held_s if self._turns is not None else 0.0)
         page.add(c.TASKS, len(broker.tasks), "broker")
         page.add(c.TASKS, broker.replicas.task_count, "replication")
         page.add(c.TASKS, broker.logs.task_count, "logs")

@@ -75,10 +75,26 @@ BROKER_REGISTRATIONS = _counter(
 STORE_CONNECTED = _gauge(
     "oncelog_zookeeper_connected", "1 while the ZooKeeper session has contact, else 0."
 )
+CLOCK_LEAPS = _counter(
+    "oncelog_clock_leaps_total",
+    "Leaps of the wall clock here: it parted from the monotonic clock, or from other brokers.",
+)
+CLOCK_ERROR = _gauge(
+    "oncelog_clock_error_seconds",
+    "How far the wall clock is ahead of the checked time; 0 while it is believed.",
+)
 LOOP_LAG = _histogram(
     "oncelog_event_loop_lag_seconds",
     "How late timers run: what every request waits for beside its own work.",
     kafka="kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+)
+LOOP_HELD = _counter(
+    "oncelog_event_loop_held_total",
+    "Turns of the event loop above 50 ms, in which nobody else was served. "
+    "Each is in the log, with what ran.",
+)
+LOOP_HELD_SECONDS = _counter(
+    "oncelog_event_loop_held_seconds_total", "How long those turns were together."
 )
 TASKS = _gauge("oncelog_tasks", "Supervised background tasks that run.", "owner")
 ASSERTIONS_FAILED = _counter(
@@ -239,8 +255,8 @@ DAMAGED_LOGS = _gauge(
     "oncelog_damaged_logs", "Logs in which rot was found and that are not whole again yet."
 )
 RECORDS_LOST = _gauge(
-    "oncelog_committed_records_cut",
-    "Committed records that leaders had replicas here cut: lost, by an unclean election.",
+    "oncelog_committed_records_truncated",
+    "Committed records that leaders had replicas here truncate: lost, by an unclean election.",
 )
 LEADERSHIPS = _counter(
     "oncelog_leaderships_taken_total",
@@ -510,7 +526,9 @@ TRANSACTION_ENDING = _gauge(
 CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     "Broker": (
         *(BROKER_INFO, BROKER_PHASE, BROKER_READY, BROKER_REGISTRATIONS, STORE_CONNECTED),
-        *(LOOP_LAG, TASKS, ASSERTIONS_FAILED, SCRAPE_ERRORS, SCRAPE_SECONDS),
+        *(CLOCK_LEAPS, CLOCK_ERROR),
+        *(LOOP_LAG, LOOP_HELD, LOOP_HELD_SECONDS),
+        *(TASKS, ASSERTIONS_FAILED, SCRAPE_ERRORS, SCRAPE_SECONDS),
     ),
     "Process": (CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS, START_SECONDS),
     "Requests and connections": (

@@ -24,6 +24,7 @@ from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
 from oncelog_broker.observability.http_port import HttpPort
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.tasks import TasksClosedError
+from oncelog_runtime.turns import TurnWatch
 
 logger = logged.get_logger(__name__)
 
@@ -36,9 +37,12 @@ class Endpoint:
     """Of one broker. ``start`` once, ``close`` once.
 
     :param stopwatch: what latencies are measured with; it must be finer than a millisecond.
+    :param turns: what watches the event loop, where something does.
     """
 
-    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+    ) -> None:
         self._broker = broker
         answerers: dict[str, Answerer] = {
             "/": self._paths,
@@ -53,7 +57,7 @@ class Endpoint:
         app.router.redirect_slashes = False
         self._http = HttpPort(app)
         self._closing = False
-        self.exposition = Exposition(broker, stopwatch)
+        self.exposition = Exposition(broker, stopwatch, turns)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from oncelog_broker.observability.partition_metrics import PartitionMetrics
 from oncelog_broker.observability.request_metrics import RequestMetrics
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.tasks import Tasks
+from oncelog_runtime.turns import TurnWatch
 
 logger = logged.get_logger(__name__)
 
@@ -32,7 +33,9 @@ Collector = Callable[[Page], Awaitable[None]]
 class Exposition:
     """The metrics of one broker. ``start`` and ``close`` belong to what is measured beside it."""
 
-    def __init__(self, broker: Broker, stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
+    ) -> None:
         self._broker = broker
         self._stopwatch = stopwatch
         self._tasks = Tasks(f"metrics-{broker.broker_id}")
@@ -41,7 +44,7 @@ class Exposition:
         self._errors: dict[str, int] = {}
         self.longest_slice_s = 0.0
         """Of the last page: how long it kept the event loop waiting at most."""
-        self.brokers = BrokerMetrics(broker, stopwatch)
+        self.brokers = BrokerMetrics(broker, stopwatch, turns)
         self.groups = GroupMetrics(broker, asyncio.get_running_loop().time)
         self.collectors: dict[str, Collector] = {
             "broker": self.brokers.collect,
@@ -56,8 +59,8 @@ class Exposition:
         """Begin to measure."""
         self._broker.router.stats.stopwatch = self._stopwatch
         for log_dir in self._broker.logs.dirs:
-            log_dir.flusher.stopwatch = self._stopwatch
-        self._broker.replicas.traffic.topics_max = self._broker.config.metrics_topics_max
+            log_dir.flusher.measure_with(self._stopwatch)
+        self._broker.replicas.traffic.count_by_itself(self._broker.config.metrics_topics_max)
         self._tasks.spawn("event loop lag", self.brokers.measure_loop_lag())
         self._tasks.spawn("ends of partitions", self.groups.watch_ends())
 

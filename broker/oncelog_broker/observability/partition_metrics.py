@@ -113,9 +113,8 @@ class _Totals:
         """One partition more."""
         self.partitions += 1
         self.failed += partition.failed
-        self.records_lost += partition.committed_records_cut
-        repair = partition.repair
-        self.damaged += bool(partition.log.damage or repair.rot or repair.refetching)
+        self.records_lost += partition.committed_records_truncated
+        self.damaged += partition.repair.needed
         leader = partition.leader
         if leader is not None:
             self._add_led(leader, partition.min_isr, partition.log.log_end_offset)

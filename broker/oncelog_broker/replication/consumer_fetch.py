@@ -2,13 +2,19 @@
 
 * Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the
   deadline, with what there is then. A parked fetch is told of every move of a high watermark it
-  waits for and looks once per iteration of the loop at most; one that waits for many bytes looks
-  only every 10 ms, so that a trickle of records does not make it read the same bytes over and
-  over.
+  waits for and looks once per iteration of the loop at most; one that reads what is decided only
+  does not look while a transaction keeps the last stable offset where it is; one that waits for
+  many bytes looks only every 10 ms, so that a trickle of records does not make it read the same
+  bytes over and over.
 * An answer holds records of one segment of a partition at most, so a fetch in an older segment is
   answered at once, whatever ``min_bytes`` says: there is more, and it comes with the next fetch.
-* The limits of a fetch are cut to ``limits.FETCH_*``; the first batch is always sent whole.
+* The limits of a fetch are cut to ``limits.FETCH_*``, and to the room that the broker has for
+  answers; the first batch is always sent whole. While there is no room nothing is read: the fetch
+  looks again every 10 ms, and ends with an empty answer at its deadline.
 * One high watermark per partition and read (KAFKA-9835).
+* A consumer that asks for less than one batch has received one that does not hold: the leader looks
+  before it sends it again. If it is corrupt here, another replica shall lead [D2].
+* A consumer that names a topic id is told when it means another topic of that name.
 * A read_committed fetch ends at the last stable offset, and names the aborted transactions that
   touch what is sent, no more: the consumer drops their records (KIP-98).
 """
@@ -23,7 +29,15 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.waiters import Deadline, Deadlines
 from oncelog_protocol import limits
-from oncelog_protocol.errors import ApiError, InvalidRequestError, ProtocolError, StorageError
+from oncelog_protocol.errors import (
+    ApiError,
+    CorruptMessageError,
+    InconsistentTopicIdError,
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    ProtocolError,
+    StorageError,
+)
 from oncelog_protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -32,7 +46,7 @@ from oncelog_protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
-from oncelog_protocol.records.batch import iter_headers
+from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
 
@@ -58,11 +72,13 @@ class ConsumerFetch:
         lookup: PartitionLookup,
         deadlines: Deadlines,
         now: float,
+        room: Callable[[], int],
     ) -> None:
         self._request = request
         self._respond = respond
         self._lookup = lookup
         self._deadlines = deadlines
+        self._room = room
         self._max_bytes = min(request.max_bytes, limits.FETCH_BYTES_MAX)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._deadline_s = now + min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
@@ -83,8 +99,11 @@ class ConsumerFetch:
         lookup: PartitionLookup,
         deadlines: Deadlines,
         now: float,
+        room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX,
     ) -> ConsumerFetch:
         """Serve ``request`` now or later.
+
+        :param room: how many bytes of records the answer may have now; 0: none.
 
         :raises InvalidRequestError: bounds or an isolation level that make no sense.
         """
@@ -92,7 +111,7 @@ class ConsumerFetch:
             raise InvalidRequestError("negative max_bytes, min_bytes or max_wait_ms")
         if request.isolation_level not in tuple(IsolationLevel):
             raise InvalidRequestError(f"isolation level {request.isolation_level}")
-        fetch = cls(request, respond, lookup=lookup, deadlines=deadlines, now=now)
+        fetch = cls(request, respond, lookup=lookup, deadlines=deadlines, now=now, room=room)
         fetch._try(last=request.max_wait_ms == 0)
         if not fetch._done:
             fetch._deadline = deadlines.add(fetch._deadline_s, fetch._expired)
@@ -116,9 +135,10 @@ class ConsumerFetch:
     def data_ready(self) -> None:
         """An append is not readable yet."""
 
-    def watermark_moved(self) -> None:
+    def watermark_moved(self, stable_moved: bool) -> None:
         """There may be enough to read now."""
-        self._schedule(force=False)
+        if stable_moved or self._request.isolation_level != IsolationLevel.READ_COMMITTED:
+            self._schedule(force=False)
 
     def role_changed(self) -> None:
         """The answer is an error now, or comes from somewhere else."""
@@ -155,13 +175,14 @@ class ConsumerFetch:
         payload: list[Buffer] = []
         position = 0
         failed = False
+        allowed = self._room()
+        max_bytes = min(self._max_bytes, allowed)
         for topic in self._request.topics:
             answers: list[FetchPartitionResponse] = []
             for asked in topic.partitions:
-                room = self._max_bytes - position
-                answer, records = self._read(
-                    TopicPartition(topic.topic, asked.partition), asked, room, first=not payload
-                )
+                tp = TopicPartition(topic.topic, asked.partition)
+                room, first = max_bytes - position, bool(allowed) and not payload
+                answer, records = self._read(tp, topic.topic_id, asked, room, first=first)
                 if records:
                     answer.records = Span(position, len(records))
                     position += len(records)
@@ -169,21 +190,35 @@ class ConsumerFetch:
                 failed = failed or answer.error_code != 0 or answer.diverging is not None
                 answers.append(answer)
             topics.append(FetchTopicResponse(topic.topic, answers))
-        if position >= self._min_bytes or failed or last or self._in_older_segment:
+        # Batches are whole, so what is cut to the room that there is need not fill it.
+        enough = position >= self._min_bytes or 0 < allowed <= min(2 * position, self._min_bytes)
+        if enough or failed or last or self._in_older_segment:
             for partition, size in self._watched.items():
-                partition.traffic.bytes_out += size
+                partition.traffic.consumed(size)
             self.close()
             self._respond(FetchResponse(0, topics), payload)
             return
         for partition in self._watched:
             partition.add_reader(self)
+        if not allowed and not self._wake_scheduled:
+            self._wake_scheduled = True
+            self._deadlines.add(asyncio.get_running_loop().time() + LOOK_AGAIN_S, self._wake)
 
     def _read(
-        self, topic_partition: TopicPartition, asked: FetchPartition, room: int, *, first: bool
+        self,
+        topic_partition: TopicPartition,
+        topic_id: str,
+        asked: FetchPartition,
+        room: int,
+        *,
+        first: bool,
     ) -> tuple[FetchPartitionResponse, Buffer]:
         records: Buffer = b""
         try:
             partition = self._lookup(topic_partition)
+            if topic_id not in ("", partition.topic_id):
+                # The position is of a topic that was deleted: here it would skip, or repeat.
+                raise InconsistentTopicIdError(f"topic id {topic_id}, here {partition.topic_id}")
             partition.check_epoch(asked.leader_epoch)
             position = FetchPosition(
                 asked.fetch_offset, asked.leader_epoch, asked.last_fetched_epoch
@@ -194,7 +229,7 @@ class ConsumerFetch:
             upto = partition.readable_end(self._request.isolation_level)
             budget = min(max(asked.max_bytes, 0), room)
             if first or budget > 0:
-                records = partition.read_for_consumer(asked.fetch_offset, budget, upto=upto)
+                records = _records(partition, asked, budget, upto)
             if len(records) > budget and not first:
                 # Only the first batch of an answer may be larger than what was asked for.
                 records = b""
@@ -231,3 +266,29 @@ class ConsumerFetch:
         for partition in self._watched:
             partition.remove_reader(self)
         self._watched.clear()
+
+
+def _records(partition: Partition, asked: FetchPartition, budget: int, upto: int) -> Buffer:
+    """What is asked for, as far as it holds. Raises what ``Partition.read_for_consumer`` does; and
+    NotLeaderOrFollowerError instead of CorruptMessageError when there is a replica to ask next."""
+    try:
+        records = partition.read_for_consumer(asked.fetch_offset, budget, upto=upto)
+        if len(records) > asked.max_bytes:
+            _look_at(partition, records)
+    except CorruptMessageError as error:
+        if partition.log.damage:
+            raise NotLeaderOrFollowerError(
+                "the log is damaged, another replica is to lead"
+            ) from error
+        raise
+    return records
+
+
+def _look_at(partition: Partition, records: Buffer) -> None:
+    data = memoryview(records)
+    try:
+        for start, header in iter_headers(data):
+            verify_crc(data[start : start + header.size_bytes])
+    except CorruptBatchError as error:
+        partition.corruption_found(error)
+        raise CorruptMessageError(str(error)) from error

@@ -1,9 +1,9 @@
 """Where two logs part, by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
 
 The leader compares what a fetcher says of its last record with its own history, and names the end
-of the newest epoch that both can have; the follower cuts where its own log agrees. When it does not
-know the leader's epoch it cuts to the end of its largest epoch below it, and asks again: at most
-one exchange per epoch, and never below the common part.
+of the newest epoch that both can have; the follower truncates where its own log agrees. When it
+does not know the leader's epoch it truncates to the end of its largest epoch below it, and asks
+again: at most one exchange per epoch, and never below the common part.
 """
 
 from __future__ import annotations

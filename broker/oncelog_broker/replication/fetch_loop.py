@@ -57,6 +57,7 @@ class FetchLoop:
         self._broken = asyncio.Event()
         self._pump_scheduled = False
         self._impatient: asyncio.TimerHandle | None = None
+        self._truncation_scheduled = False
         self._held_since_s = 0.0
         self._retry: asyncio.TimerHandle | None = None
         self._heard_at_s = 0.0
@@ -230,9 +231,22 @@ class FetchLoop:
             self._broken.set()
             return
         self._was_served = True
+        self._go_on_truncating()
         if self._machine.delayed and self._retry is None:
             self._arm_retry(self._machine.retry_due(now))
         self._pump()
+
+    def _go_on_truncating(self) -> None:
+        if self._machine.truncating and not self._truncation_scheduled:
+            self._truncation_scheduled = True
+            self._loop.call_soon(self._truncate_some)
+
+    def _truncate_some(self) -> None:
+        self._truncation_scheduled = False
+        if not self._closed:
+            self._machine.truncate_some(self._loop.time())
+            self._go_on_truncating()
+            self._pump()
 
     def _arm_retry(self, at_s: float | None) -> None:
         if at_s is not None:

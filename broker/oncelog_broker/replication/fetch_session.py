@@ -115,7 +115,7 @@ class SessionEntry:
         if self.open:
             self.session.news(self)
 
-    def watermark_moved(self) -> None:
+    def watermark_moved(self, stable_moved: bool) -> None:
         """Tell with the next answer."""
         self.session.watermark_news[self] = None
 
@@ -145,7 +145,7 @@ def _check_sent(partition: Partition, entry: SessionEntry) -> None:
                 raise CorruptBatchError(f"offset {header.base_offset} where {expected} was to come")
             expected = header.next_offset
     except CorruptBatchError as error:
-        partition.rot_found(error)
+        partition.corruption_found(error)
         raise CorruptMessageError(str(error)) from error
 
 
@@ -199,7 +199,7 @@ class FollowerSession:
         if self._parked is not None:
             self._answer()
         self._next_epoch += 1
-        self.contact.at_s = now
+        self.contact.heard(now)
         for forgotten in request.forgotten:
             for number in forgotten.partitions:
                 self._forget(TopicPartition(forgotten.topic, number))
@@ -277,7 +277,7 @@ class FollowerSession:
                 entry.partition = partition
                 partition.add_reader(entry)
             if topic_id != partition.topic_id:
-                # Its epochs would pass for ours, and it will be dropped, whatever it holds (K25).
+                # Its epochs would pass for ours, and it will be dropped, whatever it holds [K25].
                 raise InconsistentTopicIdError(f"topic id {topic_id}, here {partition.topic_id}")
             if named.fetch_offset == entry.sent_from:
                 _check_sent(partition, entry)
@@ -376,7 +376,8 @@ class FollowerSession:
                 answer.log_start_offset = partition.log.log_start_offset
             return answer, b""
         if entry.diverging is not None:
-            # No offsets beside it: a follower must not act on them before it has cut (KAFKA-14704).
+            # No offsets beside it: a follower must not act on them before it has truncated
+            # (KAFKA-14704).
             answer = FetchPartitionResponse(number)
             if not partition.safeguards.high_watermark_after_truncation:
                 answer = self._offsets(entry, partition)
@@ -392,7 +393,7 @@ class FollowerSession:
             return FetchPartitionResponse(number, StorageError.code), b""
         if records:
             entry.sent_from, entry.sent_bytes = entry.offset, len(records)
-            partition.traffic.replicated_out += len(records)
+            partition.traffic.sent_to_follower(len(records))
         else:
             entry.open = True
         return self._offsets(entry, partition), records

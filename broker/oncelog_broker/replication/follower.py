@@ -3,20 +3,23 @@
 ``fetch_session`` describes the scheme. This machine holds, for each partition followed over one
 connection, where it is in the cycle:
 
-=========  =================================================  ==========================
-state      meaning                                            leaves it by
-=========  =================================================  ==========================
-NAMEABLE   its position may be named in the next fetch        being named
-OPEN       named, the leader has not answered                 data, an error, divergence
-SYNCING    appended, waiting for our own disk                 the sync
-DELAYED    an error; wait a little                            its retry time
-=========  =================================================  ==========================
+==========  =================================================  ==========================
+state       meaning                                            leaves it by
+==========  =================================================  ==========================
+NAMEABLE    its position may be named in the next fetch        being named
+OPEN        named, the leader has not answered                 data, an error, divergence
+TRUNCATING  its log diverges and is to be truncated            being truncated
+SYNCING     appended, waiting for our own disk                 the sync
+DELAYED     an error; wait a little                            its retry time
+==========  =================================================  ==========================
 
 * An answer counts for a partition only if it answers a request that came no earlier than the
   partition's last name, and the partition still follows in the leader epoch that was named
   (KAFKA-13207).
-* A diverging answer makes the follower cut its log, and nothing else of that answer is used
+* A diverging answer makes the follower truncate its log, and nothing else of that answer is used
   (KAFKA-14704).
+* A truncation waits for the disk, several times. Where many logs diverge in one answer, as after
+  an election, some are truncated at a time, so that others are served in between.
 * An answer without records leaves the name open: it brings a high watermark (KAFKA-15510).
 * Compacted batches for a log that was away for longer than tombstones are kept make it begin again:
   it may lack some that have gone.
@@ -26,6 +29,7 @@ DELAYED    an error; wait a little                            its retry time
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
@@ -53,11 +57,17 @@ from oncelog_protocol.types import TopicPartition
 logger = logged.get_logger(__name__)
 
 
+TRUNCATIONS_PER_TURN = 1
+"""Each waits for the disk up to three times: for its mark, the name of that, and the truncation."""
+_NOTHING = memoryview(b"")
+
+
 class FollowState(Enum):
     """Where a partition is in the fetch cycle."""
 
     NAMEABLE = "nameable"
     OPEN = "open"
+    TRUNCATING = "truncating"
     SYNCING = "syncing"
     DELAYED = "delayed"
 
@@ -105,6 +115,7 @@ class FollowerMachine:
         self._followed: dict[TopicPartition, Followed] = {}
         self._nameable: dict[TopicPartition, Followed] = {}
         self._delayed: dict[TopicPartition, Followed] = {}
+        self._truncations: deque[tuple[Followed, FetchPartitionResponse]] = deque()
         self._forgotten: dict[TopicPartition, None] = {}
         self._syncing = 0
         self._sent = 0
@@ -171,6 +182,7 @@ class FollowerMachine:
         """The connection is gone and with it the session: name everything again on the next."""
         self._sent = self._answered = 0
         self._forgotten.clear()
+        self._truncations.clear()
         partitions = self.partitions()
         self._followed.clear()
         self._nameable.clear()
@@ -287,7 +299,32 @@ class FollowerMachine:
                     or followed.partition.failed
                 ):
                     continue
-                self._take_one(followed, answer, payload, now)
+                if answer.diverging is not None and not answer.error_code:
+                    followed.state = FollowState.TRUNCATING
+                    self._truncations.append((followed, answer))
+                else:
+                    self._take_one(followed, answer, payload, now)
+        self.truncate_some(now)
+
+    @property
+    def truncating(self) -> bool:
+        """Whether logs are to be truncated: ``truncate_some`` is to be called in other turns."""
+        return bool(self._truncations)
+
+    def truncate_some(self, now: float) -> None:
+        """Truncate some of the logs that diverge, those first of which the leader spoke first."""
+        left = TRUNCATIONS_PER_TURN
+        while left and self._truncations:
+            followed, answer = self._truncations.popleft()
+            partition = followed.partition
+            if (
+                self._followed.get(partition.topic_partition) is followed
+                and followed.state is FollowState.TRUNCATING
+                and followed.leader_epoch == partition.leader_epoch
+                and not partition.failed
+            ):
+                self._take_one(followed, answer, _NOTHING, now)
+                left -= 1
 
     def _take_one(
         self, followed: Followed, answer: FetchPartitionResponse, payload: memoryview, now: float
@@ -315,7 +352,7 @@ class FollowerMachine:
             partition.leader_offsets(answer.high_watermark, answer.log_start_offset)
             log = partition.log
             if log.config.is_compacted and log.log_end_offset >= answer.high_watermark:
-                log.clean.in_step_ms = log.log_dir.clock.now_ms()
+                log.clean.in_step(log.log_dir.clock.now_ms())
             if records.length:
                 self._after_write(followed)
         except InvariantError as error:
@@ -323,7 +360,7 @@ class FollowerMachine:
         except (StorageError, OSError) as error:
             self._log_refused(followed, error, now)
         except (OncelogError, ValueError) as error:
-            # Rot at the leader, or on the way: nothing was appended, ask again.
+            # Corruption at the leader, or on the way: nothing was appended, ask again.
             logger.error(logged.FOLLOWER_DATA_REFUSED, partition.topic_partition, error)
             self._delay(followed, now)
 
@@ -331,13 +368,13 @@ class FollowerMachine:
         """Append what the leader sent; False: begun anew instead."""
         partition = followed.partition
         log = partition.log
-        if may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
+        if log.config.is_compacted and may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
             logger.warning(logged.FOLLOWER_AWAY_TOO_LONG, partition.topic_partition)
             partition.restart_log_at(answer.log_start_offset)
             self._after_write(followed)
             return False
         log.append_as_follower(data)
-        partition.traffic.replicated_in += len(data)
+        partition.traffic.fetched_from_leader(len(data))
         return True
 
     def _take_error(self, followed: Followed, answer: FetchPartitionResponse, now: float) -> None:
@@ -379,7 +416,7 @@ class FollowerMachine:
 
     def _log_refused(self, followed: Followed, error: Exception, now: float) -> None:
         """Our log cannot be written: for good if its directory is gone; else (the disk is
-        full, or rot was found, which the next name begins anew) again after a while."""
+        full, or corruption was found, which the next name begins anew) again after a while."""
         if followed.partition.log.log_dir.online:
             logger.error(logged.FOLLOWER_CANNOT_WRITE, followed.partition.topic_partition, error)
             self._delay(followed, now)

@@ -1,53 +1,32 @@
-"""What must hold of a replica at every moment, checked while it runs. Pure.
+"""These checks must hold of a replica at every moment, and run while it does. Pure.
 
 As in ``log.invariants``: a broken one takes the replica out of service (``Partition.break_down``).
 They are looked at where the numbers move, and for every replica with each lag check.
 
-- ``log start <= last stable offset <= high watermark <= log end`` (I1);
+- ``log start <= last stable offset <= high watermark <= log end`` [I1];
 - high watermark and last stable offset of a leader do not move back while it leads in one epoch
-  (A23). A follower's may, with its log: when it is cut, or begun anew below the leader's log start
-  (KAFKA-9491);
+  [A23]. A follower's may, with its log: when it is truncated, or begun anew below the leader's log
+  start (KAFKA-9491);
 - a leader is in its own ISR, the maximal ISR holds the committed one, is the same while nothing is
-  proposed, and all of it is waited for (I3);
+  proposed, and all of it is waited for [I3];
 - a follower has one fetcher, that of its leader and in its leader epoch; a leader, and a replica
-  out of service, have none (I13).
+  out of service, have none [I13].
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from oncelog_broker.log.invariants import InvariantError
-
-if TYPE_CHECKING:
-    from oncelog_broker.replication.partition import Partition
 
 __all__ = [
     "InvariantError",
     "check_fetchers",
     "check_isr",
     "check_offsets",
-    "check_replica",
     "check_stable",
     "check_watermark",
 ]
-
-
-def check_replica(partition: Partition) -> None:
-    """Everything that must hold of one replica.
-
-    :raises InvariantError: it does not.
-    """
-    log, leader = partition.log, partition.leader
-    check_offsets(log.log_start_offset, partition.high_watermark, log.log_end_offset)
-    log.epochs.check()
-    if leader is not None:
-        check_watermark(leader.watermark, partition.high_watermark)
-        stable = partition.last_stable_offset
-        check_stable(leader.stable_offset, stable, partition.high_watermark)
-        leader.stable_offset = stable
-        leader.check_invariants()
 
 
 def check_offsets(log_start: int, high_watermark: int, log_end: int) -> None:

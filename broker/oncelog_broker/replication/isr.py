@@ -1,9 +1,9 @@
 """The in-sync replicas of a partition, as its leader holds them, and the change it has asked
 for. Pure.
 
-Only the controller changes the ISR (K22). The leader *proposes*; until a definite answer is there,
+Only the controller changes the ISR [K22]. The leader *proposes*; until a definite answer is there,
 the new set may or may not be the true one, so everything that must hold for the true ISR is made
-to hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, Z10).
+to hold for the **maximal** one: committed, proposed and doubtful members together (KIP-497, [Z10]).
 
 ==================  =======================  =================================================
 state               answer                   next state
@@ -11,8 +11,8 @@ state               answer                   next state
 committed           propose(P)               pending P
 pending P           success(isr, version)    committed isr
 pending P           superseded(isr, version) committed isr: the version moved on, so no copy of
-                                             our request can succeed any more (Z8)
-pending P           unknown                  pending P, in doubt (asked again, same members; Z9)
+                                             our request can succeed any more [Z8]
+pending P           unknown                  pending P, in doubt (asked again, same members; [Z9])
 pending P           refused                  committed, as before
 pending P in doubt  refused                  pending: the committed set itself is proposed, with P
                                              still counted. An earlier copy may have succeeded,

@@ -2,7 +2,7 @@
 
 One request is under way at a time; proposals made meanwhile go with the next. When the outcome is
 not known the proposal stays pending and is asked for again, with back-off, until there is a
-definite answer or the leader epoch ends (Z9, Z10). A single task does all this; it is not on the
+definite answer or the leader epoch ends [Z9] [Z10]. A single task does all this; it is not on the
 data path.
 """
 

@@ -1,24 +1,31 @@
-"""What a leader knows and decides in one leader epoch: followers, ISR, high watermark. Pure.
+"""A leader keeps here what it knows and decides in one leader epoch. Pure.
 
 The object is made anew for each leader epoch, so that nothing learnt in an older one can count
-(K5).
+[K5].
 
 * The high watermark is the least synced offset of the leader and of every member of the *maximal*
   ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` or
-  there is an ELR: the controller may count with another setting than this broker (K18).
+  there is an ELR: the controller may count with another setting than this broker [K18].
 * A follower may join when it has fetched in this epoch, holds the high watermark and the start of
   this epoch (KAFKA-7128), and has given up what was deleted by request (``record_deletion``). It
   leaves when it lags for too long, and at once when it turns up without committed records: its disk
-  has lost them, and it must not be elected (I4).
+  has lost them, and it must not be elected [I4].
 * A leader that resumes an epoch after a restart trusts no follower's tail (``resumed_divergence``).
 * One ISR change at a time, asked of the controller (see ``isr``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from oncelog_broker.replication.invariants import check_isr
+from oncelog_broker.replication import logged
+from oncelog_broker.replication.invariants import (
+    InvariantError,
+    check_isr,
+    check_stable,
+    check_watermark,
+)
 from oncelog_broker.replication.isr import NO_BROKER_EPOCH, IsrState, isr_members
 from oncelog_broker.replication.progress import (
     NEVER_S,
@@ -39,6 +46,8 @@ from oncelog_protocol.messages.fetch import EpochEnd
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResult
 from oncelog_protocol.types import TopicPartition
 
+logger = logged.get_logger(__name__)
+
 REJOIN_DELAY_S = 1.0
 """After the controller found a follower ineligible it is not proposed for this long."""
 
@@ -56,10 +65,13 @@ class LeaderRole:
 
     def __init__(
         self,
+        topic_partition: TopicPartition,
         broker_id: int,
         leader_epoch: int,
         *,
         epoch_start_offset: int,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
         replicas: Sequence[int],
         isr: Sequence[int],
         partition_epoch: int,
@@ -68,6 +80,7 @@ class LeaderRole:
         resumes: bool = False,
         elr: Sequence[int] = (),
     ) -> None:
+        self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -80,14 +93,16 @@ class LeaderRole:
             for replica in sorted(replicas)
             if replica != broker_id
         }
+        self.gives_way = False
+        """Whether another replica is to lead, though this one could go on."""
         self._safeguards = safeguards
         self._lacking: dict[int, None] = {}
         """Followers that have shown that they lack what is committed."""
         self._counted: list[FollowerProgress] = []
         self._at_end: list[FollowerProgress] = []
-        self.watermark = 0
+        self.watermark = high_watermark
         """The high watermark that this leader has reached; see ``invariants``."""
-        self.start_needed = 0
+        self.start_needed = log_start_offset
         """No replica may lead that begins below it: what was deleted would be back."""
         self.stable_offset = 0
         """The last stable offset when that was looked at last; see ``invariants``."""
@@ -110,22 +125,47 @@ class LeaderRole:
         state = self.state
         return not state.elr and len(state.committed) >= min(min_isr, self.replica_count)
 
+    def give_way(self) -> None:
+        """Another replica shall lead: the controller hears so when it asks for the order again."""
+        self.gives_way = True
+
+    def stay(self) -> None:
+        """What it gave way for is over, and nobody else leads yet: it leads as before."""
+        self.gives_way = False
+
     def has_successor(self, now: float | None) -> bool:
-        """Whether another replica is known to hold everything committed and may be elected: a
-        member that stays, or one of the ELR that was heard of lately (``now`` is loop time)."""
+        """Whether another replica is known to hold everything committed and may be elected."""
+        return bool(self.successors(now))
+
+    def successors(self, now: float | None) -> list[int]:
+        """Replicas that are known to hold everything committed and may be elected: members that
+        stay, and those of the ELR that were heard of lately (``now`` is loop time)."""
         staying = self.state.committed
         if self.state.proposal is not None:
             staying = tuple(b for b in self.state.proposal.broker_ids if b in staying)
-        return any(
-            follower.durable_offset >= self.watermark
+        return [
+            member
             for member, follower in self.followers.items()
-            if member in staying
-            or (
-                member in self.state.elr
-                and now is not None
-                and now - follower.contact.at_s < CONTACT_S_MAX
+            if follower.durable_offset >= self.watermark
+            and (
+                member in staying
+                or (
+                    member in self.state.elr
+                    and now is not None
+                    and now - follower.contact.at_s < CONTACT_S_MAX
+                )
             )
-        )
+        ]
+
+    def ahead(self, synced: int, end: int, since: float, now: float) -> list[int]:
+        """Successors that hold more than this broker's disk, which ends at ``synced``, and all that
+        the log, which ends at ``end``, held at ``since`` (loop time)."""
+        return [
+            member
+            for member in self.successors(now)
+            if self.followers[member].durable_offset > synced
+            and self.followers[member].held(end, since)
+        ]
 
     # ---- offsets
 
@@ -138,6 +178,19 @@ class LeaderRole:
             if follower.durable_offset < lowest:
                 lowest = follower.durable_offset
         return max(current, lowest)
+
+    def advance(self, high_watermark: int, log_end: int) -> None:
+        """Move the high watermark up.
+
+        :raises InvariantError: it would move back, or past the log end.
+        """
+        if not self.watermark <= high_watermark <= log_end:
+            raise InvariantError(f"high watermark {self.watermark} was to become {high_watermark}")
+        self.watermark = high_watermark
+
+    def deleted_below(self, offset: int) -> None:
+        """Records below ``offset`` were deleted: no replica may lead that begins below it."""
+        self.start_needed = max(self.start_needed, offset)
 
     def lowest_start(self, leader_start: int) -> int:
         """The least log start that the disks of the leader and of the maximal ISR hold; -1: one of
@@ -186,7 +239,7 @@ class LeaderRole:
     def resumed_divergence(
         self, replica_id: int, fetch_offset: int, *, empty: bool = False
     ) -> EpochEnd | None:
-        """Where a follower must cut although its epochs match ours, or None.
+        """Return where a follower must truncate although its epochs match ours, or None.
 
         A broker that restarts may be told to go on leading in the *same* epoch. Had it lost an
         unsynced tail by power cut, followers may hold that tail, and it would pass for ours once
@@ -203,7 +256,7 @@ class LeaderRole:
         return None
 
     def remember(self, former: dict[int, FollowerProgress]) -> None:
-        """Count what was known of the followers in an older epoch: for tests only (K5)."""
+        """Count what was known of the followers in an older epoch: for tests only [K5]."""
         for replica_id, fresh in self.followers.items():
             kept = UnforgettingProgress(
                 replica_id,
@@ -217,6 +270,33 @@ class LeaderRole:
         self._recount()
 
     # ---- changes of the ISR
+
+    def propose_change(self, leader_end: int, now: float, lag_s_max: float) -> bool:
+        """Propose to remove followers that have not kept up, or else to add one that has; whether
+        there is something to ask for."""
+        lagging = self.lagging(leader_end, now, lag_s_max)
+        if lagging and self.propose_leave(lagging):
+            logger.warning(
+                logged.FOLLOWERS_LAG, self.topic_partition, lagging, self.watermark, leader_end
+            )
+            return True
+        return self.propose_any_join(self.watermark, now)
+
+    def propose_leave_of_incomplete(self, replica_id: int, offset: int) -> bool:
+        """A follower stands at ``offset`` and so lacks what is committed: propose to remove it;
+        whether there is something to ask for."""
+        if not self.propose_leave([replica_id]):
+            return False
+        logger.log(
+            # Otherwise it may just have been empty before.
+            logging.ERROR if offset < self.watermark else logging.INFO,
+            logged.FOLLOWER_LOST_RECORDS,
+            self.topic_partition,
+            replica_id,
+            offset,
+            self.watermark,
+        )
+        return True
 
     def propose_join(self, replica_id: int, high_watermark: int, now: float) -> bool:
         """Propose to add a follower if it may join; whether a proposal was made."""
@@ -289,7 +369,7 @@ class LeaderRole:
             )
         ]
 
-    def item(self, topic_partition: TopicPartition, topic_id: str) -> AlterPartitionItem | None:
+    def item(self, topic_id: str) -> AlterPartitionItem | None:
         """The proposal as a request, or None when there is none."""
         proposal = self.state.proposal
         if proposal is None:
@@ -305,9 +385,9 @@ class LeaderRole:
             and replica_id not in proposal.broker_ids
         ]
         return AlterPartitionItem(
-            topic_partition.topic,
+            self.topic_partition.topic,
             topic_id,
-            topic_partition.partition,
+            self.topic_partition.partition,
             self.leader_epoch,
             self.state.partition_epoch,
             isr_members(proposal),
@@ -320,7 +400,7 @@ class LeaderRole:
         Codes that say neither *done* nor *never* (another controller, a lost race with a topic
         deletion) leave it pending; it will be asked for again.
         """
-        proposal = self.state.proposal
+        before, proposal = self.isr, self.state.proposal
         code = result.error_code
         same_epoch = (
             result.leader_epoch == self.leader_epoch
@@ -340,9 +420,12 @@ class LeaderRole:
             self.state = self.state.refused()
         else:
             # Includes FENCED_LEADER_EPOCH and a newer epoch in the answer: we are deposed, and the
-            # order that says so is under way. Until it is here the maximal ISR stands (Z10).
+            # order that says so is under way. Until it is here the maximal ISR stands [Z10].
             self.state = self.state.retry()
         self._recount()
+        if self.isr != before:
+            version = self.state.partition_epoch
+            logger.info(logged.ISR_CHANGED, self.topic_partition, before, self.isr, version)
 
     def unanswered(self) -> None:
         """The request was lost, or its answer was."""
@@ -360,8 +443,14 @@ class LeaderRole:
         )
         self._recount()
 
-    def check_invariants(self) -> None:
-        """:raises InvariantError: the ISR contradicts itself."""
+    def check_invariants(self, high_watermark: int, stable_offset: int) -> None:
+        """Check what must hold of a leader whose replica says these offsets of itself.
+
+        :raises InvariantError: an offset has moved back, or the ISR contradicts itself.
+        """
+        check_watermark(self.watermark, high_watermark)
+        check_stable(self.stable_offset, stable_offset, high_watermark)
+        self.stable_offset = stable_offset
         state = self.state
         check_isr(
             self.broker_id,

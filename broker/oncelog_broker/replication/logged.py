@@ -8,13 +8,13 @@ from oncelog_runtime.logs import get_logger as get_logger
 # ---- consumer_fetch
 FETCH_WAITED = Event("fetch_waited", "a fetch has waited its time")
 
-# ---- cutting
-COMMITTED_RECORDS_CUT = Event(
-    "committed_records_cut", "%s: %d committed records were cut", "partition records"
+# ---- partition, when a log is truncated
+COMMITTED_RECORDS_TRUNCATED = Event(
+    "committed_records_truncated", "%s: %d committed records were truncated", "partition records"
 )
-FOLLOWER_CUT = Event(
-    "follower_cut",
-    "%s: cut from %d to %d, the leader's epoch %d ends at %d",
+FOLLOWER_TRUNCATED = Event(
+    "follower_truncated",
+    "%s: truncated from %d to %d, the leader's epoch %d ends at %d",
     "partition before after leader_epoch end_offset",
 )
 FOLLOWER_BEGAN_ANEW = Event(
@@ -50,7 +50,7 @@ FOLLOWER_REFUSED = Event(
 FOLLOWER_CANNOT_WRITE = Event("follower_cannot_write", "%s: cannot follow: %s", "partition error")
 FOLLOWER_STOPPED = Event("follower_stopped", "%s: stopped following: %s", "partition error")
 
-# ---- isr_changes
+# ---- leadership
 FOLLOWERS_LAG = Event(
     "followers_lag",
     "%s: brokers %s lag, high watermark %d, log end %d",

@@ -1,31 +1,37 @@
-"""One replica of one partition: leader or follower, fenced by leader epochs. Pure: time comes in.
+"""A replica leads or follows, fenced by leader epochs. Pure: time comes in.
 
 Rules
 -----
-* A role changes only by an order of the controller with a higher leader epoch (Z4), and wholly or
+* A role changes only by an order of the controller with a higher leader epoch [Z4], and wholly or
   not at all: what can fail (the epoch history) is done first, and a failure leaves the old epoch,
-  so that the controller's retry does it again (Z13).
+  so that the controller's retry does it again [Z13].
 * A new leader writes (epoch, log end) into its epoch history before it serves (KAFKA-7415).
-* Every fetch names the leader epoch it means; another one is refused (K5). The log is cut only
-  where the leader says that it diverges, never at the replica's own high watermark (K3, K6).
-* ``log start <= last stable offset <= high watermark <= log end`` (I1). A leader's high watermark
+* Every fetch names the leader epoch it means; another one is refused [K5]. The log is truncated
+  only where the leader says that it diverges, never at the replica's own high watermark [K3] [K6].
+* ``log start <= last stable offset <= high watermark <= log end`` [I1]. A leader's high watermark
   and last stable offset only rise within its epoch. The latter stops at the first transaction
-  whose marker is not committed (I15); it moves with the high watermark. A replica that finds this
+  whose marker is not committed [I15]; it moves with the high watermark. A replica that finds this
   or another invariant broken goes out of service (``invariants``).
 * Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
   of the end of the role in which they were parked.
+* A follower's log is truncated where the common part with its leader's ends (KIP-279), also when
+  that is its end: an epoch without records must go (KAFKA-10706). The high watermark goes along;
+  what was truncated below it was committed, and is counted as lost. Producers and transactions are
+  known again as of the new end before either moves [B13]: ``PartitionLog`` sees to that.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from oncelog_broker.log.log_append import LogAppend
+from oncelog_broker.log.log_producers import TxnGuard
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.txn_guard import TxnGuard
-from oncelog_broker.replication import cutting, isr_changes, logged
-from oncelog_broker.replication.divergence import divergence
-from oncelog_broker.replication.invariants import InvariantError, check_replica
+from oncelog_broker.replication import logged
+from oncelog_broker.replication.divergence import common_end, divergence
+from oncelog_broker.replication.invariants import InvariantError, check_offsets
 from oncelog_broker.replication.leadership import LeaderRole
-from oncelog_broker.replication.ports import Buffer, FetchPosition, PartitionOwner, Reader
+from oncelog_broker.replication.ports import Buffer, FetchPosition, Reader
 from oncelog_broker.replication.progress import Contact, FollowerProgress
 from oncelog_broker.replication.record_deletion import RecordDeletion
 from oncelog_broker.replication.repair import Repair
@@ -49,10 +55,30 @@ from oncelog_protocol.messages.replication import (
     AlterPartitionResult,
     PartitionOrder,
 )
-from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
 
 logger = logged.get_logger(__name__)
+
+
+class PartitionOwner(Protocol):
+    """A partition tells it about what the partition cannot do itself."""
+
+    def isr_change_wanted(self, partition: Partition) -> None:
+        """There is a proposal to send to the controller."""
+        ...
+
+    def follower_synced(self, partition: Partition) -> None:
+        """A follower's log has become durable further on."""
+        ...
+
+    def refetch_wanted(self, partition: Partition) -> None:
+        """A follower's log is damaged, or begins elsewhere: its leader is to be told."""
+        ...
+
+    def replica_broke_down(self, partition: Partition) -> None:
+        """It contradicted itself and is out of service, or leads and is damaged: the controller,
+        when it asks, is told."""
+        ...
 
 
 class Partition:
@@ -67,6 +93,7 @@ class Partition:
         high_watermark: int,
         owner: PartitionOwner,
         safeguards: Safeguards,
+        traffic: TopicTraffic,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = log.topic_id
@@ -80,11 +107,11 @@ class Partition:
         self.failed = False
         """Whether the replica is out of service: its directory failed, it broke down, or it was
         stopped."""
-        self.traffic = TopicTraffic()
+        self.traffic = traffic
         self.repair = Repair(log)
-        self.deletion = RecordDeletion(self, owner.refetch_wanted)
-        self.committed_records_cut = 0
-        """Records below the high watermark that a leader had this replica cut: lost, after an
+        self.deletion = RecordDeletion(self, lambda: owner.refetch_wanted(self))
+        self.committed_records_truncated = 0
+        """Records below the high watermark that a leader had this replica truncate: lost, after an
         unclean election, or else a defect."""
         self._owner = owner
         self.safeguards = safeguards
@@ -96,7 +123,7 @@ class Partition:
         self._synced_waiters = OffsetWaiters()
         self._readers: dict[Reader, None] = {}
         log.producers.committed(self.high_watermark)
-        log.on_synced = self._on_synced
+        log.tell_synced_to(self._on_synced)
 
     # ---- state
 
@@ -107,7 +134,7 @@ class Partition:
 
     @property
     def refetching(self) -> bool:
-        """Whether a damaged log is being fetched again: it may not lead meanwhile (D2)."""
+        """Whether a damaged log is being fetched again: it may not lead meanwhile [D2]."""
         return self.repair.refetching
 
     @property
@@ -175,7 +202,8 @@ class Partition:
             if not self.repair.may_take(order, self.broker_id, self.leader_epoch):
                 return StorageError.code
             if order.leader_epoch == self.leader_epoch:
-                return StorageError.code if self.is_leader and self.log.damage else 0
+                leader = self.leader
+                return StorageError.code if leader and (leader.gives_way or self.log.damage) else 0
         try:
             if order.leader == self.broker_id:
                 self._lead(order, now)
@@ -208,9 +236,12 @@ class Partition:
         resumes = self.leader_epoch == NO_EPOCH
         log.assign_epoch(order.leader_epoch, epoch_start)
         self.leader = LeaderRole(
+            self.topic_partition,
             self.broker_id,
             order.leader_epoch,
             epoch_start_offset=epoch_start,
+            log_start_offset=log.log_start_offset,
+            high_watermark=self.high_watermark,
             replicas=order.replicas,
             isr=order.isr,
             elr=order.elr,
@@ -219,8 +250,6 @@ class Partition:
             now=now,
             safeguards=self.safeguards,
         )
-        self.leader.watermark = self.high_watermark
-        self.leader.start_needed = log.log_start_offset
         if not self.safeguards.count_current_epoch_fetches_only:
             self.leader.remember(self._known_followers)
             self._known_followers = self.leader.followers
@@ -266,15 +295,19 @@ class Partition:
         """Look at everything that must hold; break down if it does not."""
         if self.failed:
             return
+        log, leader = self.log, self.leader
         try:
-            check_replica(self)
+            check_offsets(log.log_start_offset, self.high_watermark, log.log_end_offset)
+            log.epochs.check()
+            if leader is not None:
+                leader.check_invariants(self.high_watermark, self.last_stable_offset)
         except InvariantError as error:
             self.break_down(error)
 
     def stop(self) -> None:
         """The replica is no longer this broker's; who waits must ask elsewhere."""
         self.fail(NotLeaderOrFollowerError.code)
-        self.log.on_synced = None
+        self.log.tell_synced_to(None)
 
     # ---- leader: writing
 
@@ -321,8 +354,10 @@ class Partition:
 
     def _writing_role(self, acks: int) -> LeaderRole:
         leader = self.leader_role()
-        if acks == Acks.ALL and not leader.has_min_isr(self.min_isr):
-            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {self.min_isr} needed")
+        if acks == Acks.ALL:
+            min_isr = self.log.config.min_insync_replicas
+            if not leader.has_min_isr(min_isr):
+                raise NotEnoughReplicasError(f"isr {leader.isr}, at least {min_isr} needed")
         return leader
 
     def _appended(self, leader: LeaderRole, append: LogAppend, now: float) -> LogAppend:
@@ -396,7 +431,7 @@ class Partition:
             now=now,
         )
         if lacking:
-            if isr_changes.leave_at_once(self, leader, replica_id, offset):
+            if leader.propose_leave_of_incomplete(replica_id, offset):
                 self._owner.isr_change_wanted(self)
             raise IneligibleReplicaError("first leave the ISR, then fetch what is missing")
         if replica_id in leader.isr or leader.state.proposal is not None:
@@ -427,26 +462,19 @@ class Partition:
             return b""
         return self._read(offset, max_bytes, log.log_end_offset)
 
-    def rot_found(self, error: Exception | str) -> None:
+    def corruption_found(self, error: Exception | str) -> None:
         """What was synced does not hold. Another complete replica shall lead, whom this one then
-        follows, fetching everything anew (D2). While there is none it goes on with what holds."""
+        follows, fetching everything anew [D2]. While there is none it goes on with what holds."""
         if not self.failed and self.repair.found(str(error)):
             self._repair(None)
 
     def _repair(self, now: float | None) -> None:
-        """Do something about rot that is known, if that is possible by now."""
+        """Do something about corruption that is known, if that is possible by now."""
         if self.repair.give_up(self.leader, self.leader_id, now):
             if self.leader is not None:
                 self._owner.replica_broke_down(self)
             else:
                 self._owner.refetch_wanted(self)
-
-    def _read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
-        try:
-            return self.log.read(offset, max_bytes, upto=upto)
-        except CorruptMessageError as error:
-            self.rot_found(error)
-            raise
 
     def check_isr(self, now: float, lag_s_max: float) -> None:
         """Propose to remove followers that have not kept up, or else to add one that has."""
@@ -455,7 +483,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
-        if isr_changes.propose(self, leader, now, lag_s_max):
+        if leader.propose_change(self.log.log_end_offset, now, lag_s_max):
             self._owner.isr_change_wanted(self)
         self._advance_high_watermark()  # min.insync.replicas may have been lowered
 
@@ -463,7 +491,7 @@ class Partition:
         """What to ask the controller for, or None."""
         if self.leader is None:
             return None
-        return self.leader.item(self.topic_partition, self.topic_id)
+        return self.leader.item(self.topic_id)
 
     def isr_answered(
         self, item: AlterPartitionItem, result: AlterPartitionResult | None, now: float
@@ -472,13 +500,17 @@ class Partition:
         leader = self.leader
         if leader is None or leader.leader_epoch != item.leader_epoch:
             return False
-        smaller = isr_changes.take_answer(self, leader, result, now)
+        before = leader.isr
+        if result is None:
+            leader.unanswered()
+        else:
+            leader.answered(result, now)
         self.check_invariants()
         if self.failed:
             return False
         # A smaller ISR may let the high watermark move (KAFKA-13091), or hold it for good.
         self._advance_high_watermark()
-        if smaller and not leader.has_min_isr(self.min_isr):
+        if len(leader.isr) < len(before) and not leader.has_min_isr(self.min_isr):
             self._committed_waiters.fail(NotEnoughReplicasAfterAppendError.code)
         self.deletion.check()
         leader.propose_any_join(self.high_watermark, now)
@@ -498,16 +530,19 @@ class Partition:
             return
         log = self.log
         own = log.synced_offset if self._leader_counts_synced_only else log.log_end_offset
-        moved = leader.high_watermark(self.high_watermark, own, self.min_isr)
+        min_isr = log.config.min_insync_replicas
+        moved = leader.high_watermark(self.high_watermark, own, min_isr)
         if moved > self.high_watermark:
-            if not leader.watermark <= moved <= log.log_end_offset:
-                return self.break_down(
-                    InvariantError(f"high watermark {leader.watermark} was to become {moved}")
-                )
-            self.high_watermark = leader.watermark = moved
+            try:
+                leader.advance(moved, log.log_end_offset)
+            except InvariantError as error:
+                return self.break_down(error)
+            stable = self.last_stable_offset
+            self.high_watermark = moved
             log.producers.committed(moved)
+            stable_moved = self.last_stable_offset != stable
             for reader in self._readers:
-                reader.watermark_moved()
+                reader.watermark_moved(stable_moved)
             self._committed_waiters.reach(self.high_watermark)
 
     def _fail_waiters(self, error_code: int) -> None:
@@ -527,14 +562,17 @@ class Partition:
         or past ``upto`` (one snapshot: KAFKA-9835)."""
         return self._read(offset, max_bytes, upto)
 
+    def _read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
+        try:
+            return self.log.read(offset, max_bytes, upto=upto)
+        except CorruptMessageError as error:
+            self.corruption_found(error)
+            raise
+
     def aborted_transactions(self, start_offset: int, upto: int) -> list[AbortedTransaction]:
         """What a reader of committed records must drop of ``[start_offset, upto)``. Raises
         CorruptMessageError and OSError when that cannot be known: nothing of it may be sent."""
         return self.log.aborted.find(start_offset, upto)
-
-    def describe_producers(self) -> list[DescribedProducer]:
-        """The producers that are known here, by id."""
-        return self.log.producers.describe()
 
     def add_reader(self, reader: Reader) -> None:
         """Tell ``reader`` of news from now on."""
@@ -543,7 +581,7 @@ class Partition:
     def log_start_moved(self) -> None:
         """Records were deleted by request: nobody waits for other news to hear of that."""
         for reader in self._readers:
-            reader.watermark_moved()
+            reader.watermark_moved(True)
             reader.data_ready()
 
     def remove_reader(self, reader: Reader) -> None:
@@ -556,6 +594,8 @@ class Partition:
     def is_durable(self) -> bool:
         """Whether everything in the follower's log may be named to its leader."""
         log = self.log
+        if log.producers.is_reading:
+            return False  # what comes next is checked against them
         return log.synced_offset >= log.log_end_offset or not self._follower_fetches_synced_only
 
     def position(self) -> FetchPosition:
@@ -584,12 +624,36 @@ class Partition:
         self.repair.heard(high_watermark, self.leader_epoch)
 
     def truncate_to_divergence(self, diverging: EpochEnd) -> None:
-        """The leader's log parts from ours: cut where the common part ends (KIP-279)."""
-        cutting.truncate_to_divergence(self, diverging)
+        """Truncate our log where its common part with the leader's ends. Raises StorageError."""
+        log = self.log
+        before = log.log_end_offset
+        log.truncate_to(common_end(log, diverging))
+        end = log.log_end_offset
+        lost = self.high_watermark - end
+        if lost > 0:
+            self.committed_records_truncated += lost
+            self.high_watermark = end
+            logger.error(logged.COMMITTED_RECORDS_TRUNCATED, self.topic_partition, lost)
+        logger.info(
+            logged.FOLLOWER_TRUNCATED,
+            self.topic_partition,
+            before,
+            end,
+            diverging.leader_epoch,
+            diverging.end_offset,
+        )
 
     def restart_log_at(self, offset: int) -> None:
-        """Drop everything and begin again at ``offset``; the high watermark goes along."""
-        cutting.restart_log_at(self, offset)
+        """Drop everything and begin again at ``offset``; the high watermark goes along
+        (KAFKA-9491). Raises StorageError."""
+        log = self.log
+        if log.needs_refetch:
+            self.repair.begins()
+        start, end = log.log_start_offset, log.log_end_offset
+        logger.warning(logged.FOLLOWER_BEGAN_ANEW, self.topic_partition, start, end, offset)
+        log.truncate_fully_and_start_at(offset)
+        self.repair.dropped()
+        self.high_watermark = offset
 
     def __repr__(self) -> str:
         role = "leader" if self.leader is not None else f"follower of {self.leader_id}"

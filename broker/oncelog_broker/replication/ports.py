@@ -1,21 +1,18 @@
-"""What replication needs from outside, its settings, and whom a partition talks to.
+"""Replication declares here what it needs from outside, and its settings.
 
 The room knows neither the controller nor addresses: the application hands in an ``IsrPort`` (where
 ISR changes are asked for) and a ``LeaderConnector`` (how another broker is reached). A partition
-knows neither sessions nor the table it is in: it has readers and an owner.
+does not know sessions: it has readers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResponse
 from oncelog_protocol.types import NO_EPOCH
-
-if TYPE_CHECKING:
-    from oncelog_broker.replication.partition import Partition
 
 Buffer = bytes | bytearray | memoryview
 
@@ -69,33 +66,13 @@ class Reader(Protocol):
         """The leader's log has grown."""
         ...
 
-    def watermark_moved(self) -> None:
-        """The high watermark, or the log start, has moved."""
+    def watermark_moved(self, stable_moved: bool) -> None:
+        """The high watermark, or the log start, has moved. ``stable_moved``: so has the last stable
+        offset, or the log start; nobody need look who reads what is decided only."""
         ...
 
     def role_changed(self) -> None:
         """The leader epoch is another one, or the replica has failed or gone."""
-        ...
-
-
-class PartitionOwner(Protocol):
-    """Whom a partition tells about what it cannot do itself."""
-
-    def isr_change_wanted(self, partition: Partition) -> None:
-        """There is a proposal to send to the controller."""
-        ...
-
-    def follower_synced(self, partition: Partition) -> None:
-        """A follower's log has become durable further on."""
-        ...
-
-    def refetch_wanted(self, partition: Partition) -> None:
-        """A follower's log is damaged, or begins elsewhere: its leader is to be told."""
-        ...
-
-    def replica_broke_down(self, partition: Partition) -> None:
-        """It contradicted itself and is out of service, or leads and is damaged: the controller,
-        when it asks, is told."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""One follower as the leader sees it, within one leader epoch. Pure.
+"""The leader sees a follower so, within one leader epoch. Pure.
 
 * ``durable_offset``: the follower holds, synced, everything below it. It is learnt only from
-  fetches made in this leader epoch (K5) and is ``UNKNOWN_OFFSET`` before the first.
+  fetches made in this leader epoch [K5] and is ``UNKNOWN_OFFSET`` before the first.
 * ``caught_up_s``: the newest moment of which we know that the follower then held all that the
   leader held at that moment. A follower lags by time, not by records: one that is always a little
   behind a fast producer keeps up (KAFKA-2988).
@@ -26,6 +26,10 @@ class Contact:
 
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
+
+    def heard(self, now: float) -> None:
+        """The connection has brought a fetch."""
+        self.at_s = now
 
 
 class FollowerProgress:
@@ -84,6 +88,10 @@ class FollowerProgress:
         self.mark_offset = leader_end
         self.mark_s = now
 
+    def held(self, leader_end: int, since_s: float) -> bool:
+        """Whether the follower holds all that the leader held at ``since_s``."""
+        return self.durable_offset >= leader_end or self.caught_up_s >= since_s
+
     def lags(self, leader_end: int, now: float, lag_s_max: float) -> bool:
         """Whether the follower has not kept up for longer than ``lag_s_max``."""
         if self.durable_offset >= leader_end:
@@ -98,7 +106,7 @@ class FollowerProgress:
 
 
 class UnforgettingProgress(FollowerProgress):
-    """For tests only: counts what the follower fetched in older epochs too, which K5 forbids."""
+    """For tests only: counts what the follower fetched in older epochs too, which [K5] forbids."""
 
     __slots__ = ("_floor",)
 
@@ -120,7 +128,7 @@ class UnforgettingProgress(FollowerProgress):
         contact: Contact,
         now: float,
     ) -> None:
-        """As if it had never been cut since."""
+        """As if it had never been truncated since."""
         super().fetched(
             max(durable_offset, self._floor),
             broker_epoch=broker_epoch,

@@ -17,9 +17,10 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from oncelog_broker.log.failures import refuse
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_broker.replication.waiters import OffsetCallback, OffsetWaiters, Waiter
 from oncelog_protocol.errors import (
     NotEnoughReplicasError,
@@ -27,19 +28,33 @@ from oncelog_protocol.errors import (
     PolicyViolationError,
 )
 
-if TYPE_CHECKING:
-    from oncelog_broker.replication.partition import Partition
-
 ALL_COMMITTED = -1
 """In place of an offset: the high watermark."""
+
+
+class Replica(Protocol):
+    """A replica of which records are deleted, as seen from here; ``Partition`` is one."""
+
+    log: PartitionLog
+    leader: LeaderRole | None
+    high_watermark: int
+    failed: bool
+
+    def leader_role(self) -> LeaderRole:
+        """Return ``leader``; raises NotLeaderOrFollowerError or StorageError without one."""
+        ...
+
+    def log_start_moved(self) -> None:
+        """The log begins further up."""
+        ...
 
 
 class RecordDeletion:
     """Log starts of one replica: as a leader, who waits for them; as a follower, what it says."""
 
-    def __init__(self, partition: Partition, renew: Callable[[Partition], None]) -> None:
+    def __init__(self, replica: Replica, renew: Callable[[], None]) -> None:
         """``renew``: has a follower tell its leader where it stands."""
-        self._partition = partition
+        self._replica = replica
         self._renew = renew
         self.waiters = OffsetWaiters()
         """Who waits for a low watermark."""
@@ -56,22 +71,23 @@ class RecordDeletion:
         :raises NotEnoughReplicasError: nothing was deleted.
         :raises NotLeaderOrFollowerError, StorageError: see ``Partition.leader_role``.
         """
-        partition = self._partition
-        leader, log = partition.leader_role(), partition.log
+        replica = self._replica
+        leader, log = replica.leader_role(), replica.log
         if log.damage or not log.log_dir.online:
-            refuse(log)
+            log.refuse()
         if not log.config.deletes_old:
             raise PolicyViolationError("cleanup_policy without delete: records stay")
-        if not leader.has_min_isr(partition.min_isr):
-            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {partition.min_isr} needed")
-        wanted = partition.high_watermark if offset == ALL_COMMITTED else offset
-        if not 0 <= wanted <= partition.high_watermark:
+        min_isr = log.config.min_insync_replicas
+        if not leader.has_min_isr(min_isr):
+            raise NotEnoughReplicasError(f"isr {leader.isr}, at least {min_isr} needed")
+        wanted = replica.high_watermark if offset == ALL_COMMITTED else offset
+        if not 0 <= wanted <= replica.high_watermark:
             raise OffsetOutOfRangeError(
-                f"offset {offset}, records are committed up to {partition.high_watermark}"
+                f"offset {offset}, records are committed up to {replica.high_watermark}"
             )
         if log.advance_log_start(wanted):
-            partition.log_start_moved()
-        leader.start_needed = max(leader.start_needed, wanted)
+            replica.log_start_moved()
+        leader.deleted_below(wanted)
         return wanted
 
     def when_deleted(self, offset: int, callback: OffsetCallback) -> Waiter | None:
@@ -86,9 +102,8 @@ class RecordDeletion:
 
     def low_watermark(self) -> int:
         """Below it no replica that may lead will ever show anything again; -1: not known."""
-        partition = self._partition
-        leader, log = partition.leader, partition.log
-        if leader is None or not leader.has_min_isr(partition.min_isr):
+        leader, log = self._replica.leader, self._replica.log
+        if leader is None or not leader.has_min_isr(log.config.min_insync_replicas):
             return -1
         return leader.lowest_start(log.log_dir.starts.durable(log))
 
@@ -98,34 +113,34 @@ class RecordDeletion:
             self.waiters.reach(self.low_watermark())
 
     def _write_down(self) -> None:
-        log = self._partition.log
+        log = self._replica.log
         starts = log.log_dir.starts
         if starts.durable(log) < log.log_start_offset:
             starts.when_durable(log, self._written)
 
     def _written(self) -> None:
         """A checkpoint was written; never called from inside of an answer of the leader."""
-        partition = self._partition
-        if partition.failed:
+        replica = self._replica
+        if replica.failed:
             return
-        if partition.is_leader:
+        if replica.leader is not None:
             self.check()
             if not self.waiters:
                 return
-        elif partition.log.log_dir.starts.durable(partition.log) > self.named_start:
-            self._renew(partition)
+        elif replica.log.log_dir.starts.durable(replica.log) > self.named_start:
+            self._renew()
         self._write_down()
 
     # ---- follower
 
     def position_start(self) -> int:
         """What the next fetch says of the log start."""
-        log = self._partition.log
+        log = self._replica.log
         self.named_start = log.log_dir.starts.durable(log)
         return self.named_start
 
     def follow(self) -> None:
         """The leader's log begins above what was named to it: name that when our disk holds it."""
-        log = self._partition.log
+        log = self._replica.log
         if log.log_start_offset > self.named_start:
             log.log_dir.starts.when_durable(log, self._written)

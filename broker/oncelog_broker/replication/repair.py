@@ -1,14 +1,14 @@
-"""What one replica knows of damage in its own log, and when it may do something about it. Pure.
+"""A replica finds damage in its own log, and does something about it when it may. Pure.
 
 A damaged log is not mended in place: the replica drops it and fetches all of it from the leader.
-Until it has, it refuses to lead and is no member of the ISR (D2). Rules
+Until it has, it refuses to lead and is no member of the ISR [D2]. Rules
 
 * Dropping a log gives up what still holds of it. So a leader makes room only while another member
   is known to hold everything committed. A follower names its damaged log as an empty one; the
   leader has it leave ISR and ELR first and sends nothing before; with the first data the log is
   dropped. So who is elected without having heard of it has its log yet.
-* While there is nobody, the replica goes on as it is and serves what holds: rot that is known
-  (``rot``) is looked at again whenever roles, the ISR or its followers have changed.
+* While there is nobody, the replica goes on as it is and serves what holds: corruption that is
+  known (``corruption``) is looked at again whenever roles, the ISR or its followers have changed.
 * While it lacks something it takes no order that names it in the ISR: the controller hears that,
   and takes it out. Leader and ISR would count a copy that is none, and a leader that was elected
   just now does not know enough to tell.
@@ -16,8 +16,8 @@ Until it has, it refuses to lead and is no member of the ISR (D2). Rules
   damaged log held: a new leader may know less for a while. The mark on disk (``log.refetch``)
   outlives a restart. And when it was let into the ISR again: by a leader of an epoch in which it
   had named nothing before it dropped the log, so that none of its names was of the damaged one.
-* A log that was declared damaged and not dropped yet is as good as any other that has rot: called
-  upon to lead, the replica leads.
+* A log that was declared damaged and not dropped yet is as good as any other that has corruption:
+  called upon to lead, the replica leads.
 * Damage is told once, until the log has been dropped.
 """
 
@@ -35,9 +35,9 @@ logger = logged.get_logger(__name__)
 
 
 class Repair:
-    """Of one replica."""
+    """One replica knows here how damaged its log is, and whether it is whole again."""
 
-    __slots__ = ("_heard", "_log", "_outside", "_whole_at", "refetching", "rot")
+    __slots__ = ("_heard", "_log", "_outside", "_whole_at", "corruption", "refetching")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
@@ -50,44 +50,49 @@ class Repair:
         self.refetching = log.refetch_until >= 0
         """A damaged log is being fetched again: it may not lead until it holds again what is
         committed."""
-        self.rot = ""
+        self.corruption = ""
         """What is known not to hold, though the log goes on behind it."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether corruption was found, and the log is not whole again yet."""
+        return bool(self._log.damage or self.corruption or self.refetching)
 
     def found(self, what: str) -> bool:
         """Something that was synced does not hold; whether that is news."""
-        if self._log.damage or self.rot:
+        if self._log.damage or self.corruption:
             return False
         logger.error(logged.REPLICA_DAMAGED, self._log.directory, what)
-        self.rot = what
+        self.corruption = what
         return True
 
     def give_up(self, leader: LeaderRole | None, leader_id: int, now: float | None) -> bool:
-        """If rot is known, and another replica can lead or leads: declare the log damaged.
+        """If corruption is known, and another replica can lead or leads: declare the log damaged.
 
         From then on it takes no writes and waits to be dropped. Returns whether it was declared.
         ``now``: loop time, None when it is not known.
         """
-        if not self.rot or self._log.damage:
+        if not self.corruption or self._log.damage:
             return False
         if leader is not None:
             possible = leader.has_successor(now)
         else:
             possible = leader_id != NO_BROKER
         if possible:
-            self._log.damage = self.rot
+            self._log.declare_damaged(self.corruption)
         return possible
 
     def withdraw(self) -> None:
         """It was not dropped, and is called upon to lead: nobody else can, and it lacks no more
-        than what has rotted."""
-        if self.rot and self._log.damage == self.rot:
-            self._log.damage = ""
+        than what is corrupt."""
+        if self.corruption and self._log.damage == self.corruption:
+            self._log.withdraw_damage()
 
     def may_take(self, order: PartitionOrder, broker_id: int, leader_epoch: int) -> bool:
-        """Whether an order is to be taken, by the broker that is in ``leader_epoch``. One that does
-        not know the replica to be incomplete is not, unless it shows that it is whole again."""
+        """Return False for an order that still lists this incomplete replica in ISR or ELR, unless
+        its log is whole again. ``leader_epoch``: the one that this broker is in."""
         log = self._log
-        damage = log.damage or self.rot
+        damage = log.damage or self.corruption
         if not (self.refetching or damage):
             return True
         if broker_id not in order.isr:
@@ -116,7 +121,7 @@ class Repair:
 
     def dropped(self) -> None:
         """The log begins anew, from the leader."""
-        self.rot, self._whole_at = "", ALL_OFFSETS
+        self.corruption, self._whole_at = "", ALL_OFFSETS
 
     def heard(self, high_watermark: int, leader_epoch: int) -> None:
         """The leader has told its high watermark. Raises StorageError."""

@@ -1,12 +1,13 @@
 """All replicas of one broker: the table of partitions, who is fetched from, the controller's
 orders.
 
-* An order is applied per partition, wholly or not at all (Z13); repeating one is harmless (Z15).
+* An order is applied per partition, wholly or not at all [Z13]; repeating one is harmless [Z15].
   Whether the sender is the controller, and means this life of the broker, was checked before
-  (server).
+  (server). Orders of many partitions are applied some a turn, in the line in which they came:
+  neither another order nor a stop begins before.
 * Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none
-  (I13).
-* The topic id decides whose data a directory holds (K25): one with another id is moved out of the
+  [I13].
+* The topic id decides whose data a directory holds [K25]: one with another id is moved out of the
   way before the partition begins anew.
 * A place is cleared by one task, to move a former topic's log aside or to delete. Whoever orders
   the deletion meanwhile waits for its end; the newest order for a replica there is applied then.
@@ -18,7 +19,8 @@ orders.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Container, Sequence
 
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
@@ -58,6 +60,15 @@ from oncelog_runtime.tasks import Tasks
 
 logger = logged.get_logger(__name__)
 
+ORDERS_PER_TURN = 8
+"""Of new partitions, which are some files each."""
+STOPS_AT_ONCE = 16
+"""Replicas that are deleted side by side: one after the other, each waits for the disk alone."""
+CONFIGS_PER_TURN = 128
+"""Logs that take on changed settings of the broker in one turn."""
+CHECKS_PER_TURN = 128
+"""Replicas that one turn of the lag check looks at."""
+
 TOPIC_DELETED = -2
 """Leader epoch of a StopReplica that comes of the topic's deletion: newer than any."""
 
@@ -95,8 +106,11 @@ class ReplicaManager:
         safeguards: Safeguards | None = None,
         on_failure: Callable[[str, BaseException], None] | None = None,
         on_broken_replica: Callable[[], None] | None = None,
+        is_known: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
-        """``on_broken_replica``: the controller must be asked for its orders, to be told."""
+        """``on_broken_replica``: the controller must be asked for its orders, to be told.
+        ``is_known``: whether the cluster has such a partition somewhere; tells *not here* from
+        *nowhere*."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         """czxid of the registration; sent with every fetch."""
@@ -106,8 +120,6 @@ class ReplicaManager:
         """Orders that have made a replica here the leader."""
         self.assertions_failed = 0
         """Replicas that broke down because they contradicted themselves."""
-        self.is_known: Callable[[TopicPartition], bool] | None = None
-        """Whether the cluster has such a partition somewhere; tells *not here* from *nowhere*."""
         self.on_leadership: list[Callable[[Partition], None]] = []
         """Told of a replica whose role may be another one now: an order was applied, or it was
         stopped or has failed. Repeats itself; must be cheap."""
@@ -123,10 +135,19 @@ class ReplicaManager:
         self._followed_from: dict[TopicPartition, int] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
+        self._unwritable: dict[TopicPartition, None] = {}
+        """Those that gave way: until their directory takes writes again they do not follow."""
         self._clearings: dict[TopicPartition, _Clearing] = {}
         self._on_broken_replica = on_broken_replica
+        self._is_known = is_known
+        self._in_line = asyncio.Lock()
+        """Held while an order is being applied."""
         self._tasks = Tasks("replication", on_failure)
         self._lag_pause = Pause()
+        self._unsettled: deque[PartitionLog] = deque()
+        """Logs that go by settings of which the broker has others now."""
+        self._settling = False
+        """Whether a later turn goes on with them."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
@@ -143,7 +164,7 @@ class ReplicaManager:
         self._loop = asyncio.get_running_loop()
         self._watermarks = dict(self._logs.high_watermark_checkpoint())
         self._logs.set_high_watermark_source(self.high_watermarks)
-        self._logs.on_damage = self._damage_found
+        self._logs.tell_damage_to(self._damage_found)
         self._tasks.spawn("isr changes", self.isr_sender.run())
         self._tasks.spawn("lag checks", self._check_lag())
 
@@ -173,7 +194,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             return partition
-        if self.is_known is not None and self.is_known(topic_partition):
+        if self._is_known is not None and self._is_known(topic_partition):
             raise NotLeaderOrFollowerError(f"{topic_partition} has no replica here")
         raise UnknownTopicOrPartitionError(f"{topic_partition} is not known here")
 
@@ -194,20 +215,27 @@ class ReplicaManager:
 
     # ---- orders
 
-    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
-        """Take the roles that the controller gives; one result per order, in its order."""
-        now = self.now()
-        for config in request.configs:
-            self.reconfigure_topic(
-                config.topic, dict(zip(config.keys, config.values, strict=False))
-            )
-        results = [
-            OrderResult(order.topic, order.partition, self._apply_order(order, now))
-            for order in request.partitions
-        ]
-        if request.full:
-            self._note_strays({TopicPartition(o.topic, o.partition) for o in request.partitions})
-        return results
+    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
+        """Take the roles that the controller gives; one result per order, in its order. An order
+        of few partitions is applied at once."""
+        async with self._in_line:
+            for number, config in enumerate(request.configs, start=1):
+                self.reconfigure_topic(
+                    config.topic, dict(zip(config.keys, config.values, strict=False))
+                )
+                if number % ORDERS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            results = []
+            for number, order in enumerate(request.partitions, start=1):
+                code = self._apply_order(order, self.now())
+                results.append(OrderResult(order.topic, order.partition, code))
+                if number % ORDERS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            if request.full:
+                self._note_strays(
+                    {TopicPartition(o.topic, o.partition) for o in request.partitions}
+                )
+            return results
 
     def _apply_order(self, order: PartitionOrder, now: float) -> int:
         topic_partition = TopicPartition(order.topic, order.partition)
@@ -286,8 +314,8 @@ class ReplicaManager:
             high_watermark=self._watermarks.pop(topic_partition, 0),
             owner=self,
             safeguards=self._safeguards,
+            traffic=self.traffic.acquire(topic_partition.topic),
         )
-        partition.traffic = self.traffic.acquire(topic_partition.topic)
         if not log.log_dir.online:
             partition.fail()
         self._partitions[topic_partition] = partition
@@ -297,7 +325,7 @@ class ReplicaManager:
         topic_partition = partition.topic_partition
         leader_id = partition.leader_id
         before = self._followed_from.get(topic_partition)
-        if leader_id == NO_BROKER or partition.is_leader:
+        if leader_id == NO_BROKER or partition.is_leader or topic_partition in self._unwritable:
             self._stop_following(topic_partition)
             return
         loop = self._loops.get(leader_id)
@@ -341,6 +369,7 @@ class ReplicaManager:
             partition.stop()
             self._tell_leadership(partition)
         self._watermarks.pop(topic_partition, None)
+        self._unwritable.pop(topic_partition, None)
 
     def _note_strays(self, listed: set[TopicPartition]) -> None:
         """Replicas that the controller does not count as ours serve nobody. Their data stays:
@@ -354,13 +383,20 @@ class ReplicaManager:
                 logger.warning(logged.REPLICA_STRAY, log.topic_partition, log.directory)
 
     async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
-        """Stop serving replicas, and delete those that the controller says."""
-        return [
-            OrderResult(stop.topic, stop.partition, await self._stop_replica(stop))
-            for stop in request.partitions
-        ]
+        """Stop serving replicas, and delete those that the controller says, some at a time."""
+        results = []
+        for first in range(0, len(request.partitions), STOPS_AT_ONCE):
+            group = request.partitions[first : first + STOPS_AT_ONCE]
+            async with self._in_line:
+                begun = [self._stop_replica(stop) for stop in group]
+            for stop, code in zip(group, begun, strict=True):
+                if isinstance(code, _Clearing):
+                    code = await code.ended()
+                results.append(OrderResult(stop.topic, stop.partition, code))
+        return results
 
-    async def _stop_replica(self, stop: StopPartition) -> int:
+    def _stop_replica(self, stop: StopPartition) -> int | _Clearing:
+        """The error code that answers, or what is to end first."""
         topic_partition = TopicPartition(stop.topic, stop.partition)
         clearing = self._clearings.get(topic_partition)
         if clearing is not None:
@@ -374,7 +410,7 @@ class ReplicaManager:
             ):
                 # The place is still held, and a newer order must wait for it.
                 clearing.order = None
-            return await clearing.ended() if stop.delete else 0
+            return clearing if stop.delete else 0
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
@@ -390,25 +426,46 @@ class ReplicaManager:
         self._remove(topic_partition)
         if not stop.delete or log is None:
             return 0
-        return await self._clear(topic_partition, None).ended()
+        return self._clear(topic_partition, None)
 
     # ---- configs
 
     def reconfigure_topic(self, topic: str, overrides: dict[str, str]) -> None:
         """The overrides of a topic, whole; they take effect on its replicas here."""
-        self._overrides[topic] = dict(overrides)
+        if overrides:
+            self._overrides[topic] = dict(overrides)
+        else:
+            self._overrides.pop(topic, None)
         config = self._topic_config(topic)
-        for log in self._logs.all():
-            if log.topic_partition.topic == topic and log.config != config:
-                log.reconfigure(config)
-
-    def settings_changed(self) -> None:
-        """The broker's settings, and with them the defaults of topics, are others now."""
-        for log in self._logs.all():
-            config = self._topic_config(log.topic_partition.topic)
+        for log in self._logs.of_topic(topic):
             if log.config != config:
                 log.reconfigure(config)
+
+    def forget_settings(self, known: Container[str]) -> None:
+        """Overrides of topics that are not ``known`` any more, and have no log here, go."""
+        for topic in [t for t in self._overrides if t not in known and not self._logs.of_topic(t)]:
+            del self._overrides[topic]
+
+    def settings_changed(self) -> None:
+        """The broker's settings, and with them the defaults of topics, are others now. Of many logs
+        some take them on now, and the others in later turns."""
         self._lag_pause.end()
+        self._unsettled = deque(self._logs.all())
+        if not self._settling:
+            self._settle_some()
+
+    def _settle_some(self) -> None:
+        configs: dict[str, TopicConfig] = {}
+        for _ in range(min(CONFIGS_PER_TURN, len(self._unsettled))):
+            log = self._unsettled.popleft()
+            topic = log.topic_partition.topic
+            if topic not in configs:
+                configs[topic] = self._topic_config(topic)
+            if log.config != configs[topic] and self._logs.get(log.topic_partition) is log:
+                log.reconfigure(configs[topic])
+        self._settling = bool(self._unsettled)
+        if self._settling:
+            asyncio.get_running_loop().call_soon(self._settle_some)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         defaults = self._logs.topic_defaults
@@ -423,7 +480,7 @@ class ReplicaManager:
     # ---- failures
 
     def directory_failed(self, directory: LogDir) -> None:
-        """A log directory went offline: its replicas stop (K26)."""
+        """A log directory went offline: its replicas stop [K26]."""
         for partition in self.partitions():
             if partition.log.log_dir is directory:
                 self._log_failed(partition)
@@ -434,14 +491,15 @@ class ReplicaManager:
         self._tell_leadership(partition)
 
     def _check_fetchers(self, partition: Partition) -> None:
-        """Exactly one loop fetches for a follower, none for others (I13)."""
+        """Exactly one loop fetches for a follower, none for others [I13]."""
         topic_partition = partition.topic_partition
-        fetchers = [
-            (leader_id, self._loops[leader_id].leader_epoch_of(topic_partition))
-            for leader_id in sorted(self._loops)
-            if topic_partition in self._loops[leader_id]
-        ]
+        fetchers = sorted(
+            (leader_id, loop.leader_epoch_of(topic_partition))
+            for leader_id, loop in self._loops.items()
+            if topic_partition in loop
+        )
         follows = not (partition.is_leader or partition.failed or partition.leader_id == NO_BROKER)
+        follows = follows and topic_partition not in self._unwritable
         wanted = [(partition.leader_id, partition.leader_epoch)] if follows else []
         try:
             check_fetchers(fetchers, wanted)
@@ -452,12 +510,40 @@ class ReplicaManager:
             partition.break_down(error)
 
     def _damage_found(self, log: PartitionLog, damage: str) -> None:
-        """The scrubber has read a log and found rot."""
+        """The scrubber has read a log and found corruption."""
         partition = self._partitions.get(log.topic_partition)
         if partition is not None and partition.log is log:
-            partition.rot_found(damage)
+            partition.corruption_found(damage)
         else:
             logger.error(logged.REPLICA_DAMAGED, log.directory, damage)
+
+    def give_way(self, partitions: Sequence[Partition]) -> None:
+        """Have other replicas lead partitions that are led here and cannot be written to. These go
+        on until then, and follow when writes are taken again (``writable_again``): they would soon
+        be in sync with whom nobody writes to, and be made leaders again."""
+        for partition in partitions:
+            if partition.leader is not None:
+                partition.leader.give_way()
+                self._unwritable[partition.topic_partition] = None
+                self._tell_leadership(partition)
+        if partitions:
+            self._ask_for_orders()
+
+    def writable_again(self, directory: LogDir) -> None:
+        """Replicas in a directory that was full, or did not answer, may follow. They lead on where
+        they still do, or where nobody does: who was to lead may have died at once."""
+        leaderless = False
+        for topic_partition in list(self._unwritable):
+            partition = self._partitions[topic_partition]
+            if partition.log.log_dir is directory:
+                del self._unwritable[topic_partition]
+                leaderless |= partition.leader_id == NO_BROKER
+                if partition.leader is not None:
+                    partition.leader.stay()
+                if not partition.failed:
+                    self._follow_leader_of(partition)
+        if leaderless:
+            self._ask_for_orders()
 
     # ---- PartitionOwner
 
@@ -472,6 +558,9 @@ class ReplicaManager:
         self.assertions_failed += partition.failed
         self._stop_following(partition.topic_partition)
         self._tell_leadership(partition)
+        self._ask_for_orders()
+
+    def _ask_for_orders(self) -> None:
         if self._on_broken_replica is not None:
             self._on_broken_replica()
 
@@ -489,11 +578,19 @@ class ReplicaManager:
         """Followers that do not keep up leave the ISR; looked at twice per lag time."""
         while True:
             await self._lag_pause.sleep(self._config.replica_lag_time_max_ms / 1000 / 2)
-            lag_s_max = self._config.replica_lag_time_max_ms / 1000
-            for partition in self.partitions():
-                try:
-                    partition.check_invariants()
-                    self._check_fetchers(partition)
-                    partition.check_isr(self.now(), lag_s_max)
-                except OncelogError:
-                    logger.exception(logged.LAG_CHECK_FAILED, partition.topic_partition)
+            await self.check_lag_once()
+
+    async def check_lag_once(self) -> None:
+        """Look at every replica once, some a turn."""
+        lag_s_max = self._config.replica_lag_time_max_ms / 1000
+        for number, partition in enumerate(self.partitions(), start=1):
+            if self._partitions.get(partition.topic_partition) is not partition:
+                continue  # gone since
+            try:
+                partition.check_invariants()
+                self._check_fetchers(partition)
+                partition.check_isr(self.now(), lag_s_max)
+            except OncelogError:
+                logger.exception(logged.LAG_CHECK_FAILED, partition.topic_partition)
+            if number % CHECKS_PER_TURN == 0:
+                await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""How much goes through the partitions of each topic, in plain numbers. Pure.
+"""Traffic is counted per topic, in plain numbers. Pure.
 
 Only so many topics are counted by themselves; all that come later share one count, so that neither
 memory nor the series of a monitoring system grow with the number of topics. A topic stays where it
@@ -16,7 +16,7 @@ TOPICS_MAX = 1000
 
 
 class TopicTraffic:
-    """Of one topic, or of all that have none of their own. Grows only."""
+    """One topic is counted here, or all that have no count of their own. Grows only."""
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in", "replicated_in", "replicated_out")
 
@@ -32,6 +32,23 @@ class TopicTraffic:
         self.replicated_out = 0
         """Of batches that followers were sent."""
 
+    def produced(self, size_bytes: int, records: int) -> None:
+        """A client's batch was appended."""
+        self.bytes_in += size_bytes
+        self.messages_in += records
+
+    def consumed(self, size_bytes: int) -> None:
+        """A consumer was sent batches."""
+        self.bytes_out += size_bytes
+
+    def fetched_from_leader(self, size_bytes: int) -> None:
+        """A leader has sent batches."""
+        self.replicated_in += size_bytes
+
+    def sent_to_follower(self, size_bytes: int) -> None:
+        """A follower was sent batches."""
+        self.replicated_out += size_bytes
+
     def add(self, other: TopicTraffic) -> None:
         """Take over what another one has counted."""
         for name in self.__slots__:
@@ -42,19 +59,22 @@ class TrafficTable:
     """The traffic of all topics with replicas here."""
 
     def __init__(self, topics_max: int = TOPICS_MAX) -> None:
-        self.topics_max = topics_max
-        """Topics that are counted by themselves. Holds for those that come from now on."""
+        self._topics_max = topics_max
         self.others = TopicTraffic()
         """Of all other topics."""
         self._own: dict[str, TopicTraffic] = {}
         self._replicas: dict[str, int] = {}
         self._gone = TopicTraffic()
 
+    def count_by_itself(self, topics_max: int) -> None:
+        """Count so many topics by themselves; this holds for those that come from now on."""
+        self._topics_max = topics_max
+
     def acquire(self, topic: str) -> TopicTraffic:
-        """Where a replica of ``topic`` that has just been made counts what it does."""
+        """Return the counts of ``topic`` for a replica that has just been made."""
         count = self._replicas.get(topic, 0)
         self._replicas[topic] = count + 1
-        if not count and len(self._own) < self.topics_max:
+        if not count and len(self._own) < self._topics_max:
             self._own[topic] = TopicTraffic()
         return self._own.get(topic, self.others)
 
@@ -76,7 +96,7 @@ class TrafficTable:
         yield OTHERS, self.others
 
     def total(self) -> TopicTraffic:
-        """Of all topics that there ever were."""
+        """Return the sum over all topics that there ever were."""
         total = TopicTraffic()
         for _, traffic in self.by_topic():
             total.add(traffic)

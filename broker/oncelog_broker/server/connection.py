@@ -10,9 +10,9 @@ Rules
 * Reading stops at ``in_flight_max`` unanswered requests, above ``unsent_bytes_max`` of unsent
   responses, and while the broker's byte pool is empty (not on the internal listener: the control
   plane must go on under overload).
-* A request of a *holding* API (Fetch of a consumer, StopReplica) keeps the ones behind it from
-  starting: a consumer that pipelines long polls cannot gather megabytes of answers, and orders of
-  the controller take effect in their order.
+* A request of a *holding* API (Fetch of a consumer, the controller's orders) keeps the ones behind
+  it from starting: a consumer that pipelines long polls cannot gather megabytes of answers, and
+  orders of the controller take effect in their order.
 * Whatever breaks the protocol closes this connection, and only this one.
 """
 
@@ -22,22 +22,77 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from oncelog_broker.server import logged
+from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
+from oncelog_broker.server.request_stats import RequestStats
 from oncelog_protocol.connection import IncomingRequest, ServerConnection
 from oncelog_protocol.errors import LocalProtocolError, RemoteProtocolError
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import ApiKey
-
-if TYPE_CHECKING:
-    from oncelog_broker.server.listener import Listener
+from oncelog_protocol.messages.handshake import ApiVersionsResponse
+from oncelog_protocol.registry import supported_ranges
 
 logger = logged.get_logger(__name__)
 
-HOLDING_APIS = frozenset({ApiKey.STOP_REPLICA})
+HOLDING_APIS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA})
 HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
+MEASURED_APIS = frozenset({ApiKey.FETCH})
+"""Begun only while the broker's byte pool has room: their answers may be large."""
 _NOTHING = memoryview(b"")
+
+
+class Dispatcher(Protocol):
+    """A connection hands its requests to this: ``router.Router``."""
+
+    stats: RequestStats
+
+    def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
+        """Serve one request.
+
+        :raises RemoteProtocolError: the request contradicts its own payload.
+        """
+        ...
+
+
+class Acceptor(Protocol):
+    """A connection was accepted by this: ``listener.Listener``."""
+
+    name: str
+    internal: bool
+    names_askers: bool
+    limits: ConnectionLimits
+    pool: BytePool
+    principal: str
+    identity: Identity
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def router(self) -> Dispatcher:
+        """Where requests go."""
+        ...
+
+    def admit(self, channel: ServerChannel) -> bool:
+        """Whether a new connection is within the limits; if so it is counted."""
+        ...
+
+    def forget(self, channel: ServerChannel) -> None:
+        """A counted connection is gone."""
+        ...
+
+    def misled(self, channel: ServerChannel, client_id: str, reason: str) -> None:
+        """A peer meant somebody else."""
+        ...
+
+    def broken(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection whose peer broke the rules."""
+        ...
+
+    def idle(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection that nobody uses."""
+        ...
 
 
 class Slot:
@@ -91,17 +146,24 @@ class Slot:
 class ServerChannel(asyncio.BufferedProtocol):
     """Drives one :class:`ServerConnection` over a transport."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Acceptor) -> None:
         self.listener = listener
         self.limits = listener.limits
         self.stats = listener.router.stats
         self.arrived = 0.0
         """When the newest requests did, by the stopwatch of the statistics."""
-        self.machine = ServerConnection(reuse=True)
-        self.state = ConnectionState()
+        self.machine = ServerConnection(
+            reuse=True, identity=listener.identity, between_brokers=listener.names_askers
+        )
+        self.state = (
+            ConnectionState()
+            if listener.internal
+            else ConnectionState(room=lambda: listener.pool.room_for_answer(self))
+        )
         self.peer = "?"
         self.peer_host = "?"
         self._holding_apis = HOLDING_APIS if listener.internal else HOLDING_APIS_EXTERNAL
+        self._measured_apis = frozenset() if listener.internal else MEASURED_APIS
         self._loop = listener.loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._slots: deque[Slot] = deque()
@@ -202,6 +264,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             slot.stats.dropped += not slot.done
         self._slots.clear()
         self._backlog.clear()
+        self.machine.release()
         callbacks, self.state.on_close = self.state.on_close, []
         for callback in callbacks:
             try:
@@ -240,8 +303,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         elif self._stalled(now):
             self.listener.broken(self, f"took no byte of its answers for {limits.stall_s:g} s")
         elif limits.idle_s and not self._slots and now - self._received_at > limits.idle_s:
-            self.listener.counters.idle_closed += 1
-            self.abort(f"idle for {limits.idle_s:g} s")
+            self.listener.idle(self, f"idle for {limits.idle_s:g} s")
 
     def _stalled(self, now: float) -> bool:
         """Whether there are bytes for the peer and it has long taken none of them."""
@@ -276,6 +338,12 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._pump()
 
     def _may_start(self) -> bool:
+        """Whether the first request of the backlog may begin."""
+        if not self._backlog:
+            return False
+        if not self._pool_wait and self._backlog[0].api_key in self._measured_apis:
+            # What others were answered with since this connection was last looked at counts too.
+            self._pool_wait = self.listener.pool.must_wait(self)
         return (
             not self._holding
             and not self._pool_wait
@@ -289,10 +357,10 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._pumping = True
         try:
             while True:
-                while self._backlog and self._may_start():
+                while self._may_start():
                     self._start(self._backlog.popleft())
                 self._write_done()
-                if not self._backlog or not self._may_start():
+                if not self._may_start():
                     break
         finally:
             self._pumping = False
@@ -313,7 +381,15 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.peer,
             incoming.api_version,
             self.state,
+            self.machine.introduction,
         )
+        if incoming.is_last:
+            slot.close_after = True
+            self._say_why(incoming)
+        if incoming.misfit is not None:
+            me, code = self.listener.identity, incoming.misfit.code
+            slot(ApiVersionsResponse(code, supported_ranges(), me.cluster_id, me.broker_id))
+            return
         try:
             self.listener.router.dispatch(context, incoming, slot)
         except RemoteProtocolError as exc:
@@ -321,6 +397,12 @@ class ServerChannel(asyncio.BufferedProtocol):
         # What waits must not hold on to the receive buffer or to the request.
         incoming.payload = _NOTHING
         incoming.message = None
+
+    def _say_why(self, incoming: IncomingRequest) -> None:
+        """One clear line where the peer meant somebody else, or did not name itself."""
+        reason = incoming.misfit or incoming.error
+        if incoming.api_key == ApiKey.API_VERSIONS and reason is not None:
+            self.listener.misled(self, incoming.client_id, str(reason))
 
     def _write_done(self) -> None:
         slots = self._slots

@@ -20,7 +20,13 @@ from oncelog_broker.server import logged
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.connection import ClientConnection
-from oncelog_protocol.errors import NotControllerError, ProtocolError, error_for
+from oncelog_protocol.errors import (
+    NotControllerError,
+    ProtocolError,
+    RebootstrapRequiredError,
+    error_for,
+)
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
@@ -43,27 +49,54 @@ ATTEMPT_S = 5.0
 ALTER_PARTITION_S = 15.0
 CONNECT_S = 3.0
 
+RETRIED = (NotControllerError, RebootstrapRequiredError)
+"""Answers that another attempt may change: the controller moved, or its address leads astray."""
+
 
 class BrokerConnector:
-    """Opens connections to other brokers' internal listeners, by the image."""
+    """Opens connections to other brokers' internal listeners, by the image: each names the broker
+    that is meant, its cluster and this one. ``check_identity`` is the safeguard of that name."""
 
-    def __init__(self, broker_id: int, image: MetadataImage, listener: str) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        image: MetadataImage,
+        listener: str,
+        *,
+        check_identity: bool = True,
+    ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._listener = listener
+        self._check_identity = check_identity
+        self._astray: dict[int, str] = {}
+        """What was found last in place of a broker, by its id: said once, not at every attempt."""
 
     async def open(self, broker_id: int) -> RequestChannel:
         """A new connection whose reply payloads live until the next read.
 
         :raises OSError: not in the metadata, refused, or broken. TimeoutError: no answer in time.
+        :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
         """
         address = self._image.address(broker_id, self._listener)
         if address is None:
             raise ConnectionError(f"broker {broker_id} is not in the metadata")
-        machine = ClientConnection(f"broker-{self._broker_id}", reuse=True)
-        return await RequestChannel.open(
-            address.host, address.port, machine, connect_timeout_s=CONNECT_S
+        meant = Identity(self._image.cluster_id, broker_id) if self._check_identity else UNKNOWN
+        machine = ClientConnection(
+            f"broker-{self._broker_id}", reuse=True, meant=meant, own_broker_id=self._broker_id
         )
+        try:
+            channel = await RequestChannel.open(
+                address.host, address.port, machine, connect_timeout_s=CONNECT_S
+            )
+        except RebootstrapRequiredError as error:
+            if self._astray.get(broker_id) != str(error):
+                self._astray[broker_id] = str(error)
+                where = (address.host, address.port)
+                logger.warning(logged.ADDRESS_LEADS_ASTRAY, broker_id, *where, error)
+            raise
+        self._astray.pop(broker_id, None)
+        return channel
 
 
 class ControllerChannel:
@@ -97,7 +130,7 @@ class ControllerChannel:
                     if not _not_controller(response):
                         return response
                     reason = "NOT_CONTROLLER"
-                except (OSError, TimeoutError, NotControllerError, ProtocolError) as exc:
+                except (OSError, TimeoutError, ProtocolError, *RETRIED) as exc:
                     reason = repr(exc)
                 logger.info(logged.CONTROLLER_ASKED_AGAIN, type(request).__name__, reason)
                 await self._metadata_after(version)

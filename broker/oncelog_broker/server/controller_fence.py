@@ -1,33 +1,78 @@
-"""Which orders of controllers this broker still obeys. Pure.
+"""Which orders of controllers this broker still obeys.
 
-* Z4: an order with a controller epoch below the highest one seen is refused with
+* [Z4]: an order with a controller epoch below the highest one seen is refused with
   STALE_CONTROLLER_EPOCH.
+* A higher one is believed only when the metadata store names that controller: one order that was
+  forged, or garbled, would make this broker deaf to all that follow. That is one read an election.
+  Until the store has said so, the order is refused with NOT_CONTROLLER, and sent again.
 * A broker that has not registered yet cannot tell an order for its earlier life from one for this
   one: it refuses all with BROKER_NOT_AVAILABLE, which controllers send again.
-* K21 (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker
+* [K21] (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker
   epoch than ours, is refused with STALE_BROKER_EPOCH; a higher one is obeyed, because the
   controller may learn of a new registration before this broker does (KAFKA-9839)."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
+    NotControllerError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
 
 logger = logged.get_logger(__name__)
 
+Elected: TypeAlias = Callable[[], Awaitable[tuple[int, int]]]
+"""Who is controller by the store, -1 for nobody, and the newest controller epoch.
+
+:raises BrokerNotAvailableError: the store does not answer."""
+
 
 class ControllerFence:
     """The highest controller epoch seen, and the epoch of our registration (-1: none yet)."""
 
-    def __init__(self, *, check_broker_epoch: bool = True) -> None:
-        """``check_broker_epoch`` is the safeguard of that name."""
+    def __init__(self, *, elected: Elected | None = None, check_broker_epoch: bool = True) -> None:
+        """``elected`` None: whoever claims to be controller is believed. ``check_broker_epoch`` is
+        the safeguard of that name."""
+        self._elected = elected
         self._check_broker_epoch = check_broker_epoch
+        self._reading = asyncio.Lock()
         self.controller_epoch = -1
         self.broker_epoch = -1
+
+    async def admit(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+        """As ``check``, and the store is asked about a controller that is not known yet.
+
+        :raises NotControllerError: the store knows nothing of that controller.
+        :raises BrokerNotAvailableError: also: the store does not answer.
+        """
+        if controller_epoch > self.controller_epoch and self._elected is not None:
+            self._check_life(broker_epoch)
+            async with self._reading:
+                if controller_epoch > self.controller_epoch:
+                    await self._learn(self._elected, controller_id, controller_epoch)
+        self.check(controller_id, controller_epoch, broker_epoch)
+
+    async def _learn(self, elected: Elected, controller_id: int, controller_epoch: int) -> None:
+        found_id, found_epoch = await elected()
+        if found_epoch > controller_epoch:
+            self._take(found_id, found_epoch)
+        elif (found_id, found_epoch) != (controller_id, controller_epoch):
+            logger.warning(
+                logged.CONTROLLER_DISBELIEVED,
+                controller_id,
+                controller_epoch,
+                found_id,
+                found_epoch,
+            )
+            raise NotControllerError(
+                f"broker {controller_id} is not controller of epoch {controller_epoch}"
+            )
 
     def check(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         """Remember the order's controller epoch, or refuse the order.
@@ -36,16 +81,25 @@ class ControllerFence:
         :raises StaleControllerEpochError: a newer controller has spoken.
         :raises StaleBrokerEpochError: the order is for an earlier life of this broker.
         """
-        if self.broker_epoch < 0 and self._check_broker_epoch:
-            raise BrokerNotAvailableError("the broker has not registered yet")
+        self._check_life(None)
         if controller_epoch < self.controller_epoch:
             raise StaleControllerEpochError(
                 f"controller epoch {controller_epoch}, seen {self.controller_epoch}"
             )
-        if broker_epoch < self.broker_epoch and self._check_broker_epoch:
-            raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, ours {self.broker_epoch}")
+        self._check_life(broker_epoch)
         if controller_epoch > self.controller_epoch:
-            logger.info(
-                logged.CONTROLLER_CHANGED, controller_id, controller_epoch, self.controller_epoch
-            )
-            self.controller_epoch = controller_epoch
+            self._take(controller_id, controller_epoch)
+
+    def _check_life(self, broker_epoch: int | None) -> None:
+        if not self._check_broker_epoch:
+            return
+        if self.broker_epoch < 0:
+            raise BrokerNotAvailableError("the broker has not registered yet")
+        if broker_epoch is not None and broker_epoch < self.broker_epoch:
+            raise StaleBrokerEpochError(f"broker epoch {broker_epoch}, ours {self.broker_epoch}")
+
+    def _take(self, controller_id: int, controller_epoch: int) -> None:
+        logger.info(
+            logged.CONTROLLER_CHANGED, controller_id, controller_epoch, self.controller_epoch
+        )
+        self.controller_epoch = controller_epoch

@@ -20,9 +20,12 @@ from oncelog_broker.server.internal_topics import InternalTopics
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.partition_gateway import PartitionGateway
 from oncelog_protocol.coordinators import GROUP_TOPIC
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.tasks import Tasks
+
+DELETED_IDS_MAX = 10_000
+"""So many deleted topics are remembered, the last ones."""
 
 
 class GroupCoordination:
@@ -41,7 +44,7 @@ class GroupCoordination:
         replicas: ReplicaManager,
         image: MetadataImage,
         connector: BrokerConnector,
-        clock: WallClock,
+        clock: CautiousClock,
         entropy: Entropy,
         tasks: Tasks,
         safeguards: CoordinatorSafeguards | None = None,
@@ -50,6 +53,8 @@ class GroupCoordination:
         self._image = image
         self.assertions_failed = 0
         """Groups that had to begin anew because what was known of them contradicted itself."""
+        self._deleted_ids: dict[str, None] = {}
+        """For shards that are loaded later: they did not hear of it."""
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[GroupShard] = CoordinatorEngine(
             name="groups",
@@ -62,6 +67,7 @@ class GroupCoordination:
                 entropy=entropy,
                 safeguards=safeguards,
                 on_broken=self._assertion_failed,
+                deleted_ids=self._deleted_ids,
             ),
             tasks=tasks,
             commit_timeout_ms=commit_timeout_ms,
@@ -84,9 +90,13 @@ class GroupCoordination:
         self._topics_version = self._image.topics_version
         before = self._topic_ids
         self._topic_ids = {name: topic.topic_id for name, topic in self._image.topics.items()}
-        gone = [name for name, topic_id in before.items() if self._topic_ids.get(name) != topic_id]
+        now = self._topic_ids
+        gone = {name: before[name] for name in sorted(before) if now.get(name) != before[name]}
         if gone:
-            self.groups.topics_deleted(sorted(gone))
+            self._deleted_ids |= dict.fromkeys(gone.values())
+            for oldest in list(self._deleted_ids)[:-DELETED_IDS_MAX]:
+                del self._deleted_ids[oldest]
+            self.groups.topics_deleted(gone)
 
     async def stop(self) -> None:
         """Give up all groups; every member that waits is told to look for the next coordinator."""

@@ -61,6 +61,7 @@ from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.router import Router
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.server.transaction_coordination import TransactionCoordination
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.replication import BrokerOverrides
 from oncelog_runtime.files import Files
@@ -84,21 +85,20 @@ def install_handlers(
     settings: Settings,
     take_settings: Callable[[list[BrokerOverrides]], None],
     authorizer: Authorizer,
+    identity: Identity = UNKNOWN,
 ) -> None:
     """Give ``router`` a handler for every API of the registry."""
     requests = ControllerRequests(controller, authorizer)
     router.install(
         {
-            ApiKey.API_VERSIONS: ApiVersionsHandler(),
+            ApiKey.API_VERSIONS: ApiVersionsHandler(identity),
             ApiKey.PRODUCE: ProduceHandler(replicas, authorizer, transactions.verifier),
             ApiKey.FETCH: FetchHandler(replicas, authorizer),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, authorizer),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas, authorizer),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas, authorizer),
             ApiKey.METADATA: MetadataHandler(image, authorizer, creation),
-            ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer),
-            ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
-            ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas, take_settings),
+            ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(image, authorizer, broker_id, fence),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
                 broker_id=broker_id,
                 image=image,
@@ -108,6 +108,8 @@ def install_handlers(
             ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(files, logs, replicas, authorizer),
         },
         {
+            ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
+            ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas, take_settings),
             ApiKey.STOP_REPLICA: StopReplicaHandler(fence, replicas),
             ApiKey.ALTER_PARTITION: AlterPartitionHandler(controller),
             ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(controller),

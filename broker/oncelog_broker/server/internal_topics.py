@@ -3,9 +3,10 @@
 Rules:
 
 - the controller is asked, once at a time per topic; who needs it meanwhile is told to come again;
-- as many replicas as the settings say, or as there are live brokers, with a warning: such a topic
-  is less safe than was wished for, and stays so until it is reassigned. min.insync.replicas is
-  lowered along, since nothing could ever be written otherwise;
+- as many replicas as the settings say. While fewer brokers are up there is no topic, and who needs
+  it is told why and to come again: one with fewer replicas would stay so when the others come, and
+  lose what groups and transactions have committed with its only broker. min.insync.replicas is
+  lowered to the number of replicas, since nothing could ever be written otherwise;
 - how many partitions a topic has is what the cluster's metadata says, never the settings.
 """
 
@@ -21,7 +22,12 @@ from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol import limits
 from oncelog_protocol.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
-from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    CoordinatorNotAvailableError,
+    OncelogError,
+    TopicAlreadyExistsError,
+)
 from oncelog_protocol.messages.admin import (
     ConfigEntry,
     CreateTopicsRequest,
@@ -42,7 +48,8 @@ class InternalTopic:
     topic: str
     partition_count: int
     replication_factor: int
-    """At most; fewer brokers have fewer replicas."""
+    setting: str
+    """The broker's setting that says so."""
     configs: dict[str, str] = field(default_factory=dict)
 
 
@@ -52,7 +59,8 @@ def group_topic(
     """Where groups and their offsets are kept, by Kafka's settings but for the size of a batch: one
     must hold a group of ``group_max_size`` members."""
     configs = _configs(segment_bytes)
-    return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, configs)
+    setting = "offsets_topic_replication_factor"
+    return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, setting, configs)
 
 
 def transaction_topic(
@@ -61,7 +69,8 @@ def transaction_topic(
     """Where transactional ids are kept. One batch must hold a shared transaction of many writers.
     What was decided must not be undone by an election."""
     configs = {**_configs(segment_bytes), "unclean_leader_election_enable": "false"}
-    return InternalTopic(TRANSACTION_TOPIC, partition_count, replication_factor, configs)
+    setting = "transaction_state_log_replication_factor"
+    return InternalTopic(TRANSACTION_TOPIC, partition_count, replication_factor, setting, configs)
 
 
 def _configs(segment_bytes: int) -> dict[str, str]:
@@ -114,25 +123,34 @@ class InternalTopics:
         changed()
         return lambda: self._image.on_change.remove(changed)
 
-    def ensure(self, topic: str) -> bool:
-        """Whether ``topic`` is there; when it is not, the controller is asked for it."""
+    def ensure(self, topic: str) -> None:
+        """Return if ``topic`` is there; else the controller is asked for it, if it can be made.
+
+        :raises CoordinatorNotAvailableError: it is not there yet; says what it waits for.
+        """
         if topic in self._image.topics:
-            return True
+            return
+        wanted, alive = self._wanted[topic], len(self._image.brokers)
+        if alive < wanted.replication_factor:
+            logger.warning(
+                logged.INTERNAL_TOPIC_WAITS,
+                topic,
+                wanted.replication_factor,
+                wanted.setting,
+                alive,
+            )
+            raise CoordinatorNotAvailableError(
+                f"{topic} cannot be made: it is to have {wanted.replication_factor} replicas"
+                f" ({wanted.setting}), and brokers that are up: {alive}"
+            )
         if topic not in self._pending and not self._tasks.closed:
             self._pending.add(topic)
-            self._tasks.spawn(f"create {topic}", self._create(self._wanted[topic]))
-        return False
+            self._tasks.spawn(f"create {topic}", self._create(wanted))
+        raise CoordinatorNotAvailableError(f"{topic} is being made")
 
     def _design(self, wanted: InternalTopic) -> NewTopic:
-        replicas = max(1, min(wanted.replication_factor, len(self._image.brokers)))
+        replicas = wanted.replication_factor
         configs = dict(wanted.configs)
-        if replicas < wanted.replication_factor:
-            logger.warning(
-                logged.INTERNAL_TOPIC_FEWER_REPLICAS,
-                wanted.topic,
-                replicas,
-                wanted.replication_factor,
-            )
         if replicas < self._min_insync_replicas():
             configs.setdefault("min_insync_replicas", str(replicas))
         entries = [ConfigEntry(key, configs[key]) for key in sorted(configs)]

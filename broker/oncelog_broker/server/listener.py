@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ANONYMOUS
-from oncelog_broker.server.connection import ServerChannel
+from oncelog_broker.server.connection import Dispatcher, ServerChannel
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
-
-if TYPE_CHECKING:
-    from oncelog_broker.server.router import Router
+from oncelog_protocol.identity import UNKNOWN, Identity
 
 logger = logged.get_logger(__name__)
 
@@ -46,6 +43,8 @@ class ListenerCounters:
     broken: int = 0
     """Closed for broken input or a missed deadline."""
     idle_closed: int = 0
+    misled: int = 0
+    """Refused in the first exchange: they meant another broker, or did not say whom."""
 
 
 class Listener:
@@ -56,16 +55,21 @@ class Listener:
         name: str,
         *,
         internal: bool,
-        router: Router,
+        router: Dispatcher,
         limits: ConnectionLimits,
         pool: BytePool,
+        names_askers: bool | None = None,
     ) -> None:
+        """``names_askers``: version 0 of ApiVersions is refused; by default between brokers."""
         self.name = name
         self.internal = internal
         self.router = router
         self.limits = limits
         self.pool = pool
         self.principal = ANONYMOUS
+        self.names_askers = internal if names_askers is None else names_askers
+        self.identity = UNKNOWN
+        """Who answers here, once it is known: see ``serve``."""
         self.counters = ListenerCounters()
         self.address: tuple[str, int] = ("", 0)
         self.connections: dict[ServerChannel, None] = {}
@@ -93,8 +97,9 @@ class Listener:
         name = self._server.sockets[0].getsockname()
         self.address = (str(name[0]), int(name[1]))
 
-    async def serve(self) -> None:
-        """Begin to accept."""
+    async def serve(self, identity: Identity = UNKNOWN) -> None:
+        """Begin to accept, in the name of this broker of this cluster."""
+        self.identity = identity
         assert self._server is not None
         await self._server.start_serving()
         self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)
@@ -153,10 +158,20 @@ class Listener:
         else:
             del self._per_host[channel.peer_host]
 
+    def misled(self, channel: ServerChannel, client_id: str, reason: str) -> None:
+        """The address led a peer here that meant somebody else; it is told so, and closed."""
+        self.counters.misled += 1
+        self._log(channel.peer_host, "refused", channel.peer, f"{client_id}: {reason}")
+
     def broken(self, channel: ServerChannel, reason: str) -> None:
         """Close a connection whose peer broke the rules."""
         self.counters.broken += 1
         self._log(channel.peer_host, "closed", channel.peer, reason)
+        channel.abort(reason)
+
+    def idle(self, channel: ServerChannel, reason: str) -> None:
+        """Close a connection that nobody uses."""
+        self.counters.idle_closed += 1
         channel.abort(reason)
 
     def _log(self, host: str, verb: str, peer: str, reason: str) -> None:

@@ -21,6 +21,11 @@ CONTROLLER_ASKED_AGAIN = Event(
 )
 
 # ---- controller_fence
+CONTROLLER_DISBELIEVED = Event(
+    "controller_disbelieved",
+    "an order of broker %d as controller of epoch %d is refused: the store has broker %d, epoch %d",
+    "controller_id controller_epoch elected_id elected_epoch",
+)
 CONTROLLER_CHANGED = Event(
     "controller_changed",
     "broker %d is controller at epoch %d (was epoch %d)",
@@ -49,17 +54,23 @@ PRODUCE_WAITED = Event(
 PRODUCE_APPEND_FAILED = Event("produce_append_failed", "%s: append failed: %s", "partition error")
 
 # ---- internal_topics
-INTERNAL_TOPIC_FEWER_REPLICAS = Event(
-    "internal_topic_fewer_replicas",
-    "internal topic %s gets %d replicas, not %d: there are no more brokers. It stays "
-    "so when more brokers come",
-    "topic replicas wanted",
+INTERNAL_TOPIC_WAITS = Event(
+    "internal_topic_waits",
+    "internal topic %s cannot be made yet: it is to have %d replicas (%s), and %d brokers are up",
+    "topic replicas setting brokers",
 )
 INTERNAL_TOPIC_REFUSED = Event(
     "internal_topic_refused", "making %s failed: error %d", "topic error_code"
 )
 INTERNAL_TOPIC_READY = Event("internal_topic_ready", "internal topic %s is there", "topic")
 INTERNAL_TOPIC_FAILED = Event("internal_topic_failed", "making %s failed: %r", "topic error")
+
+ADDRESS_LEADS_ASTRAY = Event(
+    "address_leads_astray",
+    "broker %d is registered at %s:%d, but %s: check advertised_host and advertised_port of its "
+    "listener between brokers, or the way there",
+    "broker_id host port error",
+)
 
 # ---- listener
 LISTENER_ACCEPTS = Event("listener_accepts", "listener %s accepts on %s:%d", "listener host port")
@@ -71,6 +82,11 @@ CONNECTION_REFUSED = Event(
 
 # ---- marker_sender
 MARKER_NOT_NEEDED = Event("marker_not_needed", "%s is no more, and needs no marker", "partition")
+MARKER_PARTITION_UNKNOWN = Event(
+    "marker_partition_unknown",
+    "%s has to have a marker and is not known here; whether it was deleted is not known: %r",
+    "partition error",
+)
 MARKERS_SENT_AGAIN = Event(
     "markers_sent_again", "%d markers to broker %d again: %r", "markers broker_id error"
 )
@@ -135,3 +151,16 @@ TRANSACTION_BATCH_FAILED = Event(
 TRANSACTION_BATCH_REFUSED = Event(
     "transaction_batch_refused", "%s: producer %d may not write: %r", "partition producer_id error"
 )
+
+# ---- giving_way
+LEADER_WITHOUT_ROOM = Event(
+    "leader_without_room",
+    "%s: the disk here is full, broker %d has room: it is to lead",
+    "partition successor",
+)
+LEADER_STALLS = Event(
+    "leader_stalls",
+    "%s: the disk here has not answered for %.1f s, broker %d holds everything: it is to lead",
+    "partition seconds successor",
+)
+ROOM_NOT_KNOWN = Event("room_not_known", "broker %d did not say what room it has: %s", "peer error")

@@ -3,13 +3,14 @@
 Rules
 -----
 * An order is carried out in all its partitions, each for itself, for ever: with pauses, and by
-  whoever leads the partition then. It is done when every partition has it, exactly once (B16), and
+  whoever leads the partition then. It is done when every partition has it, exactly once [B16], and
   never within ``send``. What is cancelled does nothing more.
 * What is to be told to one broker while a request is under way leaves together in the next one. A
   marker that did not get through the first time travels apart from those that have yet to try, so
   that a partition that is down holds up only itself. This broker itself is told without a socket.
-* A topic that is no more needs no markers. (That this broker knew it is certain: it would not have
-  been added to the transaction otherwise, and a coordinator that comes later knows later news.)
+* A topic that is no more needs no markers. That this broker does not know a partition proves
+  nothing: a coordinator that came later may have heard less than the one that added it. So the
+  metadata store is asked, and the marker waits until it says so, or the partition is known.
 * INVALID_PRODUCER_EPOCH says that a newer transaction is open there, so this one has ended there.
   TRANSACTION_COORDINATOR_FENCED says that somebody else ends it: that is not tried again, nor done.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
@@ -51,6 +52,12 @@ ATTEMPT_S = MARKER_WAIT_S + 2.0
 PAUSE_S = 0.02
 PAUSE_S_MAX = 1.0
 """Before a marker is sent again; doubles up to the maximum."""
+
+DELETED_S = 5.0
+"""How long the metadata store may take to say whether a partition was deleted."""
+
+ASK_DELETED_S = 1.0
+"""Between two questions for what is still not known here."""
 
 BATCH_MAX = 2000
 """Partitions in one request, about."""
@@ -121,7 +128,12 @@ class _Lane:
 
 
 class MarkerSender:
-    """Fulfils ``coordinator.ports.MarkerSender``. Made open; ``close`` ends it."""
+    """Fulfils ``coordinator.ports.MarkerSender``. Made open; ``close`` ends it.
+
+    :param is_deleted: whether a partition that was there once is no more, for certain; raises when
+        that cannot be said now.
+    :param confirm_deletions: the safeguard of that name.
+    """
 
     def __init__(
         self,
@@ -131,15 +143,21 @@ class MarkerSender:
         calls: BrokerCalls,
         writer: MarkerWriter,
         tasks: Tasks,
+        is_deleted: Callable[[TopicPartition], Awaitable[bool]],
+        confirm_deletions: bool = True,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._calls = calls
         self._writer = writer
         self._tasks = tasks
+        self._is_deleted = is_deleted
+        self._confirm_deletions = confirm_deletions
+        self._asking = False
+        """Whether the store is being asked for partitions that are not known here."""
         self._lanes: dict[tuple[int, int], _Lane] = {}
         self._homeless: dict[_Marker, None] = {}
-        """Those whose partition nobody leads."""
+        """Those whose partition nobody leads, or is not known here."""
         self._loop = asyncio.get_running_loop()
         self._closed = False
         image.on_change.append(self._metadata_changed)
@@ -175,11 +193,13 @@ class MarkerSender:
         if marker.order.done is None or self._closed or self._tasks.closed:
             return
         state = self._image.partition(marker.where)
-        if state is None and self._image.updated:
-            logger.info(logged.MARKER_NOT_NEEDED, marker.where)
+        if state is None and self._image.updated and not self._confirm_deletions:
             self._loop.call_soon(marker.order.one_done)
         elif state is None or state.leader not in self._image.brokers:
             self._homeless[marker] = None
+            if state is None and not self._asking:
+                self._asking = True
+                self._tasks.spawn("markers of unknown partitions", self._ask_for_unknown())
         else:
             key = state.leader, marker.lane
             lane = self._lanes.setdefault(key, _Lane())
@@ -199,6 +219,39 @@ class MarkerSender:
         waiting, self._homeless = self._homeless, {}
         for marker in waiting:
             self._route(marker)
+
+    async def _ask_for_unknown(self) -> None:
+        """Ask for the partitions that are not known here, until there are none."""
+        try:
+            while unknown := self._unknown():
+                for where in unknown:
+                    if await self._was_deleted(where):
+                        self._give_up(where)
+                await asyncio.sleep(ASK_DELETED_S)
+        finally:
+            self._asking = False
+
+    def _unknown(self) -> list[TopicPartition]:
+        for marker in [each for each in self._homeless if each.order.done is None]:
+            del self._homeless[marker]
+        waiting = dict.fromkeys(marker.where for marker in self._homeless)
+        return [where for where in waiting if self._image.partition(where) is None]
+
+    async def _was_deleted(self, where: TopicPartition) -> bool:
+        try:
+            async with asyncio.timeout(DELETED_S):
+                return await self._is_deleted(where)
+        except (OSError, TimeoutError, OncelogError) as error:
+            logger.info(logged.MARKER_PARTITION_UNKNOWN, where, error)
+            return False
+
+    def _give_up(self, where: TopicPartition) -> None:
+        if self._image.partition(where) is not None:
+            return  # made again meanwhile: a marker there does no harm
+        for marker in [each for each in self._homeless if each.where == where]:
+            del self._homeless[marker]
+            logger.info(logged.MARKER_NOT_NEEDED, where)
+            marker.order.one_done()
 
     def _route_all(self, markers: list[_Marker]) -> None:
         for marker in markers:

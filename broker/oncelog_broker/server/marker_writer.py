@@ -4,7 +4,7 @@ Rules
 -----
 * A marker of a partition of users' data is appended to it, and counts once it is committed. In a
   partition of committed offsets there are no batches of transactions: its coordinator takes the
-  pending offsets over, or drops them, and answers when that is committed and in force (K15).
+  pending offsets over, or drops them, and answers when that is committed and in force [K15].
 * Every partition for itself: what one refuses or is slow with is told of it alone.
 * Who asks is answered within ``MARKER_WAIT_S``: a partition that is not held by enough replicas by
   then is answered REQUEST_TIMED_OUT, and keeps nobody from hearing of the others. Its marker is in

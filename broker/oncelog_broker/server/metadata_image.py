@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -31,6 +32,16 @@ class TopicImage:
     partitions: dict[int, PartitionOrder] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Slices:
+    """A whole image while it arrives."""
+
+    head: tuple[int, int, int]
+    """Which controller describes it, and to which life of this broker."""
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    configs: list[TopicConfig] = field(default_factory=list)
+
+
 class MetadataImage:
     """The cluster as the controller last described it."""
 
@@ -51,15 +62,26 @@ class MetadataImage:
         self.broker_configs: list[BrokerOverrides] = []
         """What is set for brokers while they run, of all of them."""
         self._configs: dict[str, TopicConfig] = {}
+        self._slices: _Slices | None = None
 
     def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
-        """Take in an order; returns the topic configs that changed by it."""
+        """Take in an order; returns the topic configs that changed by it. A slice of a whole image
+        changes nothing before the last one.
+
+        :raises InvalidRequestError: a slice without those before it.
+        """
+        configs = update.configs
         if update.full:
-            self.topics = {}
+            whole = self._take_slice(update)
+            if not update.last:
+                return []
+            self._slices = None
+            self.topics, configs = whole.topics, whole.configs
             self.topics_version += 1
-        for order in update.partitions:
-            self._apply_partition(order)
-        changed = self._apply_configs(update.configs, update.full)
+        else:
+            for order in update.partitions:
+                self.topics_version += _apply_partition(self.topics, order)
+        changed = self._apply_configs(configs, update.full)
         for topic in [t for t in self._configs if t not in self.topics]:
             del self._configs[topic]
         if update.broker_configs is not None:
@@ -67,6 +89,17 @@ class MetadataImage:
         self.updated = self.updated or update.full
         self.note_controller(update.controller_id, update.controller_epoch, update.live_brokers)
         return changed
+
+    def _take_slice(self, update: UpdateMetadataRequest) -> _Slices:
+        head = (update.controller_id, update.controller_epoch, update.broker_epoch)
+        if update.first:
+            self._slices = _Slices(head)
+        if self._slices is None or self._slices.head != head:
+            raise InvalidRequestError("a slice of the metadata without those before it")
+        for order in update.partitions:
+            _apply_partition(self._slices.topics, order)
+        self._slices.configs += update.configs
+        return self._slices
 
     def note_controller(
         self, controller_id: int, controller_epoch: int, live_brokers: Iterable[ClusterBroker]
@@ -78,6 +111,11 @@ class MetadataImage:
         self.version += 1
         for callback in list(self.on_change):
             callback()
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic; "" if it is not known."""
+        known = self.topics.get(topic)
+        return "" if known is None else known.topic_id
 
     def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
         """The newest known state of a partition."""
@@ -96,20 +134,6 @@ class MetadataImage:
         config = self._configs.get(topic)
         return {} if config is None else dict(zip(config.keys, config.values, strict=True))
 
-    def _apply_partition(self, order: PartitionOrder) -> None:
-        topic = self.topics.get(order.topic)
-        if order.leader == DELETED_LEADER:
-            if topic is not None and topic.topic_id == order.topic_id:
-                topic.partitions.pop(order.partition, None)
-                if not topic.partitions:
-                    del self.topics[order.topic]
-                    self.topics_version += 1
-            return
-        if topic is None or topic.topic_id != order.topic_id:
-            topic = self.topics[order.topic] = TopicImage(order.topic, order.topic_id)
-            self.topics_version += 1
-        topic.partitions[order.partition] = order
-
     def _apply_configs(self, configs: list[TopicConfig], full: bool) -> list[TopicConfig]:
         """A full update that does not name a topic leaves it without overrides."""
         changed = []
@@ -124,3 +148,20 @@ class MetadataImage:
                 self._configs[config.topic] = config
                 changed.append(config)
         return changed
+
+
+def _apply_partition(topics: dict[str, TopicImage], order: PartitionOrder) -> int:
+    """Into ``topics``; returns 1 if a topic has come or gone by it."""
+    topic = topics.get(order.topic)
+    if order.leader == DELETED_LEADER:
+        if topic is not None and topic.topic_id == order.topic_id:
+            topic.partitions.pop(order.partition, None)
+            if not topic.partitions:
+                del topics[order.topic]
+                return 1
+        return 0
+    new = topic is None or topic.topic_id != order.topic_id
+    if topic is None or new:
+        topic = topics[order.topic] = TopicImage(order.topic, order.topic_id)
+    topic.partitions[order.partition] = order
+    return int(new)

@@ -138,7 +138,7 @@ class PartitionGateway:
                         verify_crc(batch)
                     offset = header.next_offset
             except CorruptBatchError as error:
-                partition.rot_found(error)
+                partition.corruption_found(error)
                 raise StorageError(f"{topic_partition}: {error}") from error
             yield records
             await asyncio.sleep(0)

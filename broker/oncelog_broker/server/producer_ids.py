@@ -1,6 +1,7 @@
 """Producer ids that this broker may hand out: blocks from the controller (KIP-730).
 
-The next block is asked for while some of the last are left, so that nobody waits for it as a rule.
+The first block is asked for when the broker starts, the next one while some of the last are left.
+So nobody waits for one as a rule, and new producers can begin while the metadata store is silent.
 One request at a time however many wait; a block that comes when it is no longer waited for is kept.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 from typing import Protocol
 
 from oncelog_broker.server import logged
-from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError
+from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError, error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.transactions import (
     AllocateProducerIdsRequest,
@@ -24,6 +25,11 @@ LEFT_MIN = 100
 """With fewer left, the next block is asked for."""
 
 BLOCK_TIMEOUT_S = 10.0
+RETRY_S = 1.0
+"""Before the first block is asked for again."""
+
+
+_SILENCE = "it did not answer in time, as when the metadata store (ZooKeeper) is silent"
 
 
 class ControllerCalls(Protocol):
@@ -48,6 +54,20 @@ class ProducerIds:
         self._left = 0
         self._following: tuple[int, int] | None = None
         self._fetching: asyncio.Task[None] | None = None
+        self._failure = ""
+        """Why the last block that was asked for did not come."""
+
+    @property
+    def left(self) -> int:
+        """How many ids can be given out without asking anybody."""
+        return self._left + (self._following[1] if self._following is not None else 0)
+
+    async def stock(self) -> None:
+        """Have a block, however long that takes."""
+        while not self._any():
+            await asyncio.shield(self._fetch_soon())
+            if not self._any():
+                await asyncio.sleep(RETRY_S)
 
     async def take(self) -> int:
         """A producer id that nobody had.
@@ -67,10 +87,13 @@ class ProducerIds:
             fetching = self._fetch_soon()
             await asyncio.shield(fetching)
             if not self._any():
-                raise CoordinatorNotAvailableError("no block of producer ids could be had")
+                raise CoordinatorNotAvailableError(
+                    "this broker has no producer ids left, and no block of them could be had from"
+                    f" the controller: {self._failure}"
+                )
 
     def _any(self) -> bool:
-        return self._left > 0 or self._following is not None
+        return self.left > 0
 
     def _fetch_soon(self) -> asyncio.Task[None]:
         if self._fetching is None or self._fetching.done():
@@ -83,9 +106,12 @@ class ProducerIds:
             response = await self._controller.call(request, timeout_s=BLOCK_TIMEOUT_S)
         except (OSError, TimeoutError, OncelogError) as error:
             logger.warning(logged.PRODUCER_IDS_FAILED, error)
+            late = isinstance(error, TimeoutError)
+            self._failure = _SILENCE if late else repr(error)
             return
         if response.error_code or response.count < 1:
             logger.warning(logged.PRODUCER_IDS_REFUSED, response.error_code)
+            self._failure = repr(error_for(response.error_code))
             return
         self._following = (response.first_producer_id, response.count)
 

@@ -1,8 +1,7 @@
 """Budgets: what one connection may hold, and what all of them may hold together.
 
-Owns :class:`ConnectionLimits` (plain numbers, RELIABILITY 6.3) and :class:`BytePool`, the
-broker-wide account of bytes that belong to requests not yet complete and to responses not yet
-taken by their peer.
+Owns :class:`ConnectionLimits` (plain numbers) and :class:`BytePool`, the broker-wide account of
+bytes that belong to requests not yet complete and to responses not yet taken by their peer.
 
 Rules of the pool
 -----------------
@@ -11,6 +10,8 @@ Rules of the pool
   first, when there is room again.
 * Nobody reads more at once than there is room for, however much has arrived: many may read before
   the first is told to wait. ``READ_BYTES_MIN`` may be read always.
+* A Fetch takes a quarter of the room at most (``room_for_answer``), and is not begun while there is
+  none. So a few peers that take nothing of what they asked for leave room for the others.
 * One waiting member at a time goes on even without room, so that half frames can be completed and
   freed. So what is counted is bounded by the limit, one frame, and a little for each connection.
 * Responses leave by themselves, so while the pool is full it asks its members every 20 ms what they
@@ -28,6 +29,9 @@ REFRESH_S = 0.02
 
 SMALL_BYTES = 64 * 1024
 """What a connection may hold without being counted: most requests never touch the pool."""
+
+ANSWER_SHARE = 4
+"""One answer takes this part of the room at most."""
 
 READ_BYTES_MIN = 4 * 1024
 """What may be read when there is no room: a transport is never given an empty buffer."""
@@ -113,6 +117,13 @@ class BytePool:
         if member is self._runner:
             return self.bytes_max
         return max(self.bytes_max - self.used, READ_BYTES_MIN)
+
+    def room_for_answer(self, member: PoolMember) -> int:
+        """How many bytes of records ``member`` may be answered with now; 0: none, look again."""
+        room = max(self.bytes_max - self.used, 0)
+        if member is self._runner:
+            return max(room, SMALL_BYTES)
+        return min(room, max(room // ANSWER_SHARE, SMALL_BYTES))
 
     def must_wait(self, member: PoolMember) -> bool:
         """Whether ``member`` has to stop reading; if so it stands in line from now on."""

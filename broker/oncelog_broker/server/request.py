@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from oncelog_protocol import limits
+from oncelog_protocol.identity import Introduction
 from oncelog_protocol.messages.base import Request
 
 Buffer = bytes | bytearray | memoryview
@@ -42,6 +44,12 @@ class ConnectionState:
     """Called once, in order, when the connection is lost; must not raise."""
     closed: bool = False
     """Whether the connection is gone; an answer given now is dropped."""
+    room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX
+    """How many bytes of records an answer may have now; 0: none, look again later."""
+
+
+NOBODY = Introduction()
+"""A peer that has not said who it is."""
 
 
 @dataclass(slots=True)
@@ -56,6 +64,8 @@ class RequestContext:
     """Address of the peer as ``host:port``, for logs."""
     api_version: int
     connection: ConnectionState
+    introduction: Introduction = NOBODY
+    """What the peer said of itself and of us in the first exchange."""
 
 
 class Handler(Protocol):

@@ -1,10 +1,10 @@
 """From an API key to its handler, and from whatever goes wrong to an answer.
 
-Order of checks: the peer speaks this API and version; the API may be used on this listener; the
-broker is ready; then the handler. An :class:`ApiError` refuses the whole request; any other
-exception of a handler is a bug, is logged with its traceback, and is answered with
+Order of checks: the peer speaks this API and version; the API may be used on this listener, and by
+this peer; the broker is ready; then the handler. An :class:`ApiError` refuses the whole request;
+any other exception of a handler is a bug, is logged with its traceback, and is answered with
 UNKNOWN_SERVER_ERROR, except Produce: there the connection is closed, because that error has made
-clients write twice (RELIABILITY 1.3).
+clients write twice.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncelog_protocol.errors import (
     UnknownServerError,
     UnsupportedVersionError,
 )
+from oncelog_protocol.identity import Introduction
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
@@ -50,9 +51,11 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
 
 class Router:
     """The table of handlers. ``handlers`` answer at once or by callback, ``async_handlers`` in a
-    supervised task of ``tasks``."""
+    supervised task of ``tasks``. ``check_identity`` is the safeguard of that name."""
 
-    def __init__(self, tasks: Tasks, authorizer: Authorizer) -> None:
+    def __init__(
+        self, tasks: Tasks, authorizer: Authorizer, *, check_identity: bool = True
+    ) -> None:
         self.ready = False
         """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and
         the controller are served."""
@@ -60,6 +63,7 @@ class Router:
         """What all connections count."""
         self._tasks = tasks
         self._authorizer = authorizer
+        self._check_identity = check_identity
         self._handlers: dict[int, Handler] = {}
         self._async_handlers: dict[int, AsyncHandler] = {}
 
@@ -110,6 +114,8 @@ class Router:
                 raise ClusterAuthorizationFailedError(
                     f"{type(request).__name__} is not served on listener {context.listener}"
                 )
+            if self._check_identity:
+                _check_introduction(context.introduction, request)
             if not self._authorizer.authorize(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
                 raise ClusterAuthorizationFailedError
         if not (self.ready or context.internal or request.api_key == ApiKey.API_VERSIONS):
@@ -153,7 +159,25 @@ class Router:
 
     @staticmethod
     def _unsupported(incoming: IncomingRequest, respond: Slot) -> None:
-        """Name what is spoken here, then close: what follows may not be understood."""
-        respond.close_after = True
+        """Name what is spoken here; the connection ends, as what follows may not be understood."""
         logger.debug(logged.REQUEST_NOT_SPOKEN, incoming.api_key, incoming.api_version)
         respond(ApiVersionsResponse(UnsupportedVersionError.code, supported_ranges()))
+
+
+def _check_introduction(introduction: Introduction, request: Request) -> None:
+    """Brokers obey and believe only who meant them, and speaks for itself.
+
+    :raises ClusterAuthorizationFailedError: the connection named somebody else, or nobody.
+    """
+    name = type(request).__name__
+    if not introduction.addressed or introduction.own_broker_id < 0:
+        raise ClusterAuthorizationFailedError(
+            f"{name} is served only on a connection that named this broker, its cluster and the "
+            "broker that asks"
+        )
+    field = request.asker_field
+    if field and getattr(request, field) != introduction.own_broker_id:
+        raise ClusterAuthorizationFailedError(
+            f"{name} of broker {getattr(request, field)} on a connection of broker "
+            f"{introduction.own_broker_id}"
+        )

@@ -7,13 +7,14 @@ leader or a group's coordinator takes anything of a transaction.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
-from oncelog_broker.coordinator.transaction.asks import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.service import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.shard import TransactionShard
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -27,7 +28,8 @@ from oncelog_broker.server.partition_gateway import PartitionGateway
 from oncelog_broker.server.producer_ids import ProducerIds
 from oncelog_broker.server.txn_verification import TransactionVerifier
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC
-from oncelog_runtime.clock import WallClock
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.tasks import Tasks
 
 
@@ -35,6 +37,7 @@ class TransactionCoordination:
     """Made before the first order of the controller arrives; ``stop`` before replication stops.
 
     :param commit_timeout_ms: how long an answer waits for the replicas of what it has written.
+    :param is_deleted: see ``MarkerSender``.
     """
 
     def __init__(
@@ -49,8 +52,9 @@ class TransactionCoordination:
         producer_ids: ProducerIds,
         image: MetadataImage,
         connector: BrokerConnector,
-        clock: WallClock,
+        clock: CautiousClock,
         tasks: Tasks,
+        is_deleted: Callable[[TopicPartition], Awaitable[bool]],
         safeguards: CoordinatorSafeguards | None = None,
     ) -> None:
         safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
@@ -62,6 +66,8 @@ class TransactionCoordination:
             calls=self._calls,
             writer=self.marker_writer,
             tasks=tasks,
+            is_deleted=is_deleted,
+            confirm_deletions=safeguards.confirm_deletions,
         )
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[TransactionShard] = CoordinatorEngine(

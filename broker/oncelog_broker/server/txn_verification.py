@@ -172,6 +172,8 @@ class TransactionVerifier:
         coordinator = self._coordinator(question.added.transactional_id)
         if coordinator is None:
             self._answered(question, CoordinatorNotAvailableError.code)
+        elif coordinator == self._broker_id and not self._knows(question.added):
+            self._answered(question, UnknownTopicOrPartitionError.code)
         elif coordinator == self._broker_id:
             self._transactions.add_partitions(
                 question.added, partial(self._answered_here, question)
@@ -186,6 +188,15 @@ class TransactionVerifier:
                 lane = broker.free.pop(0)
                 name = f"verifying transactions at broker {coordinator}"
                 self._tasks.spawn(name, self._run(coordinator, broker, lane))
+
+    def _knows(self, added: AddedTransaction) -> bool:
+        """Whether the partitions are known here, as AddPartitionsToTxn asks on the other path: this
+        broker may lead one before it was told who else does."""
+        return all(
+            self._image.partition(TopicPartition(topic.topic, partition)) is not None
+            for topic in added.topics
+            for partition in topic.partitions
+        )
 
     def _coordinator(self, transactional_id: str) -> int | None:
         """The broker that coordinates the id, if that is known and it lives."""

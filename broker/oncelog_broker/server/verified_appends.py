@@ -1,4 +1,4 @@
-"""Batches of transactions on their way into a partition: in order, and never unverified (K13).
+"""Batches of transactions on their way into a partition: in order, and never unverified [K13].
 
 Rules
 -----
@@ -33,7 +33,7 @@ from oncelog_protocol.records.batch import BatchHeader, parse_header
 from oncelog_protocol.types import TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog_broker.log.txn_guard import TxnGuard
+    from oncelog_broker.log.log_producers import TxnGuard
 
 logger = logged.get_logger(__name__)
 

@@ -21,8 +21,10 @@ from oncelog_broker.log import checkpoint, offset_index, time_index
 from oncelog_broker.log.aborted_transactions import decode_rows
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
+    INDEX_SUFFIX,
     OFFSET_INDEX_MAGIC,
     TIME_INDEX_MAGIC,
+    TIME_INDEX_SUFFIX,
     column_from,
     decode_blocks,
 )
@@ -31,9 +33,7 @@ from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
@@ -250,6 +250,12 @@ def _plain(line: Line) -> str:
     return f"{line['kind']}: {facts}"
 
 
+def _files_in(files: Files, directory: str) -> list[str]:
+    """The files of a partition's directory, in order of their names."""
+    paths = [os.path.join(directory, name) for name in sorted(files.list_dir(directory))]
+    return [path for path in paths if os.path.isfile(path)]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; return its exit code."""
     parser = argparse.ArgumentParser(
@@ -259,20 +265,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "file",
         nargs="+",
-        help="a .log, .index, .timeindex, .txnindex or .snapshot file, or a checkpoint",
+        help="a partition's directory, a .log, .index, .timeindex, .txnindex or .snapshot file,"
+        " or a checkpoint",
     )
     parser.add_argument("--records", action="store_true", help="print the records of segments too")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args(arguments)
     files = SystemFiles()
     damaged = False
+    paths: list[str] = []
     for path in options.file:
-        if not os.path.isfile(path):
-            print(
-                f"{path}: no such file; name the files of a partition's directory", file=sys.stderr
-            )
+        if os.path.isdir(path):
+            paths += _files_in(files, path)
+        elif os.path.isfile(path):
+            paths.append(path)
+        else:
+            print(f"{path}: no such file or directory", file=sys.stderr)
             return 2
-    for path in options.file:
+    for path in paths:
         for line in dump_file(files, path, records=options.records):
             damaged = damaged or bool(line.get("damage"))
             print(json.dumps(line) if options.json else _plain(line))

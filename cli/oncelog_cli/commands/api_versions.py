@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.options import (
     BootstrapOption,
     Format,
@@ -19,7 +17,7 @@ from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin_results import BrokerApiVersions
+    from oncelog.admin.results import BrokerApiVersions
 
 COLUMNS = (
     Column("API", "api"),
@@ -32,7 +30,7 @@ COLUMNS = (
 def api_versions(
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
+        typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,

@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, extras, typed
 from oncelog_cli.commands.broker_health import health
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
-from oncelog_cli.main import make_app
 from oncelog_cli.options import (
     BootstrapOption,
     Format,
@@ -34,18 +31,18 @@ from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError, run
 if TYPE_CHECKING:
     from oncelog import ConfigOutcome
 
-app = make_app(invoke_without_command=True)
-config_app = make_app(no_args_is_help=True, help="Check and show the settings of a broker.")
-app.add_typer(config_app, name="config")
+app = typed.App(invoke_without_command=True)
+config_app = typed.App(no_args_is_help=True, help="Check and show the settings of a broker.")
+app.add_group(config_app, name="config")
 app.command("health")(health)
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="PATH", help="Settings, a TOML file."),
+    typed.Option("--config", "-c", metavar="PATH", help="Settings, a TOML file."),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, before all others; repeatable."),
+    typed.Option("--set", metavar="KEY=VALUE", help="A setting, before all others; repeatable."),
 ]
 COLUMNS = (
     Column("KEY", "key"),
@@ -58,11 +55,11 @@ COLUMNS = (
 
 @app.callback()
 def broker(
-    context: typer.Context,
+    context: typed.Context,
     config: ConfigOption = None,
     ready_file: Annotated[
         Path | None,
-        typer.Option("--ready-file", metavar="PATH", help="Written when the broker serves."),
+        typed.Option("--ready-file", metavar="PATH", help="Written when the broker serves."),
     ] = None,
     setting: SetOption = None,
 ) -> None:
@@ -75,6 +72,7 @@ def broker(
         if config is not None or ready_file is not None or setting:
             raise UsageError(f"options of a running broker go after {context.invoked_subcommand!r}")
         return
+    extras.need("broker", extras.BROKER, "a broker")
     command = broker_command(config, ready_file, setting or ())
     sys.stdout.flush()
     sys.stderr.flush()
@@ -106,12 +104,10 @@ def check(
 def show(
     config: ConfigOption = None,
     setting: SetOption = None,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="Defaults as well.", show_default=False)
-    ] = False,
+    every: Annotated[bool, typed.Option("--all", "-a", help="Defaults as well.")] = False,
     broker_id: Annotated[
         int | None,
-        typer.Option(
+        typed.Option(
             "--broker", min=0, metavar="ID", help="Ask this running broker, with what is dynamic."
         ),
     ] = None,
@@ -137,6 +133,7 @@ def show(
 
 def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output) -> dict[str, Any]:
     """What a broker process says of the settings; mistakes end the command with 2."""
+    extras.need("broker", extras.BROKER, "the model of a broker's settings")
     command = [sys.executable, "-m", "oncelog_broker", "config", verb, "--json"]
     done = subprocess.run(
         [*command, *config_arguments(config, settings)],
@@ -153,9 +150,9 @@ def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output
         output.fail(mistake["key"], mistake["message"])
     try:
         output.finish({"mistakes": found["errors"]})
-    except typer.Exit:
+    except typed.Exit:
         pass
-    raise typer.Exit(EXIT_USAGE)
+    raise typed.Exit(EXIT_USAGE)
 
 
 def _running(broker_id: int, bootstrap: str | None) -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_UNHEALTHY, UsageError
 from oncelog_cli.options import Format, FormatOption, JsonOption, chosen_format
 from oncelog_cli.render import Column, Output
@@ -53,7 +52,7 @@ class Probe(StrEnum):
 def health(
     address: Annotated[
         str | None,
-        typer.Option(
+        typed.Option(
             "--address",
             "-a",
             metavar="[HOST:]PORT",
@@ -62,14 +61,14 @@ def health(
     ] = None,
     probe: Annotated[
         Probe,
-        typer.Option(
+        typed.Option(
             "--probe",
             metavar="ready|live|started",
             help="Whether it serves, whether its event loop turns, whether its start is over.",
         ),
     ] = Probe.READY,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.01, metavar="SECONDS", help="For the whole answer.")
+        float, typed.Option("--timeout", min=0.01, metavar="SECONDS", help="For the whole answer.")
     ] = 3.0,
     output_format: FormatOption = Format.TABLE,
     as_json: JsonOption = False,
@@ -85,7 +84,7 @@ def health(
     output.table(COLUMNS, [row])
     output.finish(row)
     if not found["ok"]:
-        raise typer.Exit(EXIT_UNHEALTHY)
+        raise typed.Exit(EXIT_UNHEALTHY)
 
 
 def http_address(named: str | None, environment: Mapping[str, str]) -> tuple[str, int]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.options import UsageError
 
 SHEETS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -65,9 +64,8 @@ SHEETS: dict[str, tuple[tuple[str, str], ...]] = {
 def cheat(
     topic: Annotated[
         str | None,
-        typer.Argument(
+        typed.Argument(
             metavar="[SHEET]",
-            show_default=False,
             autocompletion=lambda incomplete: [s for s in SHEETS if s.startswith(incomplete)],
         ),
     ] = None,

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.options import (
     BootstrapOption,
@@ -27,7 +24,7 @@ from oncelog_cli.render import Column, Output, human_bytes
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin_results import ClusterDescription, LogDirDescription
+    from oncelog.admin.results import ClusterDescription, LogDirDescription
 
 
 def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
@@ -67,7 +64,7 @@ REPLICA_COLUMNS = (
 )
 
 
-class DescribesByDefault(TyperGroup):
+class DescribesByDefault(typed.Group):
     """A group that describes when it is not told what else to do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -78,11 +75,8 @@ class DescribesByDefault(TyperGroup):
         return parsed
 
 
-app = typer.Typer(
+app = typed.App(
     cls=DescribesByDefault,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Show brokers, racks, listeners and the controller, and whether the cluster is healthy.",
 )
 app.command("health")(health)
@@ -134,15 +128,15 @@ def describe(
 def log_dirs(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
     ] = None,
     regex: RegexOption = False,
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
+        typed.Option("--broker", min=0, metavar="ID", help="Only this one; repeatable."),
     ] = None,
     replicas: Annotated[
-        bool, typer.Option("--replicas", help="Every replica, not only sums.")
+        bool, typed.Option("--replicas", help="Every replica, not only sums.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,

@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.exits import EXIT_UNHEALTHY
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.health import (
@@ -66,31 +64,31 @@ class Style(StrEnum):
 
 
 BrokersOption = Annotated[
-    int, typer.Option("--brokers", min=0, metavar="N", help="Critical with fewer brokers.")
+    int, typed.Option("--brokers", min=0, metavar="N", help="Critical with fewer brokers.")
 ]
 WarningOption = Annotated[
     float,
-    typer.Option(
+    typed.Option(
         "--disk-warning", min=0, max=100, metavar="PERCENT", help="Warn below so much free space."
     ),
 ]
 CriticalOption = Annotated[
     float,
-    typer.Option("--disk-critical", min=0, max=100, metavar="PERCENT", help="Critical below it."),
+    typed.Option("--disk-critical", min=0, max=100, metavar="PERCENT", help="Critical below it."),
 ]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")]
+WatchOption = Annotated[bool, typed.Option("--watch", "-w", help="Look again and again.")]
 IntervalOption = Annotated[
-    str, typer.Option("--interval", metavar="DURATION", help="With --watch: between two looks.")
+    str, typed.Option("--interval", metavar="DURATION", help="With --watch: between two looks.")
 ]
 ExitOption = Annotated[
     bool,
-    typer.Option(
+    typed.Option(
         "--exit-when-healthy", "-e", help="With --watch: end with 0 once the cluster is healthy."
     ),
 ]
 TimeoutOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--timeout",
         metavar="DURATION",
         help="With --watch: end after so long, with 10 if it is not healthy then.",
@@ -98,7 +96,7 @@ TimeoutOption = Annotated[
 ]
 StyleOption = Annotated[
     Style,
-    typer.Option(
+    typed.Option(
         "--style",
         metavar="plain|nagios|prometheus",
         help="One line and exit codes for Nagios, or metrics, instead of a table.",
@@ -154,7 +152,7 @@ def health(
         }
     )
     if status is not Status.OK:
-        raise typer.Exit(EXIT_UNHEALTHY)
+        raise typed.Exit(EXIT_UNHEALTHY)
 
 
 def _seconds(option: str, text: str) -> float:
@@ -171,9 +169,9 @@ def _nagios(servers: str, limits: Limits) -> None:
         checks = check_all(run(_look(servers)), limits)
     except (OncelogError, OSError) as error:
         print(f"UNKNOWN {' '.join(str(error).split())}")
-        raise typer.Exit(NAGIOS_UNKNOWN) from None
+        raise typed.Exit(NAGIOS_UNKNOWN) from None
     print(nagios_line(checks))
-    raise typer.Exit(int(worst(checks)))
+    raise typed.Exit(int(worst(checks)))
 
 
 async def _look(servers: str) -> Snapshot:
@@ -222,7 +220,8 @@ async def _watch(
         try:
             checks = check_all(await _look(servers), limits)
         except (OncelogError, OSError) as error:
-            checks = [Check("answer", Status.CRITICAL, (), " ".join(str(error).split()))]
+            text = " ".join(str(error).split())
+            checks = [Check("answer", Status.CRITICAL, (), text, unnamed=1)]
         status = worst(checks)
         wrong = wrong_ones(checks)
         moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -248,7 +247,7 @@ def _row(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
         "status": str(check.status),
-        "count": len(check.items),
+        "count": check.count,
         "detail": check.detail,
         "items": list(check.items),
     }

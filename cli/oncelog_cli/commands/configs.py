@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.options import (
     BootstrapOption,
     DryRunOption,
@@ -24,20 +22,16 @@ from oncelog_cli.options import (
     chosen_format,
     complete_topics,
     key_values,
-    matching,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Admin
-    from oncelog.admin_results import ConfigOutcome
+    from oncelog.admin.results import ConfigOutcome
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Describe and alter settings of topics and of running brokers.",
 )
 
@@ -52,7 +46,7 @@ COLUMNS = (
 
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option(
+    typed.Option(
         "--topic",
         "-t",
         metavar="TOPIC",
@@ -62,10 +56,10 @@ TopicsOption = Annotated[
 ]
 BrokersOption = Annotated[
     list[int] | None,
-    typer.Option("--broker", min=0, metavar="ID", help="Of this broker; repeatable."),
+    typed.Option("--broker", min=0, metavar="ID", help="Of this broker; repeatable."),
 ]
 DefaultOption = Annotated[
-    bool, typer.Option("--default", help="What is set for all brokers while they run.")
+    bool, typed.Option("--default", help="What is set for all brokers while they run.")
 ]
 
 
@@ -77,10 +71,10 @@ def describe(
     regex: RegexOption = False,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", "-k", metavar="KEY", help="Only this setting; repeatable."),
+        typed.Option("--key", "-k", metavar="KEY", help="Only this setting; repeatable."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", "-a", help="Defaults as well, not only what was set.")
+        bool, typed.Option("--all", "-a", help="Defaults as well, not only what was set.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
@@ -104,7 +98,7 @@ def describe(
     rows = []
     for outcome in run(work()):
         if outcome.error is not None:
-            output.fail(_label(outcome), outcome.error)
+            output.fail(outcome.name, outcome.error)
             continue
         for wanted in keys or ():
             if wanted not in outcome.settings:
@@ -120,13 +114,7 @@ def _check_named(topics: list[str] | None, brokers: list[int] | None, default: b
 
 
 async def _topics(admin: Admin, patterns: Sequence[str], regex: bool) -> list[str]:
-    if not patterns:
-        return []
-    known = await admin.list_topics(include_internal=True) if regex else []
-    found = matching(known, patterns, regex=regex)
-    if not found:
-        raise CommandError(f"no topic matches {' or '.join(patterns)}")
-    return found
+    return await clients.topics_named(admin, patterns, regex=regex) if patterns else []
 
 
 def _label(outcome: ConfigOutcome) -> str:
@@ -163,11 +151,11 @@ def alter(
     regex: RegexOption = False,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--config", "--set", "-c", metavar="KEY=VALUE", help="Set it; repeatable."),
+        typed.Option("--config", "--set", "-c", metavar="KEY=VALUE", help="Set it; repeatable."),
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option(
+        typed.Option(
             "--delete-config",
             "--delete",
             metavar="KEY",
@@ -211,7 +199,7 @@ def alter(
         if outcome.error is None:
             output.line(f"{'would alter' if dry_run else 'altered'} {_label(outcome)}")
         else:
-            output.fail(_label(outcome), outcome.error)
+            output.fail(outcome.name, outcome.error)
             row["error"] = outcome.error.name
         rows.append(row)
     output.finish({"dry_run": dry_run, "configs": rows})

@@ -20,9 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.exits import EXIT_OK
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
@@ -67,7 +65,7 @@ WAIT_MS = 500
 
 OffsetOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--offset",
         "-o",
         metavar="RANGE",
@@ -77,7 +75,7 @@ OffsetOption = Annotated[
 ]
 GroupOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--group",
         "-g",
         metavar="GROUP",
@@ -90,7 +88,7 @@ GroupOption = Annotated[
 
 GrepOption = Annotated[
     list[str] | None,
-    typer.Option(
+    typed.Option(
         "--grep",
         metavar="[PART:]REGEX",
         help="Only records in which it is found: in the value, or in key:..., header:NAME=...;"
@@ -98,17 +96,17 @@ GrepOption = Annotated[
     ),
 ]
 MetaOnlyOption = Annotated[
-    bool, typer.Option("--meta-only", help="JSON lines with sizes in place of key and value.")
+    bool, typed.Option("--meta-only", help="JSON lines with sizes in place of key and value.")
 ]
 DecodeOption = Annotated[
     bool,
-    typer.Option("--decode", help="Records of __consumer_offsets and __transaction_state as JSON."),
+    typed.Option("--decode", help="Records of __consumer_offsets and __transaction_state as JSON."),
 ]
 
 
 ControlOption = Annotated[
     bool,
-    typer.Option(
+    typed.Option(
         "--print-control-records",
         help="The ends of transactions as well: JSON lines with a field 'control'.",
     ),
@@ -124,7 +122,7 @@ class Isolation(StrEnum):
 
 IsolationOption = Annotated[
     Isolation,
-    typer.Option(
+    typed.Option(
         "--isolation-level",
         metavar="read_committed|read_uncommitted",
         help="Whether records of transactions that are open or were aborted are left out, or not.",
@@ -139,17 +137,17 @@ json    one object a line: topic, partition, offset, timestamp (ms since 1970), 
 FORMAT  {FORMAT_HELP}"""
 
 
-def show_formats(context: typer.Context, chosen: str) -> str:
+def show_formats(context: typed.Context, chosen: str) -> str:
     """``--format help``: say what there is, and leave."""
     if chosen == "help" and not context.resilient_parsing:
         print(FORMATS)
-        raise typer.Exit(EXIT_OK)
+        raise typed.Exit(EXIT_OK)
     return chosen
 
 
 RecordFormatOption = Annotated[
     str,
-    typer.Option(
+    typed.Option(
         "--format",
         "-f",
         metavar="value|json|FORMAT|help",
@@ -175,33 +173,33 @@ class Sink(Protocol):
 def consume(
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=complete_topics),
+        typed.Argument(metavar="TOPIC...", autocompletion=complete_topics),
     ],
     regex: RegexOption = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
+        typed.Option("--partition", "-p", min=0, metavar="N", help="Only this one; repeatable."),
     ] = None,
     offset: OffsetOption = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="The same as --offset start.")
+        bool, typed.Option("--from-beginning", help="The same as --offset start.")
     ] = False,
     until_end: Annotated[
         bool,
-        typer.Option(
+        typed.Option(
             "--until-end", "-e", help="Stop at what is the end now; alone: all that there is."
         ),
     ] = False,
     number: Annotated[
         int | None,
-        typer.Option("--number", "-n", min=1, metavar="N", help="Stop after so many records."),
+        typed.Option("--number", "-n", min=1, metavar="N", help="Stop after so many records."),
     ] = None,
     group: GroupOption = None,
     isolation: IsolationOption = Isolation.READ_COMMITTED,
     record_format: RecordFormatOption = "value",
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="The same as --format json: one object a line."),
+        typed.Option("--json", help="The same as --format json: one object a line."),
     ] = False,
     grep: GrepOption = None,
     meta_only: MetaOnlyOption = False,
@@ -415,7 +413,9 @@ async def _named_partitions(
         known = await consumer.partitions_for(topic)
         for number in dict.fromkeys(numbers):
             if number >= len(known):
-                raise CommandError(f"{topic} has {len(known)} partitions, there is no {number}")
+                raise CommandError(
+                    f"topic {topic!r} has {len(known)} partitions, there is no {number}"
+                )
             chosen.append(TopicPartition(topic, number))
     return chosen
 

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import Chosen, parse_partitions, read_csv
 from oncelog_cli.offset_range import Base, Held, Point, parse_range, resolve_start
 from oncelog_cli.options import (
@@ -31,7 +29,7 @@ from oncelog_cli.options import (
     complete_topics,
     confirm,
 )
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, counted
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
@@ -49,16 +47,14 @@ COLUMNS = (
 
 
 def delete_records(
-    context: typer.Context,
+    context: typed.Context,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:N,...]...]", show_default=False, autocompletion=complete_topics
-        ),
+        typed.Argument(metavar="[TOPIC[:N,...]...]", autocompletion=complete_topics),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(
+        typed.Option(
             "--before",
             "-o",
             metavar="POINT",
@@ -67,7 +63,7 @@ def delete_records(
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option(
+        typed.Option(
             "--from-file",
             metavar="PATH",
             help="Offsets as CSV (topic,partition,offset), or Kafka's JSON; - is stdin.",
@@ -93,7 +89,10 @@ def delete_records(
     doomed = [row for row in rows if row["offsets"]]
     if not dry_run and doomed:
         count = sum(row["offsets"] for row in doomed)
-        confirm(f"Delete {count:,} offsets in {len(doomed)} partitions for good?", yes)
+        confirm(
+            f"Delete {counted(count, 'offset')} in {counted(len(doomed), 'partition')} for good?",
+            yes,
+        )
         run(_delete(servers, doomed, output))
     output.table(COLUMNS, rows)
     output.finish({"dry_run": dry_run, "partitions": rows})
@@ -214,7 +213,7 @@ async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartitio
     for topic, number in chosen.partitions:
         tp = TopicPartition(topic, number)
         if tp not in await consumer.partitions_for(topic):
-            raise CommandError(f"{topic} has no partition {number}")
+            raise CommandError(f"topic {topic!r} has no partition {number}")
         named[tp] = None
     return sorted(named)
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.options import (
     BootstrapOption,
     UsageError,
@@ -29,11 +27,8 @@ PROMETHEUS = "prometheus/prometheus.yml"
 
 _TARGETS = re.compile(r"targets: *\[[^\]]*\]")
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Print files for Prometheus and Grafana.",
 )
 
@@ -67,7 +62,7 @@ def alert_rules() -> None:
 def prometheus_config(
     target: Annotated[
         list[str] | None,
-        typer.Option(
+        typed.Option(
             "--target",
             "-t",
             metavar="HOST:PORT",

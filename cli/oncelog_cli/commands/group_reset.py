@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import (
     Chosen,
     csv_line,
@@ -39,7 +37,7 @@ from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, OffsetReset, TopicPartition
-    from oncelog.group_results import ResetPlan
+    from oncelog.admin.group_results import ResetPlan
 
 COLUMNS = (
     Column("TOPIC", "topic"),
@@ -52,32 +50,30 @@ COLUMNS = (
 )
 
 
-Group = Annotated[
-    str, typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_groups)
-]
+Group = Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:N,...]", help="These partitions; repeatable."),
+    typed.Option("--topic", "-t", metavar="TOPIC[:N,...]", help="These partitions; repeatable."),
 ]
 AllTopics = Annotated[
-    bool, typer.Option("--all-topics", help="Every partition the group has committed to.")
+    bool, typed.Option("--all-topics", help="Every partition the group has committed to.")
 ]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first records there are.")]
+ToEarliest = Annotated[bool, typed.Option("--to-earliest", help="To the first records there are.")]
 ToLatest = Annotated[
-    bool, typer.Option("--to-latest", help="Behind the last records there are now.")
+    bool, typed.Option("--to-latest", help="Behind the last records there are now.")
 ]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="To where the group is; with --export a backup.")
+    bool, typed.Option("--to-current", help="To where the group is; with --export a backup.")
 ]
 ToOffset = Annotated[
-    int | None, typer.Option("--to-offset", min=0, metavar="N", help="To this offset.")
+    int | None, typed.Option("--to-offset", min=0, metavar="N", help="To this offset.")
 ]
 ShiftBy = Annotated[
-    int | None, typer.Option("--shift-by", metavar="N", help="N offsets on; back if negative.")
+    int | None, typed.Option("--shift-by", metavar="N", help="N offsets on; back if negative.")
 ]
 ToDatetime = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--to-datetime",
         metavar="TIME",
         help="To the first records at or after, as 2026-01-31T09:00:00Z.",
@@ -85,11 +81,11 @@ ToDatetime = Annotated[
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="DURATION", help="So long ago: PT1H30M, P1D, 1h30m."),
+    typed.Option("--by-duration", metavar="DURATION", help="So long ago: PT1H30M, P1D, 1h30m."),
 ]
 ToGroup = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--to-group",
         metavar="GROUP",
         help="To where another group is, in the partitions that it has committed to.",
@@ -98,13 +94,13 @@ ToGroup = Annotated[
 ]
 FromFile = Annotated[
     Path | None,
-    typer.Option(
+    typed.Option(
         "--from-file", metavar="PATH", help="Offsets as CSV, as --export writes; - is stdin."
     ),
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; else only the plan is shown.")]
+Execute = Annotated[bool, typed.Option("--execute", help="Do it; else only the plan is shown.")]
 Export = Annotated[
-    bool, typer.Option("--export", help="The new offsets as CSV: topic,partition,offset.")
+    bool, typed.Option("--export", help="The new offsets as CSV: topic,partition,offset.")
 ]
 
 

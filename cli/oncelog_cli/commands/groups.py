@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
 from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
@@ -28,31 +26,28 @@ from oncelog_cli.options import (
     chosen_format,
     complete_groups,
     confirm,
-    matching,
 )
+from oncelog_cli.patterns import matching
 from oncelog_cli.render import Column, Output, human_time
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
-    from oncelog.group_results import (
+    from oncelog.admin.group_results import (
         GroupDescription,
         GroupListings,
         MemberDescription,
         ResetPlan,
     )
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="List, describe and delete consumer groups, and reset their offsets.",
 )
 
 Groups = Annotated[
     list[str],
-    typer.Argument(metavar="GROUP...", show_default=False, autocompletion=complete_groups),
+    typed.Argument(metavar="GROUP...", autocompletion=complete_groups),
 ]
 
 
@@ -117,12 +112,12 @@ DELETED_OFFSET_COLUMNS = (
 def list_groups(
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP...]", show_default=False, autocompletion=complete_groups),
+        typed.Argument(metavar="[GROUP...]", autocompletion=complete_groups),
     ] = None,
     regex: RegexOption = False,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only groups in this state; repeatable."),
+        typed.Option("--state", metavar="STATE", help="Only groups in this state; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
@@ -190,19 +185,19 @@ def describe(
     groups: Groups,
     regex: RegexOption = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Partitions: offset, end, lag, member. The default.")
+        bool, typed.Option("--offsets", help="Partitions: offset, end, lag, member. The default.")
     ] = False,
     members: Annotated[
-        bool, typer.Option("--members", help="Members and what they have; wide: partition by one.")
+        bool, typed.Option("--members", help="Members and what they have; wide: partition by one.")
     ] = False,
     state: Annotated[
-        bool, typer.Option("--state", help="One line a group, with the sum of its lag.")
+        bool, typed.Option("--state", help="One line a group, with the sum of its lag.")
     ] = False,
     by_topic: Annotated[
-        bool, typer.Option("--by-topic", help="The lag of each topic, not of each partition.")
+        bool, typed.Option("--by-topic", help="The lag of each topic, not of each partition.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Members, state and offsets, with every column.")
+        bool, typed.Option("--verbose", help="Members, state and offsets, with every column.")
     ] = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
@@ -351,10 +346,8 @@ app.command("reset-offsets")(reset_offsets)
 
 @app.command()
 def clone(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", show_default=False, autocompletion=complete_groups)
-    ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_groups)],
+    target: Annotated[str, typed.Argument(metavar="TARGET")],
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
@@ -380,7 +373,7 @@ def delete(
     groups: Groups,
     regex: RegexOption = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A group that does not exist is no failure.")
+        bool, typed.Option("--if-exists", help="A group that does not exist is no failure.")
     ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
@@ -421,7 +414,7 @@ def delete(
 
 
 def _has_members(group: GroupDescription) -> Exception:
-    from oncelog.group_results import GroupHasMembersError
+    from oncelog.admin.group_results import GroupHasMembersError
 
     return GroupHasMembersError(group.group_id, group.members)
 
@@ -446,12 +439,10 @@ async def _delete(
 
 @app.command("delete-offsets")
 def delete_offsets(
-    group: Annotated[
-        str, typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_groups)
-    ],
+    group: Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)],
     topic: Annotated[
         list[str],
-        typer.Option(
+        typed.Option(
             "--topic", "-t", metavar="TOPIC[:N,...]", help="Of these partitions; repeatable."
         ),
     ],

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
@@ -31,7 +29,7 @@ from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import TopicPartition
-    from oncelog.admin_results import TopicDescription
+    from oncelog.admin.results import TopicDescription
 
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
@@ -45,7 +43,7 @@ COLUMNS = (
 
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option(
+    typed.Option(
         "--topic",
         "-t",
         metavar="TOPIC[:N,...]",
@@ -59,7 +57,7 @@ def elect_leaders(
     topic: TopicOption = None,
     unclean: Annotated[
         bool,
-        typer.Option(
+        typed.Option(
             "--unclean",
             help="Let any live replica lead where nobody does; records may be lost.",
         ),
@@ -132,7 +130,7 @@ async def _candidates(
                 )
     for name, number in chosen.partitions if chosen is not None else ():
         if (name, number) not in seen:
-            raise CommandError(f"{name} has no partition {number}")
+            raise CommandError(f"topic {name!r} has no partition {number}")
     return rows
 
 

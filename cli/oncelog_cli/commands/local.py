@@ -8,8 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
-
+from oncelog_cli import extras, typed
 from oncelog_cli.local.cluster import BROKERS_DEFAULT, LocalCluster
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.options import (
@@ -42,12 +41,12 @@ FOREGROUND_CHECK_S = 0.5
 def up(
     brokers: Annotated[
         int | None,
-        typer.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
+        typed.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
     ] = None,
     directory: DirectoryOption = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(
+        typed.Option(
             "--zookeeper",
             metavar="HOST:PORT",
             help="Use a ZooKeeper that runs already. Default: start one.",
@@ -55,28 +54,34 @@ def up(
     ] = None,
     port: Annotated[
         int,
-        typer.Option(
+        typed.Option(
             "--port", "-p", min=0, max=65000, help="First broker's port; 0 takes free ones."
         ),
     ] = 0,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every broker; repeatable."),
+        typed.Option("--set", metavar="KEY=VALUE", help="A setting of every broker; repeatable."),
     ] = None,
+    metrics: Annotated[
+        bool, typed.Option("--metrics/--no-metrics", help="Metrics and probes of every broker.")
+    ] = True,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
+        bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine, and return when they serve.
 
+    Metrics and probes are on a free port of this machine each; 'status -f wide' says where.
     Everything, data and logs, is under one directory. What a stopped cluster left there is used
     again: brokers keep their ports, settings and data.
     """
     output = Output("up", chosen_format(output_format, as_json))
+    extras.need("local", extras.BROKER, "a cluster on this machine")
     settings = typed_values("--set", setting or [])
-    cluster = _chosen_cluster(local_directory(directory), brokers, zookeeper, port, settings)
+    place = local_directory(directory)
+    cluster = _chosen_cluster(place, brokers, zookeeper, port, settings, metrics=metrics)
     cluster.start(progress=output.note)
     _show(cluster, output, finish=not foreground)
     if foreground:
@@ -84,7 +89,13 @@ def up(
 
 
 def _chosen_cluster(
-    place: Path, brokers: int | None, zookeeper: str | None, port: int, settings: dict[str, Any]
+    place: Path,
+    brokers: int | None,
+    zookeeper: str | None,
+    port: int,
+    settings: dict[str, Any],
+    *,
+    metrics: bool,
 ) -> LocalCluster:
     """The cluster that lies in ``place``, changed as far as it can be, or a new one.
 
@@ -97,8 +108,10 @@ def _chosen_cluster(
             zookeeper=zookeeper,
             base_port=port,
             settings=settings,
+            metrics=metrics,
         )
     cluster = LocalCluster.load(place)
+    cluster.expose_metrics(metrics)
     remedy = "Remedy: 'oncelog down --delete' first, or another --dir"
     if zookeeper is not None and zookeeper != cluster.external_zookeeper:
         raise UsageError(f"the cluster in {place} uses another ZooKeeper. {remedy}")
@@ -112,10 +125,10 @@ def _chosen_cluster(
 def down(
     directory: DirectoryOption = None,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove its data and logs as well.")
+        bool, typed.Option("--delete", help="Remove its data and logs as well.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Then brokers are killed.")
+        float, typed.Option(min=0, metavar="SECONDS", help="Then brokers are killed.")
     ] = 30.0,
     yes: YesOption = False,
     output_format: FormatOption = Format.TEXT,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
@@ -19,19 +17,15 @@ from oncelog_cli.options import (
     bootstrap_servers,
     chosen_format,
     complete_topics,
-    matching,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin_results import PartitionDescription, TopicDescription
+    from oncelog.admin.results import PartitionDescription, TopicDescription
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="List partitions: leaders, replicas, and what is wrong with them.",
 )
 
@@ -51,7 +45,7 @@ COLUMNS = (
 
 
 def _flag(name: str, text: str) -> Any:
-    return typer.Option(f"--{name}", help=text)
+    return typed.Option(f"--{name}", help=text)
 
 
 UnderReplicated = Annotated[bool, _flag("under-replicated", "With replicas out of the ISR.")]
@@ -61,10 +55,10 @@ AtMinIsr = Annotated[bool, _flag("at-min-isr", "With just enough of them.")]
 NotPreferred = Annotated[bool, _flag("not-preferred", "Not led by their preferred replicas.")]
 Internal = Annotated[bool, _flag("internal", "The cluster's own topics as well.")]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", min=0, metavar="ID", help="With a replica there.")
+    int | None, typed.Option("--broker", min=0, metavar="ID", help="With a replica there.")
 ]
 LeaderOption = Annotated[
-    int | None, typer.Option("--leader", min=0, metavar="ID", help="Led by this broker.")
+    int | None, typed.Option("--leader", min=0, metavar="ID", help="Led by this broker.")
 ]
 
 
@@ -77,7 +71,7 @@ def partitions() -> None:
 def list_partitions(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
     ] = None,
     regex: RegexOption = False,
     broker: BrokerOption = None,
@@ -128,12 +122,7 @@ async def _describe(
 ) -> tuple[Sequence[TopicDescription], dict[str, int]]:
     """:raises CommandError: no topic is meant."""
     async with clients.admin(servers) as admin:
-        names = None
-        if patterns:
-            known = await admin.list_topics(include_internal=True) if regex else []
-            names = matching(known, patterns, regex=regex)
-            if not names:
-                raise CommandError(f"no topic matches {' or '.join(patterns)}")
+        names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
         found = await admin.describe_topics(names)
         sound = [topic.topic for topic in found if topic.error is None]
         return found, await min_insync_replicas(admin, sound)

@@ -11,9 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.produce import Acks, Compression
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
@@ -37,11 +35,8 @@ STEP_S = 0.02
 AT_ONCE = 500
 PERCENTILES = (50, 95, 99)
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Measure a given cluster: produce, consume, latency from end to end.",
 )
 
@@ -59,25 +54,23 @@ LATENCY_COLUMNS = (
     Column("MAX", "max_ms", right=True),
 )
 
-TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topics)
-]
+TopicArgument = Annotated[str, typed.Argument(metavar="TOPIC", autocompletion=complete_topics)]
 RecordsOption = Annotated[
-    int, typer.Option("--records", "-n", min=1, metavar="N", help="So many records.")
+    int, typed.Option("--records", "-n", min=1, metavar="N", help="So many records.")
 ]
-SizeOption = Annotated[int, typer.Option("--size", min=1, metavar="BYTES", help="Of each value.")]
+SizeOption = Annotated[int, typed.Option("--size", min=1, metavar="BYTES", help="Of each value.")]
 SecondsOption = Annotated[
-    str | None, typer.Option("--duration", metavar="DURATION", help="At most so long: 30s, 5m.")
+    str | None, typed.Option("--duration", metavar="DURATION", help="At most so long: 30s, 5m.")
 ]
 RateOption = Annotated[
-    float | None, typer.Option("--rate", min=0.001, metavar="N", help="Records a second, at most.")
+    float | None, typed.Option("--rate", min=0.001, metavar="N", help="Records a second, at most.")
 ]
 AcksOption = Annotated[
-    Acks, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")
+    Acks, typed.Option("--acks", metavar="all|1|0", help="Who must have a record.")
 ]
 CompressionOption = Annotated[
     Compression,
-    typer.Option("--compression", "-z", metavar="none|gzip|lz4|zstd", help="Of batches."),
+    typed.Option("--compression", "-z", metavar="none|gzip|lz4|zstd", help="Of batches."),
 ]
 
 

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.demo.pipeline_command import demo
 from oncelog_cli.invocation import CURRENT
 from oncelog_cli.options import BootstrapOption, JsonOption, UsageError, bootstrap_servers
@@ -20,31 +19,30 @@ from oncelog_cli.options import BootstrapOption, JsonOption, UsageError, bootstr
 PACKAGE = "pyspark_oncelog"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Run pipelines on Spark: a job file names sources, a query, a sink.",
 )
 app.command("demo")(demo)
 
-JobArgument = Annotated[
-    Path, typer.Argument(metavar="JOB.TOML", show_default=False, help="The job: a TOML file.")
-]
+JobArgument = Annotated[Path, typed.Argument(metavar="JOB.TOML", help="The job: a TOML file.")]
 SubmitOption = Annotated[
-    bool, typer.Option("--submit", help="By spark-submit, instead of in this process.")
+    bool, typed.Option("--submit", help="By spark-submit, instead of in this process.")
 ]
 
 
 @app.command(context_settings=PASS_ON)
 def run(
-    context: typer.Context,
+    context: typed.Context,
     job: JobArgument,
     submit: SubmitOption = False,
     bootstrap: BootstrapOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Progress as JSON lines on stdout.")
+        bool, typed.Option("--json", help="Progress as JSON lines on stdout.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typed.Option("--verbose", help="Show what Spark says of a failure, with all frames."),
     ] = False,
 ) -> None:
     """Run a job until it has read what there is, or SIGTERM or Ctrl+C stop it.
@@ -53,6 +51,7 @@ def run(
     local cluster's. With --submit, what comes after -- goes to spark-submit.
     """
     arguments = ["run", str(job), *["--submit"] * submit, *["--json"] * as_json]
+    arguments += ["--verbose"] * verbose
     arguments += _servers(bootstrap)
     if context.args:
         arguments += ["--", *context.args]
@@ -64,7 +63,7 @@ def check(
     job: JobArgument,
     submit: SubmitOption = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Start Spark as well, and let it analyse the query.")
+        bool, typed.Option("--plan", help="Start Spark as well, and let it analyse the query.")
     ] = False,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,

@@ -22,9 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
@@ -40,14 +38,14 @@ from oncelog_cli.options import (
 )
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
-from oncelog_cli.render import Column, Output
+from oncelog_cli.render import Column, Output, counted
 from oncelog_cli.runner import run
 from oncelog_cli.tickets import TicketOption, read_ticket
 
 if TYPE_CHECKING:
     from oncelog import Delivery, Producer, RecordMetadata
-    from oncelog.shared_transaction import Ticket
-    from oncelog.shared_writer import SharedWriter
+    from oncelog.shared_transactions.transaction import Ticket
+    from oncelog.shared_transactions.writer import SharedWriter
 
 STEPS_A_SECOND = 20
 """With a rate: so often records are sent."""
@@ -101,68 +99,69 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topics)
-]
+TopicArgument = Annotated[str, typed.Argument(metavar="TOPIC", autocompletion=complete_topics)]
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", "-i", metavar="PATH", help="Read this file. Default: standard input."),
+    typed.Option("--file", "-i", metavar="PATH", help="Read this file. Default: standard input."),
 ]
 JsonLinesOption = Annotated[
     bool,
-    typer.Option(
+    typed.Option(
         "--json-lines",
         "-j",
         help="Each line is an object with value, key, headers, partition, timestamp, as"
-        " 'consume --format json' prints them.",
+        " 'consume --format json' prints them. A key or value that is an object or an array is"
+        " sent as its JSON text.",
     ),
 ]
 KeySeparatorOption = Annotated[
     str | None,
-    typer.Option("--key-separator", "-K", metavar="TEXT", help="What is before it is the key."),
+    typed.Option(
+        "--key-separator", "-K", metavar="TEXT", help="What is before it is the key. \\t is a tab."
+    ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", "-k", metavar="TEXT", help="Key of every record that has none."),
+    typed.Option("--key", "-k", metavar="TEXT", help="Key of every record that has none."),
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="KEY=VALUE", help="For every record; repeatable."),
+    typed.Option("--header", "-H", metavar="KEY=VALUE", help="For every record; repeatable."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option("--partition", "-p", min=0, metavar="N", help="Where every record goes."),
+    typed.Option("--partition", "-p", min=0, metavar="N", help="Where every record goes."),
 ]
 RepartitionOption = Annotated[
     bool,
-    typer.Option("--repartition", help="Do not look at the partition of JSON lines."),
+    typed.Option("--repartition", help="Do not look at the partition of JSON lines."),
 ]
 EncodingOption = Annotated[
     Encoding,
-    typer.Option(
+    typed.Option(
         "--encoding", metavar="text|hex|base64", help="How keys and values of lines are written."
     ),
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--rate", metavar="N", help="At most so many records a second."),
+    typed.Option("--rate", metavar="N", help="At most so many records a second."),
 ]
 TombstoneOption = Annotated[
-    bool, typer.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
+    bool, typed.Option("--tombstone", "-Z", help="An empty value becomes a tombstone (null).")
 ]
 AcksOption = Annotated[
     Acks,
-    typer.Option("--acks", metavar="all|1|0", help="Who must have a record before it counts."),
+    typed.Option("--acks", metavar="all|1|0", help="Who must have a record before it counts."),
 ]
 CompressionOption = Annotated[
     Compression,
-    typer.Option(
+    typed.Option(
         "--compression", "-z", metavar="none|gzip|lz4|zstd", help="How batches are compressed."
     ),
 ]
 TransactionalIdOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--transactional-id",
         metavar="ID",
         help="All lines are one transaction of this id, committed at their end; a failure aborts"
@@ -172,7 +171,7 @@ TransactionalIdOption = Annotated[
 ]
 TransactionTimeoutOption = Annotated[
     str,
-    typer.Option(
+    typed.Option(
         "--transaction-timeout",
         metavar="DURATION",
         help="With --transactional-id: after so long the brokers abort it.",
@@ -180,7 +179,7 @@ TransactionTimeoutOption = Annotated[
 ]
 WriterOption = Annotated[
     str | None,
-    typer.Option(
+    typed.Option(
         "--writer", metavar="NAME", help="With --ticket: this attempt at a part of the work."
     ),
 ]
@@ -319,7 +318,7 @@ def produce(
     _check_lines(key_separator, json_lines, encoding, rate)
     rules = LineRules(
         json_lines=json_lines,
-        key_separator=None if key_separator is None else os.fsencode(key_separator),
+        key_separator=None if key_separator is None else _separator(key_separator),
         key=None if key is None else os.fsencode(key),
         tombstones=tombstones,
         headers=parse_headers(header or ()),
@@ -334,7 +333,9 @@ def produce(
         tally = run(_produce(topic, source, rules, output, servers, settings, within, rate))
     if tally.failure is not None:
         fate = "not written" if getattr(tally.failure, "definite", False) else "perhaps written"
-        output.fail("", f"{tally.failed} records not acknowledged, {fate}: {tally.failure}")
+        output.fail(
+            "", f"{counted(tally.failed, 'record')} not acknowledged, {fate}: {tally.failure}"
+        )
     _tell(topic, tally, output, wanted=source.is_terminal or tally.records > 0)
 
 
@@ -343,7 +344,7 @@ def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
     rows = tally.rows()
     if wanted:
         output.table(COLUMNS, rows)
-    output.note(f"{tally.records:,} records in {topic}{_ENDED[tally.committed]}")
+    output.note(f"{counted(tally.records, 'record')} in {topic}{_ENDED[tally.committed]}")
     if tally.receipt is not None:
         output.line(json.dumps(tally.receipt))
     output.finish(
@@ -370,6 +371,12 @@ def _check_lines(
         raise UsageError("--key-separator is for plain lines, not for --json-lines")
     if key_separator == "":
         raise UsageError("--key-separator must not be empty")
+
+
+def _separator(text: str) -> bytes:
+    """The bytes of a key separator: a shell hands ``\\t`` over as two characters, and who types it
+    means one. A backslash before anything else stands for itself."""
+    return os.fsencode(text.replace("\\t", "\t").replace("\\0", "\0"))
 
 
 _ENDED = {None: "", True: ", committed", False: ", aborted: none of them can be seen"}
@@ -491,7 +498,7 @@ async def _as_writer(
 
     :raises UsageError: acks=all is what a transaction needs.
     """
-    from oncelog.shared_writer import join
+    from oncelog.shared_transactions.writer import join
 
     if within.ticket is None or settings["acks"] != Acks.ALL.value:
         raise UsageError("--acks: in a transaction all replicas must have a record")
@@ -535,7 +542,7 @@ class _Sender:
                     self._settle()
                     if self.tally.failure is not None:
                         return
-                    bar.show(source.read_bytes, f"{self.tally.records:,} records")
+                    bar.show(source.read_bytes, counted(self.tally.records, "record"))
                 if source.is_terminal:
                     await self.settle_all()
         except LineTooLongError as error:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
@@ -29,13 +27,10 @@ from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import TopicPartition
-    from oncelog.transaction_results import PartitionProducers, ProducerDescription
+    from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Show what partitions know of their producers.",
 )
 
@@ -60,17 +55,15 @@ def producers() -> None:
 def describe(
     topics: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TOPIC[:N,...]...", show_default=False, autocompletion=complete_topics
-        ),
+        typed.Argument(metavar="TOPIC[:N,...]...", autocompletion=complete_topics),
     ],
     regex: RegexOption = False,
     only_open: Annotated[
-        bool, typer.Option("--open", help="Only producers with an open transaction there.")
+        bool, typed.Option("--open", help="Only producers with an open transaction there.")
     ] = False,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option("--producer-id", min=0, metavar="N", help="Only this one; repeatable."),
+        typed.Option("--producer-id", min=0, metavar="N", help="Only this one; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.exits import CommandError, UsageError
 from oncelog_cli.invocation import ClientOptions, parse_client_options
 from oncelog_cli.options import (
@@ -29,19 +28,14 @@ from oncelog_cli.profiles import (
 )
 from oncelog_cli.render import Column, Output
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Name clusters, with options for their clients, and choose one.",
 )
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, autocompletion=complete_profiles)
-]
+Name = Annotated[str, typed.Argument(metavar="NAME", autocompletion=complete_profiles)]
 Server = Annotated[
-    str, typer.Option("--server", "-s", metavar="HOST:PORT,...", help="Brokers to ask first.")
+    str, typed.Option("--server", "-s", metavar="HOST:PORT,...", help="Brokers to ask first.")
 ]
 
 
@@ -73,7 +67,7 @@ def list_profiles(output_format: FormatOption = Format.TEXT, as_json: JsonOption
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", show_default=False, autocompletion=complete_profiles),
+        typed.Argument(metavar="[NAME]", autocompletion=complete_profiles),
     ] = None,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
@@ -98,9 +92,8 @@ def show(
 def use(
     name: Annotated[
         str,
-        typer.Argument(
+        typed.Argument(
             metavar="NAME",
-            show_default=False,
             help="'-' for the one before.",
             autocompletion=complete_profiles,
         ),
@@ -122,12 +115,12 @@ def create(
     server: Server = "",
     client_options: ClientOptions = None,
     description: Annotated[
-        str, typer.Option("--description", metavar="TEXT", help="What it is, for people.")
+        str, typed.Option("--description", metavar="TEXT", help="What it is, for people.")
     ] = "",
     replace: Annotated[
-        bool, typer.Option("--replace", help="In place of one of that name.")
+        bool, typed.Option("--replace", help="In place of one of that name.")
     ] = False,
-    chosen: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
+    chosen: Annotated[bool, typed.Option("--use", help="Use it from now on.")] = False,
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:

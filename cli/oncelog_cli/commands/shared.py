@@ -16,12 +16,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.transactions import (
     SHARED_COLUMNS,
     described_transactions,
+    listed_shared,
     show_transactions,
 )
 from oncelog_cli.group_offsets import duration_ms
@@ -41,23 +40,20 @@ from oncelog_cli.runner import CommandError, run
 from oncelog_cli.tickets import read_receipt, read_ticket
 
 if TYPE_CHECKING:
-    from oncelog.shared_transaction import SharedEnd, Ticket
+    from oncelog.shared_transactions.transaction import SharedEnd, Ticket
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Begin, commit and abort transactions that many writers share.",
 )
 
 IdArgument = Annotated[
     str,
-    typer.Argument(metavar="ID", show_default=False, autocompletion=complete_transactional_ids),
+    typed.Argument(metavar="ID", autocompletion=complete_transactional_ids),
 ]
 TicketArgument = Annotated[
     str,
-    typer.Argument(metavar="TICKET", show_default=False, help="A file, or JSON."),
+    typed.Argument(metavar="TICKET", help="A file, or JSON."),
 ]
 
 
@@ -66,7 +62,7 @@ def begin(
     transactional_id: IdArgument,
     tag: Annotated[
         int,
-        typer.Option(
+        typed.Option(
             "--tag",
             min=0,
             metavar="N",
@@ -75,7 +71,7 @@ def begin(
     ],
     timeout: Annotated[
         str,
-        typer.Option(
+        typed.Option(
             "--timeout",
             metavar="DURATION",
             help="How long it may stay open, from the first writer on.",
@@ -98,7 +94,7 @@ def begin(
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> Ticket:
-        from oncelog.shared_transaction import SharedTransaction
+        from oncelog.shared_transactions.transaction import SharedTransaction
 
         txn = await SharedTransaction.begin(
             bootstrap_servers=servers,
@@ -119,9 +115,8 @@ def commit(
     ticket: TicketArgument,
     winners: Annotated[
         list[str] | None,
-        typer.Argument(
+        typed.Argument(
             metavar="[RECEIPT...]",
-            show_default=False,
             help="Those whose records become visible: files, or JSON, of 'produce --ticket'.",
         ),
     ] = None,
@@ -135,7 +130,7 @@ def commit(
     receipts = [read_receipt(item) for item in winners or ()]
 
     async def work() -> SharedEnd:
-        from oncelog.shared_transaction import SharedTransaction
+        from oncelog.shared_transactions.transaction import SharedTransaction
 
         options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
         return await SharedTransaction(found, **options).commit(receipts)
@@ -155,12 +150,30 @@ def abort(
     found = _ticket(ticket, bootstrap)
 
     async def work() -> SharedEnd:
-        from oncelog.shared_transaction import SharedTransaction
+        from oncelog.shared_transactions.transaction import SharedTransaction
 
         options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
         return await SharedTransaction(found, **options).abort()
 
     _finish(output, found, run(work()), wanted=False)
+
+
+@app.command("list")
+def list_shared(
+    patterns: Annotated[
+        list[str] | None,
+        typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
+    ] = None,
+    regex: RegexOption = False,
+    bootstrap: BootstrapOption = None,
+    output_format: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> None:
+    """List the ids of shared transactions: state, tag, last committed tag, writers."""
+    output = Output("shared list", chosen_format(output_format, as_json))
+    shared = run(listed_shared(bootstrap_servers(bootstrap), patterns or (), regex, output))
+    output.table(SHARED_COLUMNS, shared)
+    output.finish({"transactions": shared})
 
 
 def _ticket(text: str, bootstrap: str | None) -> Ticket:
@@ -189,9 +202,7 @@ def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> 
 def describe(
     transactional_ids: Annotated[
         list[str],
-        typer.Argument(
-            metavar="ID...", show_default=False, autocompletion=complete_transactional_ids
-        ),
+        typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids),
     ],
     regex: RegexOption = False,
     bootstrap: BootstrapOption = None,

@@ -21,9 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
 from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
@@ -60,18 +58,18 @@ COLUMNS = (
 def support_bundle(
     file: Annotated[
         Path | None,
-        typer.Option(
+        typed.Option(
             "--output", "-o", metavar="PATH", help="Default: oncelog-bundle-<time>.zip, here."
         ),
     ] = None,
     size: Annotated[
         int,
-        typer.Option(
+        typed.Option(
             "--max-bytes", min=10_000, metavar="N", help="Of all parts, before compression."
         ),
     ] = BYTES_MAX,
     logs: Annotated[
-        bool, typer.Option("--logs/--no-logs", help="Logs and files of the local cluster.")
+        bool, typed.Option("--logs/--no-logs", help="Logs and files of the local cluster.")
     ] = True,
     directory: DirectoryOption = None,
     bootstrap: BootstrapOption = None,

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.options import (
     BootstrapOption,
     DryRunOption,
@@ -44,24 +42,22 @@ COLUMNS = (
 
 
 def clone(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", show_default=False, autocompletion=complete_topics)
-    ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_topics)],
+    target: Annotated[str, typed.Argument(metavar="TARGET")],
     records: Annotated[
-        bool, typer.Option("--records", help="Copy what is committed in it as well.")
+        bool, typed.Option("--records", help="Copy what is committed in it as well.")
     ] = False,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, metavar="N", help="Not as many as the source."),
+        typed.Option("--partitions", "-p", min=1, metavar="N", help="Not as many as the source."),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", min=1, metavar="N", help="Not that of the source."),
+        typed.Option("--replication-factor", min=1, metavar="N", help="Not that of the source."),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of it; repeatable."),
+        typed.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of it; repeatable."),
     ] = None,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,

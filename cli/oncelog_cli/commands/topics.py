@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.commands.delete_records import delete_records
 from oncelog_cli.commands.partitions import states_of
@@ -36,34 +34,31 @@ from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin_results import ConfigSetting, TopicDescription
+    from oncelog.admin.results import ConfigSetting, TopicDescription
 
 OFFSETS_DEADLINE_MS = 5_000
 """A leader that does not answer must not hold up the rest of a description."""
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="Create, list, describe, alter and delete topics.",
 )
 
 Topics = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=complete_topics),
+    typed.Argument(metavar="TOPIC...", autocompletion=complete_topics),
 ]
-NewTopics = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+NewTopics = Annotated[list[str], typed.Argument(metavar="TOPIC...")]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; repeatable."),
+    typed.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; repeatable."),
 ]
 
 UnderMinIsrOption = Annotated[
-    bool, typer.Option("--under-min-isr", help="Only with too few in-sync replicas to write.")
+    bool, typed.Option("--under-min-isr", help="Only with too few in-sync replicas to write.")
 ]
 AtMinIsrOption = Annotated[
-    bool, typer.Option("--at-min-isr", help="Only with just enough of them.")
+    bool, typed.Option("--at-min-isr", help="Only with just enough of them.")
 ]
 
 LIST_COLUMNS = (
@@ -116,17 +111,17 @@ def create(
     topics: NewTopics,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", min=-1, metavar="N", help="-1: the broker's default."),
+        typed.Option("--partitions", "-p", min=-1, metavar="N", help="-1: the broker's default."),
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option(
+        typed.Option(
             "--replication-factor", "-r", min=-1, metavar="N", help="-1: the broker's default."
         ),
     ] = -1,
     config: Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists is no failure.")
+        bool, typed.Option("--if-not-exists", help="A topic that exists is no failure.")
     ] = False,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
@@ -189,17 +184,17 @@ def _counted(partitions: int, replicas: int) -> str:
 def list_topics(
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC...]", show_default=False, autocompletion=complete_topics),
+        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
     ] = None,
     regex: RegexOption = False,
     internal: Annotated[
-        bool, typer.Option("--internal", help="The cluster's own topics as well.")
+        bool, typed.Option("--internal", help="The cluster's own topics as well.")
     ] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only with replicas out of the ISR.")
+        bool, typed.Option("--under-replicated", help="Only with replicas out of the ISR.")
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable", help="Only with partitions that nobody leads.")
+        bool, typed.Option("--unavailable", help="Only with partitions that nobody leads.")
     ] = False,
     under_min_isr: UnderMinIsrOption = False,
     at_min_isr: AtMinIsrOption = False,
@@ -267,10 +262,10 @@ def describe(
     topics: Topics,
     regex: RegexOption = False,
     configs: Annotated[
-        bool, typer.Option("--configs", help="Every setting in force, not only the topic's own.")
+        bool, typed.Option("--configs", help="Every setting in force, not only the topic's own.")
     ] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets/--no-offsets", help="Ask the leaders for offsets.")
+        bool, typed.Option("--offsets/--no-offsets", help="Ask the leaders for offsets.")
     ] = True,
     bootstrap: BootstrapOption = None,
     output_format: FormatOption = Format.TEXT,
@@ -385,12 +380,12 @@ def alter(
     topics: Topics,
     regex: RegexOption = False,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="Grow to so many.")
+        int | None, typed.Option("--partitions", "-p", min=1, metavar="N", help="Grow to so many.")
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
+        typed.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
@@ -453,7 +448,7 @@ def delete(
     topics: Topics,
     regex: RegexOption = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that does not exist is no failure.")
+        bool, typed.Option("--if-exists", help="A topic that does not exist is no failure.")
     ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,

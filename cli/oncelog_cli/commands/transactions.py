@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from oncelog_cli import clients
+from oncelog_cli import clients, typed
 from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
     BootstrapOption,
@@ -29,31 +27,28 @@ from oncelog_cli.options import (
     complete_topics,
     complete_transactional_ids,
     confirm,
-    matching,
 )
+from oncelog_cli.patterns import matching
 from oncelog_cli.render import Column, Output, human_time
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
-    from oncelog.transaction_results import (
+    from oncelog.admin.transaction_results import (
         HangingTransaction,
         TransactionDescription,
         TransactionListing,
         TransactionListings,
     )
 
-app = typer.Typer(
-    add_completion=False,
+app = typed.App(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="List and describe transactions, find those that hang, and end them.",
 )
 
 Ids = Annotated[
     list[str],
-    typer.Argument(metavar="ID...", show_default=False, autocompletion=complete_transactional_ids),
+    typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids),
 ]
 
 
@@ -124,24 +119,22 @@ FENCED_COLUMNS = (
 def list_transactions(
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[ID...]", show_default=False, autocompletion=complete_transactional_ids
-        ),
+        typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
     ] = None,
     regex: RegexOption = False,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only those in this state; repeatable."),
+        typed.Option("--state", metavar="STATE", help="Only those in this state; repeatable."),
     ] = None,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option(
+        typed.Option(
             "--producer-id", min=0, metavar="N", help="Only those of this producer; repeatable."
         ),
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(
+        typed.Option(
             "--older-than",
             metavar="DURATION",
             help="Only those with a transaction that has been open for so long: 30s, 5m, PT1H.",
@@ -168,10 +161,17 @@ def list_transactions(
     listed = run(work())
     _report_unanswered(listed.unanswered, output)
     names = [item.transactional_id for item in listed]
-    wanted = matching(names, patterns, regex=regex) if patterns else names
+    wanted = listed_ids(names, patterns or (), regex=regex)
     rows = [_listed(item) for item in listed if item.transactional_id in wanted]
     output.table(LIST_COLUMNS, rows)
     output.finish({"transactions": rows})
+
+
+def listed_ids(names: Sequence[str], patterns: Sequence[str], *, regex: bool) -> list[str]:
+    """Of the ids that are there, those that are meant; without patterns all. A list shows what is
+    there: an id that is not, or that is of another kind, is not in it."""
+    wanted = matching(names, patterns, regex=regex) if patterns else names
+    return [name for name in names if name in wanted]
 
 
 def _listed(item: TransactionListing) -> dict[str, Any]:
@@ -249,6 +249,22 @@ async def described_transactions(
     return [_document(item) for item in described if item.error is None]
 
 
+async def listed_shared(
+    servers: str, patterns: Sequence[str], regex: bool, output: Output
+) -> list[dict[str, Any]]:
+    """One document for each id of shared transactions that is meant; what failed is reported."""
+    async with clients.admin(servers) as admin:
+        listed = await admin.list_transactions()
+        _report_unanswered(listed.unanswered, output)
+        names = [item.transactional_id for item in listed if item.shared]
+        wanted = listed_ids(names, patterns, regex=regex)
+        described = await admin.describe_transactions(wanted) if wanted else []
+    for item in described:
+        if item.error is not None:
+            output.fail(item.transactional_id, item.error)
+    return [_document(item) for item in described if item.error is None]
+
+
 def show_transactions(
     documents: Sequence[Mapping[str, Any]],
     output: Output,
@@ -320,7 +336,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
 def find_hanging(
     topic: Annotated[
         list[str] | None,
-        typer.Option(
+        typed.Option(
             "--topic",
             "-t",
             metavar="TOPIC[:N,...]",
@@ -330,11 +346,11 @@ def find_hanging(
     ] = None,
     broker: Annotated[
         int | None,
-        typer.Option("--broker", min=0, metavar="ID", help="Only in partitions that it leads."),
+        typed.Option("--broker", min=0, metavar="ID", help="Only in partitions that it leads."),
     ] = None,
     max_timeout: Annotated[
         str,
-        typer.Option(
+        typed.Option(
             "--max-transaction-timeout",
             metavar="DURATION",
             help="transaction_max_timeout_ms of the brokers: what was silent for longer may hang.",
@@ -405,16 +421,16 @@ def _hanging(item: HangingTransaction) -> dict[str, Any]:
 def abort(
     topic: Annotated[
         str,
-        typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topics),
+        typed.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topics),
     ],
-    partition: Annotated[int, typer.Option("--partition", "-p", min=0, metavar="N")],
+    partition: Annotated[int, typed.Option("--partition", "-p", min=0, metavar="N")],
     producer_id: Annotated[
         int | None,
-        typer.Option("--producer-id", min=0, metavar="N", help="Whose transaction it is."),
+        typed.Option("--producer-id", min=0, metavar="N", help="Whose transaction it is."),
     ] = None,
     start_offset: Annotated[
         int | None,
-        typer.Option("--start-offset", min=0, metavar="N", help="Where it begins."),
+        typed.Option("--start-offset", min=0, metavar="N", help="Where it begins."),
     ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,

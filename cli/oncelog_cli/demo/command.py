@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_path
 from oncelog_cli.demo.job import Job
 from oncelog_cli.demo.staging import run_on_cluster, show
@@ -24,16 +23,16 @@ EXIT_CANNOT = EXIT_USAGE
 
 def demo(
     rate: Annotated[
-        int, typer.Option(min=100, help="Records a second, so that there is something to see.")
+        int, typed.Option(min=100, help="Records a second, so that there is something to see.")
     ] = 12_000,
     limit: Annotated[
-        int, typer.Option(min=100, max=FLIGHT_COUNT, help="How many flights.")
+        int, typed.Option(min=100, max=FLIGHT_COUNT, help="How many flights.")
     ] = FLIGHT_COUNT,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Keep the cluster's files here afterwards.")
+        Path | None, typed.Option("--dir", help="Keep the cluster's files here afterwards.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="End with one line of JSON on stdout.")
+        bool, typed.Option("--json", help="End with one line of JSON on stdout.")
     ] = False,
 ) -> None:
     """Run the main job on real data, and judge it.
@@ -49,7 +48,7 @@ def demo(
         verdict = run_on_cluster(home, Job(path, limit=limit, rate=rate), view)
     except (FlightsMissingError, LocalClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(EXIT_CANNOT) from None
+        raise typed.Exit(EXIT_CANNOT) from None
     finally:
         view.close()
         if directory is None:
@@ -62,4 +61,4 @@ def demo(
         broken="acknowledged records were lost, doubled or misordered.",
     )
     if not verdict.ok:
-        raise typer.Exit(EXIT_LOST)
+        raise typed.Exit(EXIT_LOST)

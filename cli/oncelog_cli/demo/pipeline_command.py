@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from oncelog_cli import typed
 from oncelog_cli.demo.driver import PipelineError
 from oncelog_cli.demo.flights import FLIGHT_COUNT, FlightsMissingError, flights_path
 from oncelog_cli.demo.pipeline_job import PipelineJob
@@ -25,13 +24,13 @@ EXIT_CANNOT = EXIT_USAGE
 
 def demo(
     limit: Annotated[
-        int, typer.Option(min=1_000, max=FLIGHT_COUNT, help="How many flights.")
+        int, typed.Option(min=1_000, max=FLIGHT_COUNT, help="How many flights.")
     ] = FLIGHT_COUNT,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Keep the cluster's and the job's files here.")
+        Path | None, typed.Option("--dir", help="Keep the cluster's and the job's files here.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="End with one line of JSON on stdout.")
+        bool, typed.Option("--json", help="End with one line of JSON on stdout.")
     ] = False,
 ) -> None:
     """Run a pipeline with state on real data, kill its driver and a broker, and judge its totals.
@@ -47,7 +46,7 @@ def demo(
         verdict = run_on_cluster(home, PipelineJob(path, home, limit=limit), view)
     except (FlightsMissingError, LocalClusterError, PipelineError) as error:
         print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(EXIT_CANNOT) from None
+        raise typed.Exit(EXIT_CANNOT) from None
     finally:
         if directory is None:
             shutil.rmtree(home, ignore_errors=True)
@@ -59,4 +58,4 @@ def demo(
         broken="totals are missing, doubled or wrong.",
     )
     if not verdict.ok:
-        raise typer.Exit(EXIT_WRONG)
+        raise typed.Exit(EXIT_WRONG)

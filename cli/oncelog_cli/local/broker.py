@@ -47,6 +47,16 @@ class LocalBroker:
         self.port = port
         """Where clients connect."""
         self.internal_port = internal_port
+        self.metrics_port = 0
+        """Where metrics and probes are; 0: nowhere, unless the settings say so."""
+        self.process = process
+
+    def place(self, port: int, internal_port: int, metrics_port: int) -> None:
+        """Say where it listens from its next start on, or does as it runs."""
+        self.port, self.internal_port, self.metrics_port = port, internal_port, metrics_port
+
+    def adopt(self, process: ManagedProcess | None) -> None:
+        """Take the process of an earlier command for its own; None: it has none."""
         self.process = process
 
     @property
@@ -97,6 +107,7 @@ class LocalBroker:
             "log_dirs": [str(self.data_path)],
             "inter_broker_listener": INTERNAL_LISTENER,
             "log_format": "text",
+            **({"metrics_port": self.metrics_port} if self.metrics_port else {}),
             **settings,
             "listeners": [
                 {"name": INTERNAL_LISTENER, "host": HOST, "port": self.internal_port},

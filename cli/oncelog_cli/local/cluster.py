@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class LocalCluster:
     :param zookeeper: ``host:port[,...][/chroot]`` of one that runs already; None starts one.
     :param base_port: brokers listen for clients on this port and the following; 0 takes free ones.
     :param settings: over the defaults in every broker's file.
+    :param metrics: whether every broker has a port with metrics and probes, a free one of this
+        machine's loopback, which it keeps.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class LocalCluster:
         zookeeper: str | None = None,
         base_port: int = 0,
         settings: Mapping[str, Value] | None = None,
+        metrics: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.external_zookeeper = zookeeper
@@ -75,6 +78,7 @@ class LocalCluster:
             None if zookeeper is not None else ZooKeeperServer(self.directory / "zookeeper")
         )
         self.settings: dict[str, Value] = dict(settings or {})
+        self.metrics = metrics
         self.brokers: dict[int, LocalBroker] = {}
         self._seen = ""
         """The state file as this object last read or wrote it."""
@@ -120,17 +124,22 @@ class LocalCluster:
         cluster._take_processes(state, text)
         return cluster
 
+    def expose_metrics(self, wanted: bool) -> None:
+        """Say whether brokers have a port for metrics and probes from their next start on."""
+        self.metrics = wanted
+
     def _take_processes(self, state: Mapping[str, Any], text: str) -> None:
         self._seen = text
         if self.zookeeper is not None and state["zookeeper"] is not None:
-            self.zookeeper.port = state["zookeeper"]["port"]
-            self.zookeeper.process = _process(state["zookeeper"], self.zookeeper.log_path)
+            process = _process(state["zookeeper"], self.zookeeper.log_path)
+            self.zookeeper.adopt(state["zookeeper"]["port"], process)
         for entry in state["brokers"]:
             if entry["id"] not in self.brokers:
                 self._add(entry["id"], entry["port"])
             broker = self.brokers[entry["id"]]
-            broker.port, broker.internal_port = entry["port"], entry["internal_port"]
-            broker.process = _process(entry, broker.log_path)
+            broker.place(entry["port"], entry["internal_port"], entry.get("metrics_port", 0))
+            self.metrics = self.metrics or broker.metrics_port > 0
+            broker.adopt(_process(entry, broker.log_path))
 
     def _catch_up(self) -> None:
         """Another command may have started or stopped processes since the file was read, as while
@@ -158,6 +167,7 @@ class LocalCluster:
                     "id": broker.broker_id,
                     "port": broker.port,
                     "internal_port": broker.internal_port,
+                    "metrics_port": broker.metrics_port,
                     **_identity(broker.process),
                 }
                 for broker in self.brokers.values()
@@ -249,8 +259,9 @@ class LocalCluster:
         """Start ZooKeeper and every broker that does not run, and wait until all serve.
 
         :raises LocalClusterError: with the log of what failed. What this call started is ended
-            again; data and logs stay.
+            again. A first start that fails leaves nothing behind; otherwise data and logs stay.
         """
+        found = self._existing()
         with self.lock():
             self._catch_up()
             begun: list[Callable[[], object]] = []
@@ -264,8 +275,36 @@ class LocalCluster:
             except BaseException:
                 for undo in reversed(begun):
                     undo()
-                self.save()
+                if self.state_path in found:
+                    self.save()
+                else:
+                    self._remove(found)
                 raise
+
+    def _existing(self) -> set[Path]:
+        """What of this cluster is on disk; the directory is one of it."""
+        return {path for path in (self.directory, *self._owned()) if path.exists()}
+
+    def _owned(self) -> list[Path]:
+        """Everything that a cluster keeps in its directory."""
+        brokers = (broker.directory for broker in self.brokers.values())
+        files = (self.directory / "cluster.json", self.directory / "cluster.lock")
+        return [self.directory / "zookeeper", *brokers, *files]
+
+    def _remove(self, but: Collection[Path] = ()) -> None:
+        """Remove what belongs to the cluster, and the directory when nothing is left in it."""
+        for path in self._owned():
+            if path in but:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if self.directory not in but:
+            try:
+                self.directory.rmdir()
+            except OSError:
+                pass  # somebody keeps other files there: not ours to remove
 
     def _start_zookeeper(self, begun: list[Callable[[], object]], progress: Progress) -> None:
         if self.zookeeper is None:
@@ -274,7 +313,7 @@ class LocalCluster:
         if self.zookeeper.process is not None and self.zookeeper.process.is_alive():
             return
         progress("starting ZooKeeper")
-        self.zookeeper.start()
+        self.zookeeper.start(report=progress)
         begun.append(self.zookeeper.kill)
         self.save()
         progress(f"ZooKeeper serves at {self.zookeeper.address}")
@@ -291,23 +330,33 @@ class LocalCluster:
         self.save()
 
     def _broker_settings(self) -> dict[str, Value]:
+        replicas = max(1, min(3, len(self.brokers)))
         return {
-            "default_replication_factor": max(1, min(3, len(self.brokers))),
+            "default_replication_factor": replicas,
+            "offsets_topic_replication_factor": replicas,
+            "transaction_state_log_replication_factor": replicas,
             **self.settings,
         }
 
     def _choose_ports(self, broker: LocalBroker) -> None:
         taken = {b.port for b in self.brokers.values()}
         taken |= {b.internal_port for b in self.brokers.values()}
+        taken |= {b.metrics_port for b in self.brokers.values()}
         if broker.port and not port_is_free(broker.port):
             raise LocalClusterError(
                 f"port {broker.port} for broker {broker.broker_id} is in use. Remedy: another "
                 "--port, or none for free ones"
             )
-        broker.port = broker.port or _free_port_not_in(taken)
-        taken.add(broker.port)
-        if not broker.internal_port or not port_is_free(broker.internal_port):
-            broker.internal_port = _free_port_not_in(taken)
+        port = broker.port or _free_port_not_in(taken)
+        taken.add(port)
+        internal = broker.internal_port
+        if not internal or not port_is_free(internal):
+            internal = _free_port_not_in(taken)
+            taken.add(internal)
+        metrics = broker.metrics_port if self.metrics else 0
+        if self.metrics and not (metrics and port_is_free(metrics)):
+            metrics = _free_port_not_in(taken)
+        broker.place(port, internal, metrics)
 
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S, progress: Progress = _silent) -> bool:
         """Stop all brokers, then ZooKeeper; what does not end in time is killed.
@@ -347,15 +396,7 @@ class LocalCluster:
         """
         if self.is_running():
             raise LocalClusterError(f"the cluster in {self.directory} still runs")
-        owned = [self.directory / "zookeeper", *(b.directory for b in self.brokers.values())]
-        for folder in owned:
-            shutil.rmtree(folder, ignore_errors=True)
-        for name in ("cluster.json", "cluster.lock"):
-            (self.directory / name).unlink(missing_ok=True)
-        try:
-            self.directory.rmdir()
-        except OSError:
-            pass  # somebody keeps other files there: not ours to remove
+        self._remove()
 
     # ------------------------------------------------------------------ one broker
 

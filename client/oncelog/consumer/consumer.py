@@ -14,44 +14,54 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import Any, TypeVar, Unpack, overload
 
 from oncelog.config import (
     BootstrapServers,
     ConnectionOptions,
     ConsumerOptions,
+    CorruptBatchesOption,
     GroupOptions,
     IsolationOption,
     ResetOption,
     take,
 )
-from oncelog.consumer.arrivals import Arrivals
 from oncelog.consumer.assignors.choice import AssignmentStrategy, make_assignors
 from oncelog.consumer.columns import ColumnBatch
-from oncelog.consumer.cursor import Cursor
-from oncelog.consumer.fetcher import Fetcher
-from oncelog.consumer.group.group import Group
+from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.topics import checked_topics
+from oncelog.consumer.idle import Idling, records_until_idle
 from oncelog.consumer.in_transaction import InTransaction
-from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
-from oncelog.consumer.offsets import OffsetAndTimestamp, list_offsets
-from oncelog.consumer.reading import Reader
+from oncelog.consumer.lanes import Order
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.consumer.questions import Questions
 from oncelog.consumer.record import Record
-from oncelog.consumer.run import Runs
-from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.consumer.retry import Retry
+from oncelog.consumer.run_options import MEBIBYTE, RunOptions, RunSettings
+from oncelog.consumer.runner import Runner
+from oncelog.consumer.transactional import TransactionalRunner
+from oncelog.core.client import ClusterClient
+from oncelog.core.router import Router
 from oncelog.errors import ClientError, ClosedError, DeadlineExceededError
 from oncelog.history import History
-from oncelog.observability.metrics import MeasuredConsumer
-from oncelog.router import Router
-from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, TopicPartition
-from oncelog_runtime.clock import SystemWallClock, WallClock
+from oncelog.observability.metrics import ConsumerMetrics, consumer_metrics
+from oncelog.signals import StopSignals
+from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy, SystemEntropy
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+D = TypeVar("D")
 
 
-class Consumer(Runs, MeasuredConsumer):
+class Consumer(Questions, ClusterClient):
     """Reads records. ``async with Consumer("orders", bootstrap_servers=...) as consumer: ...``
 
     :param topics: with a ``group_id`` these are subscribed to. Without, all partitions of them are
@@ -70,10 +80,14 @@ class Consumer(Runs, MeasuredConsumer):
         position is out of range.
     :param fetch_max_bytes: bytes of one answer of a leader; twice as many are held in advance.
     :param check_crcs: check every batch that is handed out.
+    :param corrupt_batches: "raise", or "skip": step over a batch that does not hold, with a log
+        line and ``batches_skipped_total`` in the metrics; what was in it is not read.
     :param isolation_level: "read_committed" hands out nothing of transactions that are open or were
         aborted, and reads no further than the first open one (KIP-98); "read_uncommitted" hands out
         everything. Unlike Kafka's, the default is the one that never shows what did not happen.
     """
+
+    _core: ConsumerCore
 
     def __init__(
         self,
@@ -95,6 +109,7 @@ class Consumer(Runs, MeasuredConsumer):
         max_partition_fetch_bytes: int = 1024 * 1024,
         max_poll_records: int = 500,
         check_crcs: bool = True,
+        corrupt_batches: CorruptBatchesOption = "raise",
         isolation_level: IsolationOption = "read_committed",
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 5_000,
@@ -107,26 +122,22 @@ class Consumer(Runs, MeasuredConsumer):
         history: History | None = None,
     ) -> None:
         parameters = locals()
-        self._options = take(ConsumerOptions, parameters)
-        self._group_options = take(GroupOptions, parameters)
-        self._assignors = make_assignors(partition_assignment_strategy)
+        assignors = make_assignors(partition_assignment_strategy)
         connection = take(ConnectionOptions, parameters)
-        self._topics = tuple(dict.fromkeys(topics))
-        self._entropy = (entropy or SystemEntropy()).fork("consumer")
-        self._router = Router(connection, entropy=self._entropy)
-        self._subscription = Subscription()
-        self._reader = Reader(self._subscription, self._options, self._running, history=history)
-        self._reader.counters = self._router.counters
-        self._fetcher: Fetcher | None = None
-        self._group: Group | None = None
-        self._arrivals: Arrivals | None = None
-        self._clock = clock or SystemWallClock()
-        self._history = history
-        self._closed = self._ended = False  # in between a listener may still commit
-        self._on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None = None
-        self._commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None = None
-        self._in_transactions = False
-        self._transaction: InTransaction | None = None
+        entropy = (entropy or SystemEntropy()).fork("consumer")
+        super().__init__(Router(connection, entropy=entropy), clock)
+        self._core = ConsumerCore(
+            tuple(dict.fromkeys(topics)),
+            take(ConsumerOptions, parameters),
+            take(GroupOptions, parameters),
+            assignors,
+            self._router,
+            clock=self._clock,
+            entropy=entropy,
+            history=history,
+        )
+        self._signals: StopSignals | None = None
+        self._signal_tasks = Tasks(client_id)
 
     # ------------------------------------------------------------------------------ life
 
@@ -136,65 +147,38 @@ class Consumer(Runs, MeasuredConsumer):
         :raises NoBrokersAvailableError: at once, naming the addresses tried.
         :raises UnknownTopicOrPartitionError: a topic does not exist.
         """
-        if self._closed or self._fetcher is not None:
-            raise ClosedError("a consumer is started once")
-        await self._router.start()
-        try:
-            for topic in self._topics:
-                await self._router.topic(topic, self._deadline())
-        except BaseException:
-            await self._router.close()
-            raise
-        self._fetcher = fetcher = Fetcher(
-            self._router,
-            self._subscription,
-            self._options,
-            now_ms=self._clock.now_ms,
-            history=self._history,
-        )
-        fetcher.let_go = self._reader.let_go
-        if self._group_options.group_id is not None:
-            self._group = Group(
-                self._group_options,
-                self._assignors,
-                self._router,
-                self._subscription,
-                self._reader,
-                fetcher,
-                self,
-                fail=fetcher.fail,
-                history=self._history,
-            )
-            if self._topics:
-                self._group.subscribe(self._topics, None, None)
-        elif self._topics:
-            self._assign(self._partitions_of_topics())
-            self._router.on_metadata.append(self._adopt_new_partitions)
+        await self._core.start()
 
     async def close(self) -> None:
         """End all iterations and let go of everything; a member leaves its group, but a static one.
-        Closing twice does nothing.
+        Who calls it while another ``close`` is under way waits for that one.
 
         Auto commit takes what the application came back from: the record in the hands of a loop
         that was left is read again, unless ``commit`` was called. A commit that fails here is
         logged, not raised.
         """
-        if self._closed:
-            return
-        self._closed = self._reader.closed = True
-        self._reader.drop_cursor()
-        if self._fetcher is not None:
-            self._fetcher.notify()
+        self._router.home.check()
         try:
-            if self._on_taking_away is not None:
-                await self._on_taking_away(self.assignment())
-            if self._group is not None:
-                await self._group.close()
+            await self._core.close()
         finally:
-            self._ended = True
-            if self._fetcher is not None:
-                await self._fetcher.close()
-            await self._router.close()
+            if self._signals is not None and self._core.ended:
+                self._signals.release()
+
+    def stop_on_signals(self) -> None:
+        """From now on the first Ctrl+C (SIGINT) or SIGTERM closes this consumer instead of ending
+        the program: loops over it and ``run`` end, what is done is committed, a member leaves. In
+        the main thread only; a second signal does what it did before.
+
+        :raises ClientError: this is not the main thread.
+        """
+        self._core.running()
+        if self._signals is None:
+            loop = asyncio.get_running_loop()
+            self._signals = StopSignals(self._signalled, loop)
+
+    def _signalled(self) -> None:
+        logger.info("a signal closes the consumer")
+        self._signal_tasks.spawn("close on a signal", self.close())
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -216,43 +200,11 @@ class Consumer(Runs, MeasuredConsumer):
 
         :raises ClientError: the consumer is subscribed, or was made with topics.
         """
-        self._running()
-        if self._topics and self._group is None:
-            raise ClientError("this consumer was made with topics; assign() is for one without")
-        if self._group is not None and self._group.subscribed:
-            raise ClientError("this consumer is subscribed, its group assigns: unsubscribe first")
-        self._assign(partitions)
-
-    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._reader.drop_cursor()
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        for tp in wanted:
-            self._router.want(tp.topic)
-        before = self._subscription.states
-        policy = self._running().positions.policy if self._group is None else Reset.COMMITTED
-        self._subscription.assign(wanted, policy)
-        if self._history is not None:
-            for tp in self._subscription.states:
-                if tp not in before:
-                    self._history.moved(*tp, None, "assign")
-        self._running().wake()
+        self._core.assign_by_hand(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions, in order."""
-        return list(self._subscription.states)
-
-    def _partitions_of_topics(self) -> list[TopicPartition]:
-        cluster = self._router.cluster
-        return [tp for topic in self._topics for tp in cluster.topic_partitions(topic)]
-
-    def _adopt_new_partitions(self) -> None:
-        """Partitions that were added to a topic are read from their beginning: what was written
-        before we noticed them is new all the same."""
-        for tp in self._partitions_of_topics():
-            if tp not in self._subscription.states:
-                self._subscription.add(tp, Reset.EARLIEST)
-                if self._history is not None:
-                    self._history.moved(*tp, None, "assign")
+        return list(self._core.subscription.states)
 
     # ------------------------------------------------------------------------------ group
 
@@ -273,21 +225,21 @@ class Consumer(Runs, MeasuredConsumer):
         :raises ClientError: there is no ``group_id``; both or neither of topics and pattern.
         :raises InvalidTopicError: a name that no topic can have.
         """
-        group = self._in_group()
+        group = self._core.in_group()
         names = checked_topics(topics)
         if bool(names) is (pattern is not None):
             raise ClientError("subscribe() takes either topics or a pattern")
         if not group.subscribed:
-            self._assign(())
+            self._core.assign(())
         group.subscribe(names, pattern, listener)
 
     async def unsubscribe(self) -> None:
         """Leave the group: commit (auto commit), tell the listener, give everything up. Without a
         subscription, give up what was assigned."""
-        self._running()
-        if self._group is not None:
-            await self._group.unsubscribe()
-        self._assign(())
+        self._core.running()
+        if self._core.group is not None:
+            await self._core.group.unsubscribe()
+        self._core.assign(())
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
@@ -301,56 +253,44 @@ class Consumer(Runs, MeasuredConsumer):
         :raises ClientError: there is no ``group_id``; no offsets were given, and positions of this
             consumer are committed by transactions.
         """
-        await self._in_group().commit(self._to_commit(offsets), self._deadline())
+        await self._core.in_group().commit(self._core.to_commit(offsets), self._core.deadline())
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> asyncio.Future[None]:
         """Begin to commit, in order with other commits; the future knows what became of it."""
-        return self._in_group().commit_async(self._to_commit(offsets), self._deadline())
-
-    def _to_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
-        if offsets is not None:
-            return checked_offsets(offsets)
-        if self._in_transactions:
-            raise ClientError("this consumer's positions are committed by transactions")
-        return None
+        return self._core.in_group().commit_async(
+            self._core.to_commit(offsets), self._core.deadline()
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition, assigned or not; None where nothing."""
+        """Return what the group has committed for each partition, assigned or not; None where
+        nothing."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self._in_group().committed(wanted, self._deadline())
+        return await self._core.in_group().committed(wanted, self._core.deadline())
 
     def group_metadata(self) -> GroupMetadata:
         """This member as of now; what fences commits that somebody else makes for it."""
-        return self._in_group().metadata()
+        return self._core.in_group().metadata()
 
     def _join_transaction(self) -> InTransaction:
         """For a producer whose transaction is to hold this consumer's positions."""
-        return InTransaction(self)
+        return InTransaction(self._core)
 
     def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
         """Let the group assign anew, soon; the coordinators log the reason."""
-        self._in_group().enforce_rebalance(reason)
-
-    def _in_group(self) -> Group:
-        self._running()
-        if self._group is None:
-            raise ClientError("this consumer has no group: give it a group_id")
-        return self._group
+        self._core.in_group().enforce_rebalance(reason)
 
     # ------------------------------------------------------------------------------ positions
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the record that is handed out next; waits until there is a position."""
-        fetcher = self._running()
-        state = self._subscription.state(partition)
-        self._reader.settle()
-        deadline = self._deadline()
+        fetcher = self._core.running()
+        state = self._core.subscription.state(partition)
+        self._core.reader.settle()
+        deadline = self._core.deadline()
         while state.offset is None:
             if state.error is not None:
                 raise state.error
@@ -359,14 +299,14 @@ class Consumer(Runs, MeasuredConsumer):
                     await fetcher.wait_for_data()
             except TimeoutError:
                 raise DeadlineExceededError(f"{partition}: no position in time") from None
-            self._running()
+            self._core.running()
         return state.offset
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Hand out ``offset`` next, at once; what was fetched in advance is dropped."""
         if type(offset) is not int or offset < 0:
             raise ValueError(f"offset={offset!r}: must be an integer from 0 on")
-        self._seek(self._subscription.state(partition), offset)
+        self._core.seek(self._core.subscription.state(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first records of these partitions (default: all that are assigned)."""
@@ -383,122 +323,53 @@ class Consumer(Runs, MeasuredConsumer):
         await self._seek_to_time(partitions, timestamp_ms)
 
     async def _seek_to_time(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        self._running()
-        states = [self._subscription.state(tp) for tp in partitions or self.assignment()]
+        self._core.running()
+        states = [self._core.subscription.state(tp) for tp in partitions or self.assignment()]
         found = await self._list_offsets({state.tp: timestamp for state in states})
         beyond = [state.tp for state in states if found[state.tp].offset < 0]
         if beyond:
             found |= await self._list_offsets(dict.fromkeys(beyond, LATEST_TIMESTAMP))
         for state in states:
-            self._seek(state, found[state.tp].offset)
-
-    def _seek(self, state: PartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
-        fetcher = self._running()
-        self._reader.moved(state)
-        state.seek(offset, epoch)
-        if self._history is not None:
-            self._history.moved(*state.tp, offset, "seek")
-        fetcher.expedite(state)
+            self._core.seek(state, found[state.tp].offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions until they are resumed."""
-        for tp in partitions:
-            state = self._subscription.state(tp)
-            self._reader.let_go(state)
-            state.paused = True
-        if self._fetcher is not None and self._fetcher.held_back:
-            self._fetcher.wake()
+        self._core.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions where they were."""
-        fetcher = self._running()
-        for tp in partitions:
-            state = self._subscription.state(tp)
-            if state.paused:
-                state.paused = False
-                if not state.chunks:
-                    fetcher.expedite(state)
-        fetcher.notify()
+        self._core.resume(partitions)
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused, in order."""
-        return [tp for tp, state in self._subscription.states.items() if state.paused]
-
-    # ------------------------------------------------------------------------------ questions
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, assigned or not."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
-        return {tp: answer.offset for tp, answer in found.items()}
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next committed record of each partition will have."""
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-        return {tp: answer.offset for tp, answer in found.items()}
-
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none."""
-        found = await self._list_offsets(timestamps_ms)
-        return {tp: (answer if answer.offset >= 0 else None) for tp, answer in found.items()}
-
-    async def wait_for_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = 500
-    ) -> bool:
-        """Wait until one of these partitions, assigned or not, has something at or behind its
-        offset, without reading it; False when nothing came within ``timeout_ms``.
-
-        True says that it is worth to look, not that a record is there: see ``end_offsets``.
-        """
-        self._running()
-        if self._arrivals is None:
-            self._arrivals = Arrivals(self._router, int(self._options.isolation_code))
-        named = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
-        for topic in dict.fromkeys(tp.topic for tp in named):
-            await self._router.topic(topic, self._deadline())
-        return await self._arrivals.wait(named, timeout_ms / 1000)
-
-    async def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets lie between each position and the end of its partition."""
-        ends = await self.end_offsets(self.assignment())
-        return {tp: max(end - await self.position(tp), 0) for tp, end in ends.items()}
-
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic.
-
-        :raises UnknownTopicOrPartitionError: it does not exist.
-        """
-        self._running()
-        await self._router.topic(topic, self._deadline())
-        return list(self._router.cluster.topic_partitions(topic))
-
-    async def _list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self._running()
-        named = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
-        isolation = int(self._options.isolation_code)
-        return await list_offsets(self._router, named, isolation, self._deadline())
+        return [tp for tp, state in self._core.subscription.states.items() if state.paused]
 
     # ------------------------------------------------------------------------------ reading
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            cursor = await self._reader.next_cursor()
+            cursor = await self._core.next_cursor()
             if cursor is None:
                 return
             for record in cursor.iterator:
                 yield record
+
+    def until_idle(self, seconds: float) -> AsyncIterator[Record]:
+        """``async for record in consumer.until_idle(10)``: records until none has come for so many
+        seconds of waiting, although the leaders of all partitions answer.
+
+        :raises DeadlineExceededError: for ``max_block_ms`` some leader has not answered: there may
+            be more to read.
+        :raises ValueError: ``seconds`` is no number above zero.
+        """
+        return records_until_idle(Idling(self._core, seconds))
 
     async def getone(self) -> Record:
         """The next record, waiting as long as it takes.
 
         :raises ClosedError: the consumer was closed meanwhile.
         """
-        cursor = await self._reader.next_cursor()
+        cursor = await self._core.next_cursor()
         if cursor is None:
             raise ClosedError("the consumer is closed")
         return next(cursor.iterator)
@@ -506,21 +377,27 @@ class Consumer(Runs, MeasuredConsumer):
     async def getmany(
         self, *, max_records: int | None = None, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[Record]]:
-        """What is there, up to ``max_records`` (default ``max_poll_records``), by partition.
+        """Return what is there, up to ``max_records`` (default ``max_poll_records``), by partition.
 
         Waits up to ``timeout_ms`` for the first record; an empty answer means that none came.
+
+        :raises ClosedError: the consumer is closed: a loop over this would never end.
         """
-        wanted = self._options.max_poll_records if max_records is None else max_records
+        wanted = self._core.options.max_poll_records if max_records is None else max_records
+        self._router.home.check()
         if wanted < 1:
             raise ValueError(f"max_records={max_records!r}: must be 1 or more")
-        return await self._reader.next_lists(wanted, timeout_ms / 1000)
+        taken = await self._core.reader.next_lists(wanted, timeout_ms / 1000)
+        if not taken and self._core.closed:
+            raise ClosedError("the consumer is closed")
+        return taken
 
     async def getbatch(self) -> ColumnBatch:
         """The next batch as columns, waiting as long as it takes.
 
         :raises ClosedError: the consumer was closed meanwhile.
         """
-        batch = await self._next_batch()
+        batch = await self._core.next_batch()
         if batch is None:
             raise ClosedError("the consumer is closed")
         return batch
@@ -528,7 +405,7 @@ class Consumer(Runs, MeasuredConsumer):
     async def batches(self) -> AsyncIterator[ColumnBatch]:
         """Every batch as columns: ``async for batch in consumer.batches()``."""
         while True:
-            batch = await self._next_batch()
+            batch = await self._core.next_batch()
             if batch is None:
                 return
             yield batch
@@ -554,10 +431,12 @@ class Consumer(Runs, MeasuredConsumer):
             "none".
         :raises ClosedError: the consumer was closed meanwhile.
         """
-        state = self._subscription.state(partition)
+        state = self._core.subscription.state(partition)
         try:
             async with asyncio.timeout(timeout_ms / 1000) as patience:
-                found = await self._reader.batches_until(state, end_offset, max_records, max_bytes)
+                found = await self._core.reader.batches_until(
+                    state, end_offset, max_records, max_bytes
+                )
         except TimeoutError as error:
             if isinstance(error, ClientError) or not patience.expired():
                 raise
@@ -565,25 +444,95 @@ class Consumer(Runs, MeasuredConsumer):
                 f"{TopicPartition(*partition)}: nothing came within {timeout_ms} ms from offset"
                 f" {state.offset}, and {end_offset} was to be reached"
             ) from None
-        self._running()
+        if not found and self._core.closed:  # empty would say that the end is reached
+            raise ClosedError("the consumer is closed")
+        self._core.running()
         return found
 
-    async def _next_cursor(self) -> Cursor | None:
-        return await self._reader.next_cursor()
+    @overload
+    async def run(
+        self,
+        handler: Callable[[Record], object],
+        *,
+        decode: None = None,
+        **options: Unpack[RunSettings],
+    ) -> None: ...
 
-    async def _next_batch(self) -> ColumnBatch | None:
-        return await self._reader.next_batch()
+    @overload
+    async def run(
+        self,
+        handler: Callable[[D], object],
+        *,
+        decode: Callable[[Record], D],
+        **options: Unpack[RunSettings],
+    ) -> None: ...
 
-    # ------------------------------------------------------------------------------ checks
+    async def run(
+        self,
+        handler: Callable[[Any], object],
+        *,
+        concurrency: int = 1,
+        order: Order = "key",
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        decode: Callable[[Record], Any] | None = None,
+        handler_timeout_ms: int | None = None,
+        drain_timeout_ms: int = 30_000,
+        max_records_in_flight: int | None = None,
+        max_bytes_in_flight: int = 64 * MEBIBYTE,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        commit_interval_ms: int = 100,
+        transaction_records_max: int = 5_000,
+        stop_on_signals: bool = False,
+    ) -> None:
+        """Call ``handler(record)`` for every record, until the consumer is closed.
 
-    def _deadline(self) -> float:
-        timeout_s = self._router.options.max_block_ms / 1000
-        return asyncio.get_running_loop().time() + timeout_s
+        Each record is handled at least once. Only what is done is committed: of each partition all
+        below the first record that is not, with auto commit every ``auto_commit_interval_ms``,
+        before a partition goes to another member, and at the end. Polling goes on meanwhile.
 
-    def _running(self) -> Fetcher:
-        if self._ended:
-            raise ClosedError("the consumer is closed")
-        if self._fetcher is None:
-            raise ClosedError("the consumer was not started: use async with, or start()")
-        self._fetcher.raise_if_failed()
-        return self._fetcher
+        :param handler: an async function (on the loop) or a plain one (in a thread).
+        :param concurrency: how many records are handled at a time.
+        :param order: "key": one key of a partition in order; "partition": all of it; "none".
+        :param retry: after an error of the handler; default: one attempt. Meanwhile only what must
+            not overtake the record waits.
+        :param dead_letter: a topic for records that failed for good, with the cause in headers
+            ``oncelog-dead-letter-...``. Without one, such an error ends the run.
+        :param decode: what the handler gets instead of the record; a record on which it raises is
+            not tried again.
+        :param handler_timeout_ms: a longer attempt is cancelled and has failed.
+        :param drain_timeout_ms: how long handlers of a partition that goes away, or at the end, are
+            waited for before they are cancelled. Keep it below ``max_poll_interval_ms``.
+        :param max_records_in_flight: records taken and not done (default: 1,000, four times
+            ``concurrency``, or twice ``transaction_records_max``, whichever is most);
+            ``max_bytes_in_flight`` their bytes. Above, partitions are paused.
+        :param transactional_id: what the handler returns (a ``ProducerRecord``, or several; or it
+            yields them) is written, in transactions that hold the positions too: each record is
+            read, handled and answered exactly once, as a reader at read_committed sees it. Handlers
+            themselves may run more than once. Dead letters are part of it. One id for each process
+            that runs at a time: a second one with the same id takes over.
+        :param transaction_timeout_ms: so long after its process has died a transaction is aborted;
+            until then its results, and what others wrote behind them, are not read.
+        :param commit_interval_ms: between two of them, unless ``transaction_records_max`` wait.
+        :param stop_on_signals: Ctrl+C and SIGTERM close the consumer; see ``stop_on_signals()``.
+        :raises ProducerFencedError: another process has this ``transactional_id``.
+        :raises Exception: what the handler or ``decode`` raised, with a note that names the record;
+            the position is then the first record that is not done.
+        :raises CorruptRecordError: a batch does not hold (its CRC).
+        :raises ConfigurationError: an option that makes no sense.
+        """
+        options = take(RunOptions, locals())
+        if stop_on_signals:
+            self.stop_on_signals()
+        kind = Runner if transactional_id is None else TransactionalRunner
+        await kind(self._core, self.getmany, options).run()
+
+    def metrics(self) -> ConsumerMetrics:
+        """Return what it has counted so far. Costs microseconds, asks nobody."""
+        return consumer_metrics(self._router, self._core.subscription, self._core.reader)
+
+
+def core_of(consumer: Consumer) -> ConsumerCore:
+    """The parts of a consumer, for the SDK's own tools."""
+    return consumer._core

@@ -2,7 +2,9 @@
 
 Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping.
 What was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause
-or a close empties the iterator under the loop, which then comes back here for more.
+or a close empties the iterator under the loop, which then comes back here for more. That loop may
+run in another thread (the blocking face): so the iterator is emptied first, in one step that no
+thread can interrupt, and what was still in it tells the position.
 
 The record that was handed out last is *in hand* until the application asks for the next one: what
 it came back from ends before it (``safe``).
@@ -15,7 +17,7 @@ from operator import length_hint
 from typing import Any, cast
 
 from oncelog.consumer.record import Record
-from oncelog.consumer.subscription import Chunk, PartitionState
+from oncelog.consumer.subscription import PartitionState
 
 
 class Cursor:
@@ -87,12 +89,14 @@ class Cursor:
 
     def settle(self) -> None:
         """Move the partition's position to what has been handed out by now."""
+        self._settle(length_hint(self.iterator))
+
+    def _settle(self, left: int) -> None:
         state = self.state
         if self._note is not None:
-            self._tell(self._note)
+            self._tell(self._note, len(self._records) - left)
         if state.version != self.version:
             return  # a seek came in between: the position is the application's
-        left = length_hint(self.iterator)
         if left == 0:
             state.advance(*self._end)
         elif left < len(self._records):
@@ -107,21 +111,20 @@ class Cursor:
         self._move_to(start + len(taken))
         return taken
 
-    def stop(self) -> None:
-        """Settle, then end the iteration where it is. The rest goes back to the front of the
-        partition's chunks, to be decoded again when its turn comes."""
-        self.settle()
+    def stop(self) -> int:
+        """Settle, and end the iteration where it is. The rest goes back to the front of the
+        partition's chunks, to be decoded again when its turn comes; how many records that are."""
+        left = len(list(self.iterator))  # one call that runs in C: nobody gets a record meanwhile
+        self._settle(left)
         state = self.state
-        if self.left and state.version == self.version:
-            state.chunks.appendleft(Chunk(self._data, 0, state.version, end=self._end))
-            state.buffered += len(self._data)
-        self._move_to(len(self._records))
+        if left and state.version == self.version:
+            state.put_back(self._data, self._end)
         self.version = -1
         self._note = None
+        return left
 
-    def _tell(self, note: Callable[[Sequence[Record]], None]) -> None:
+    def _tell(self, note: Callable[[Sequence[Record]], None], handed_out: int) -> None:
         """Of records that were handed out since the last time."""
-        handed_out = self.handed_out
         if handed_out > self._noted:
             noted, self._noted = self._noted, handed_out
             note(self._records[noted:handed_out])

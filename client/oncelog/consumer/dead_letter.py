@@ -11,17 +11,13 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oncelog.config import ConnectionOptions
 from oncelog.consumer.record import Record, RecordHeaders
 from oncelog.errors import UndeliveredRecordsError
 from oncelog.producer.producer import Producer
 from oncelog_protocol import limits
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
-
-if TYPE_CHECKING:
-    from oncelog.config import ConnectionOptions
 
 PREFIX = "oncelog-dead-letter-"
 ERROR_BYTES_MAX = 256

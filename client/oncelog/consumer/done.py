@@ -1,4 +1,4 @@
-"""What of one partition is done, when records are done in any order. Pure.
+"""Records of one partition are done in any order; this knows what is done. Pure.
 
 Rules
 -----
@@ -27,7 +27,7 @@ class DoneOffsets:
 
     @property
     def position(self) -> int:
-        """What to commit: the first offset that is not done, or the one behind all that were
+        """Return what to commit: the first offset that is not done, or the one behind all that were
         begun; -1 when none was."""
         return self._begun[0] if self._begun else self._next
 
@@ -37,7 +37,7 @@ class DoneOffsets:
         return len(self._begun)
 
     def follows(self, offset: int) -> bool:
-        """Whether ``offset`` may begin next."""
+        """Return whether ``offset`` may begin next."""
         return offset >= self._next
 
     def begin(self, offset: int) -> None:

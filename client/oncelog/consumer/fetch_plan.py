@@ -1,4 +1,4 @@
-"""What to fetch from whom, and what an answer means for a partition. Pure.
+"""A plan says what to fetch from whom, and an answer what to do with a partition. Pure.
 
 Rules
 -----
@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from oncelog.cluster import Cluster
 from oncelog.consumer.isolation import Sieve
 from oncelog.consumer.subscription import PartitionState
+from oncelog.core.cluster import Cluster
 from oncelog_protocol.errors import (
     ApiError,
     CorruptMessageError,
@@ -50,7 +50,7 @@ class Asked:
 
 @dataclass(slots=True)
 class LeaderPlan:
-    """What one leader is to be asked."""
+    """One leader is to be asked this."""
 
     leader: int
     partitions: list[PartitionState] = field(default_factory=list)
@@ -58,7 +58,7 @@ class LeaderPlan:
 
 
 class Verdict(Enum):
-    """What to do after an answer for one partition."""
+    """An answer for one partition asks for one of these."""
 
     OK = "ok"
     STALE = "stale"
@@ -118,17 +118,20 @@ def make_request(
     isolation_level: int,
 ) -> tuple[FetchRequest, list[Asked]]:
     """The request of a plan, and what it asks, in order."""
-    topics: dict[str, FetchTopic] = {}
+    topics: dict[tuple[str, str], FetchTopic] = {}
     asked: list[Asked] = []
     for state in plan.partitions:
         topic, number = state.tp
         leader_epoch = cluster.leader_epoch(state.tp)
-        entry = topics.setdefault(topic, FetchTopic(topic, []))
+        key = topic, state.topic_id
+        entry = topics.get(key)
+        if entry is None:
+            entry = topics[key] = FetchTopic(topic, [], state.topic_id)
         entry.partitions.append(
             FetchPartition(
                 number,
                 state.fetch_offset,
-                partition_bytes,
+                1 if state.doubted == state.fetch_offset else partition_bytes,
                 leader_epoch,
                 state.fetch_epoch,
             )
@@ -163,9 +166,7 @@ def take_answer(
         return Verdict.RAISE, error
     if answer.diverging is not None:
         return Verdict.TRUNCATED, None
-    state.trouble_since = None
-    state.high_watermark = max(answer.high_watermark, -1)
-    state.log_start_offset = answer.log_start_offset
+    state.answered(answer.high_watermark, answer.log_start_offset)
     span = answer.records
     if span.length:
         data = payload[span.offset : span.offset + span.length]

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from oncelog.config import ConsumerOptions
-from oncelog.connection import DATA
 from oncelog.consumer.fetch_plan import (
     SHORT_WAIT_MS,
     Asked,
@@ -34,6 +33,8 @@ from oncelog.consumer.fetch_plan import (
 )
 from oncelog.consumer.positions import Positions
 from oncelog.consumer.subscription import PartitionState, Subscription
+from oncelog.core.connection import DATA
+from oncelog.core.router import Router
 from oncelog.errors import (
     ApiError,
     BrokerUnreachableError,
@@ -45,7 +46,6 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
 )
 from oncelog.history import History
-from oncelog.router import Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, IsolationLevel
@@ -76,7 +76,11 @@ class _Poll:
 
 
 class Fetcher:
-    """Keeps the subscription's partitions supplied."""
+    """Keeps the subscription's partitions supplied.
+
+    :param let_go: called before a position moves by itself: what is being handed out is settled.
+    :param left_behind: called before a position is given up because its topic is no more.
+    """
 
     def __init__(
         self,
@@ -85,14 +89,16 @@ class Fetcher:
         options: ConsumerOptions,
         *,
         now_ms: Callable[[], int],
+        let_go: Callable[[PartitionState], None],
+        left_behind: Callable[[PartitionState], None],
         history: History | None = None,
     ) -> None:
         self.failure: BaseException | None = None
-        self.let_go: Callable[[PartitionState], None] = lambda state: None
-        """Called before a position moves by itself: what is being handed out is settled, ended."""
         self.held_back = False
         """Whether nothing is fetched because too much is held in advance already."""
         self._router = router
+        self._let_go = let_go
+        self._left_behind = left_behind
         self._subscription = subscription
         self._options = options
         self._history = history
@@ -171,6 +177,10 @@ class Fetcher:
         if self._closed or self.failure is not None:
             return
         states = self._subscription.states
+        for state in self.positions.check_topics():
+            self._left_behind(state)
+            self.positions.made_again(state)
+            self.notify()
         if any(s.offset is None and s.error is None for s in states.values()):
             self.positions.look()
         now = self._loop.time()
@@ -209,10 +219,7 @@ class Fetcher:
         keep the others from being fetched. It is fetched again after they are resumed."""
         idle = [s for s in self._subscription.states.values() if s.paused and s.chunks]
         for state in idle:
-            assert state.offset is not None
-            error = state.error
-            state.seek(state.offset, state.epoch)
-            state.error = error
+            state.drop_fetched()
         return bool(idle)
 
     def _fetch(self, plan: LeaderPlan, channel: RequestChannel, now: float) -> None:
@@ -263,12 +270,11 @@ class Fetcher:
     def _count(self, poll: _Poll, reply: Any, error: BaseException | None) -> None:
         counters = self._router.counters
         if error is not None or reply.message.error_code:
-            counters.fetch_errors += not poll.cut_short
+            if not poll.cut_short:
+                counters.fetch_failed()
             return
-        counters.fetches += 1
-        counters.bytes_fetched += len(reply.payload)
         asked_at = poll.due_at - poll.wait_ms / 1000
-        counters.fetch_latency.observe(self._loop.time() - asked_at)
+        counters.fetched(len(reply.payload), self._loop.time() - asked_at)
 
     def _take_response(self, poll: _Poll, response: FetchResponse, payload: memoryview) -> None:
         if response.error_code:
@@ -313,10 +319,10 @@ class Fetcher:
         elif verdict is Verdict.RESET:
             self._out_of_range(state)
         elif isinstance(error, CorruptMessageError):
-            state.error = CorruptRecordError(*state.tp, state.fetch_offset, str(error))
+            state.fail(CorruptRecordError(*state.tp, state.fetch_offset, str(error)))
         else:
             assert error is not None
-            state.error = type(error)(f"{state.tp}: {error}")
+            state.fail(type(error)(f"{state.tp}: {error}"))
 
     def _truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """What was fetched is not what the log holds now (KIP-320): never skipped, always said.
@@ -324,7 +330,7 @@ class Fetcher:
         What was fetched in advance is fetched again; the application hears only when records that
         it was handed are gone.
         """
-        self.let_go(state)
+        self._let_go(state)
         position = state.offset
         assert position is not None
         resume = min(position, max(end_offset, 0))
@@ -337,19 +343,21 @@ class Fetcher:
             state.seek(resume, epoch)
             if self._history is not None:
                 self._history.moved(*state.tp, resume, "truncated")
-            state.error = LogTruncationError(state.tp, position, resume)
+            state.fail(LogTruncationError(state.tp, position, resume))
         self.notify()
 
     def _out_of_range(self, state: PartitionState) -> None:
         if state.chunks:
             # What came before is still to be handed out; then the position is asked about again.
-            state.retry_at = self._loop.time() + 0.1
+            state.retry_after(self._loop.time() + 0.1)
             return
         offset = state.fetch_offset
         policy = self.positions.policy
         if policy is None:
-            state.error = OffsetOutOfRangeError(
-                f"{state.tp}: offset {offset} is out of range, and auto_offset_reset is 'none'"
+            state.fail(
+                OffsetOutOfRangeError(
+                    f"{state.tp}: offset {offset} is out of range, and auto_offset_reset is 'none'"
+                )
             )
             self.notify()
             return
@@ -362,9 +370,8 @@ class Fetcher:
 
     def _trouble(self, state: PartitionState, error: BaseException) -> None:
         now = self._loop.time()
-        state.retry_at = now + self._backoff.next_s()
-        if state.trouble_since is None:
-            state.trouble_since = now
+        state.retry_after(now + self._backoff.next_s())
+        state.in_trouble(now)
         self._speak_up(now, error)
 
     def _trouble_all(self, poll: _Poll, error: BaseException) -> None:
@@ -375,18 +382,16 @@ class Fetcher:
         pause_s = self._backoff.next_s()
         for asked in poll.asked:
             if asked.version == asked.state.version:
-                asked.state.retry_at = now + pause_s
-                if asked.state.trouble_since is None:
-                    asked.state.trouble_since = now
+                asked.state.retry_after(now + pause_s)
+                asked.state.in_trouble(now)
         self._router.refresh_soon()
         self._speak_up(now, error)
 
     def _note_leaderless(self, now: float) -> None:
         leader_of = self._router.cluster.leader
         for state in self._subscription.states.values():
-            leaderless = leader_of(state.tp) == NO_LEADER and not state.paused
-            if leaderless and state.trouble_since is None:
-                state.trouble_since = now
+            if leader_of(state.tp) == NO_LEADER and not state.paused:
+                state.in_trouble(now)
         self._speak_up(now, BrokerUnreachableError(NO_LEADER, "?", "partitions have no leader"))
 
     def _speak_up(self, now: float, error: BaseException) -> None:
@@ -403,9 +408,9 @@ class Fetcher:
             f"nothing could be fetched for {patience_s:.0f} s; last error: {error}"
         )
         failure.__cause__ = error
-        state.error = failure
+        state.fail(failure)
         for each in active:
-            each.trouble_since = now
+            each.trouble_told(now)
         self.notify()
 
     def _wake_at(self, when: float) -> None:

@@ -1,4 +1,4 @@
-"""What a transaction takes of a consumer: positions at its end, and the way back when it aborts.
+"""A transaction takes a consumer's positions at its end, and the way back when it aborts.
 
 Rules
 -----
@@ -15,19 +15,11 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
+from oncelog.consumer.core import ConsumerCore, Place
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-from oncelog.consumer.subscription import PartitionState, Reset
-from oncelog.errors import ApiError, ClientError, ClosedError, CommitFailedError
+from oncelog.consumer.subscription import PartitionState
+from oncelog.errors import ApiError, ClosedError, CommitFailedError
 from oncelog_protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
-
-Place = tuple[int, int]
-"""An offset, and the leader epoch before it."""
 
 
 class InTransaction:
@@ -37,34 +29,33 @@ class InTransaction:
     :raises ClientError: the consumer has no group, is in another transaction, or in ``run``.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._group = consumer._in_group()
-        if consumer._transaction is not None or consumer._commit_source is not None:
-            raise ClientError("this consumer is in another transaction, or in run(), already")
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._group = core.in_group()
+        core.boundary.check_free()
         self._begun = self._places()
-        if not consumer._in_transactions and not self._group.subscribed:
+        self._topic_ids = {state: state.topic_id for state in self._begun}
+        if not core.boundary.in_transactions and not self._group.subscribed:
             # Nothing but the producer's start has fenced a predecessor: it may have committed
             # between our asking and that. A member's positions are fenced by its generation.
-            states = consumer._subscription.states.values()
+            states = core.subscription.states.values()
             asked = {s: s.origin for s in states if s.origin and s.origin[0] == s.offset}
             for state in asked:
                 self._begun.pop(state, None)
-            read_on_from_committed(consumer, asked)
-        consumer._subscription.departed = []
-        consumer._in_transactions = True
-        consumer._transaction = self
+            core.read_on_from_committed(asked)
+        core.subscription.keep_departed()
+        core.boundary.enter(self)
 
     def _places(self) -> dict[PartitionState, Place]:
-        consumer = self._consumer
-        reached = consumer._reader.positions(safe=False)
-        safe = consumer._reader.positions(safe=True)
+        core = self._core
+        reached = core.reader.positions(safe=False)
+        safe = core.reader.positions(safe=True)
         begun: dict[PartitionState, Place] = {}
         for tp, item in safe.items():
             known = self._group.known(tp)
             if known is not None and item.offset <= known.offset <= reached[tp].offset:
                 item = known  # what is in hand is committed already
-            begun[consumer._subscription.states[tp]] = (item.offset, item.leader_epoch)
+            begun[core.subscription.states[tp]] = (item.offset, item.leader_epoch)
         return begun
 
     # ------------------------------------------------------------------------------ the end
@@ -76,20 +67,20 @@ class InTransaction:
             another member by now, or an auto commit from before is still under way and might land
             behind it; it can only be aborted.
         """
-        consumer = self._consumer
+        core = self._core
         if self._group.committing:
             raise CommitFailedError("a commit from before the transaction is still under way")
-        offsets = consumer._reader.positions(safe=False)
-        for state in consumer._subscription.departed or ():
+        offsets = core.reader.positions(safe=False)
+        for state in core.subscription.departed or ():
             if state.offset is not None and not self._is_unmoved(state):
                 raise CommitFailedError(
                     f"{state.tp} was taken away in the middle of a transaction that was handed"
                     " records of it: abort, and they are read again by whoever has it now"
                 )
         for tp, item in list(offsets.items()):
-            known = self._group.known(tp)
-            unmoved = self._is_unmoved(consumer._subscription.states[tp])
-            if unmoved and (known is None or known.offset == item.offset):
+            known = self._group.known(tp)  # None: where it began is to be committed
+            unmoved = self._is_unmoved(core.subscription.states[tp])
+            if unmoved and known is not None and known.offset == item.offset:
                 del offsets[tp]
         if not offsets:  # nothing is anybody's to refuse, also before it is a member
             return {}, self._group.metadata()
@@ -114,42 +105,24 @@ class InTransaction:
         if not self._end():
             return
         try:
-            self._consumer._running()
+            self._core.running()
         except ClosedError:
             return  # nothing more is read with it, and it has said so itself
-        for state in list(self._consumer._subscription.states.values()):
+        for state in list(self._core.subscription.states.values()):
             place = self._begun.get(state, state.origin)
-            if place is not None and state.offset is not None:
-                self._consumer._seek(state, *place)
+            same = self._topic_ids.get(state, state.topic_id) == state.topic_id
+            if place is not None and state.offset is not None and same:
+                self._core.seek(state, *place)
 
     def unknown(self) -> None:
         """Nobody knows: read on from what the group has committed, once that is settled."""
         if self._end():
-            states = self._consumer._subscription.states.values()
+            states = self._core.subscription.states.values()
             places = {state: self._begun.get(state, state.origin) for state in states}
-            read_on_from_committed(self._consumer, places)
+            self._core.read_on_from_committed(places)
 
     def _end(self) -> bool:
-        consumer = self._consumer
-        if consumer._transaction is not self:
+        if not self._core.boundary.leave(self):
             return False
-        consumer._transaction = None
-        consumer._subscription.departed = None
-        return not consumer._ended
-
-
-def read_on_from_committed(
-    consumer: Consumer, places: Mapping[PartitionState, Place | None]
-) -> None:
-    """Forget the positions of these partitions and ask the group for them, which answers when no
-    open transaction may change them; where it has committed nothing, go to the place given."""
-    for state, place in places.items():
-        if place is None or state.offset is None:
-            continue
-        consumer._reader.moved(state)
-        state.lose(Reset.COMMITTED)
-        state.origin = place
-        if consumer._history is not None:
-            consumer._history.moved(*state.tp, None, "seek")
-    if consumer._fetcher is not None:
-        consumer._fetcher.wake()
+        self._core.subscription.forget_departed()
+        return not self._core.ended

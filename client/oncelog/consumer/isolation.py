@@ -1,4 +1,4 @@
-"""What of a fetched span is not handed out: markers, and what aborted transactions wrote. Pure.
+"""A sieve holds back markers and what aborted transactions wrote. Pure.
 
 Rules
 -----
@@ -39,7 +39,7 @@ class Sieve:
         """Bytes that it holds."""
 
     def hides(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether this batch is not to be handed out.
+        """Return whether this batch is not to be handed out.
 
         :raises CorruptBatchError: it is a control batch, and no marker that is known here.
         """

@@ -13,37 +13,62 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from oncelog.consumer.done import DoneOffsets
+from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import PartitionState
-
-if TYPE_CHECKING:
-    from oncelog.consumer.outgoing import ProducerRecord
 
 Order = Literal["key", "partition", "none"]
 UNDECODED = object()
 
 
 class PartitionWork:
-    """What is under way of one partition, from its assignment to its loss."""
+    """Records of one partition are under way, from its assignment to its loss."""
 
-    __slots__ = ("bytes", "given_up", "offsets", "state", "tp", "undone")
+    __slots__ = ("begun", "bytes", "given_up", "offsets", "state", "topic_id", "tp", "undone")
 
     def __init__(self, state: PartitionState) -> None:
         self.tp = state.tp
         self.state = state
         """Tells this assignment of the partition from a later one."""
+        self.topic_id = state.topic_id
+        """Tells this topic from a later one of its name."""
         self.offsets = DoneOffsets()
+        self.begun = -1
+        """The highest offset that a handler was given."""
         self.undone = 0
         """Records that are queued, running or parked."""
         self.bytes = 0
         """Of those."""
         self.given_up = False
         """Taken away: nothing new of it begins."""
+
+    def take(self, offset: int, size: int) -> None:
+        """A record was handed out."""
+        self.offsets.begin(offset)
+        self.undone += 1
+        self.bytes += size
+
+    def begin(self, offset: int) -> None:
+        """A handler is given a record."""
+        self.begun = max(self.begun, offset)
+
+    def put_down(self, size: int) -> None:
+        """A record is done, or forgotten."""
+        self.undone -= 1
+        self.bytes -= size
+
+    def grow(self, size: int) -> None:
+        """A record takes more than it did, or less."""
+        self.bytes += size
+
+    def give_up(self) -> None:
+        """Begin nothing new of it."""
+        self.given_up = True
 
 
 class Job:
@@ -62,6 +87,28 @@ class Job:
         """Its worker was cancelled, for the partition goes and cannot wait any longer."""
         self.results: Sequence[ProducerRecord] | None = None
         """What is to be written for it, once it is handled; of interest in transactions."""
+
+    def decoded(self, payload: object) -> None:
+        """The handler is given this."""
+        self.payload = payload
+
+    def begin_attempt(self) -> None:
+        """The handler is called, for the first time or again."""
+        self.attempts += 1
+
+    def abandon(self) -> None:
+        """Its worker is cancelled, and that is no failure."""
+        self.abandoned = True
+
+    def keep(self, results: Sequence[ProducerRecord], size: int) -> None:
+        """These are to be written for it, and take so many bytes."""
+        self.results = results
+        self.grow(size)
+
+    def grow(self, size: int) -> None:
+        """It takes more than it did, or less."""
+        self.size += size
+        self.work.grow(size)
 
 
 class LaneState(Enum):
@@ -131,16 +178,26 @@ class Lanes:
         if lane.state is LaneState.PARKED:
             self._line_up(lane)
 
+    def drop_but_gaps(self) -> list[Job]:
+        """Forget what has not begun, unless it lies before what has and nothing holds it up; what
+        it was. What is left fills the gaps: all that has begun can be committed then."""
+        waiting = [lane for lane in self._lanes.values() if lane.state is LaneState.PARKED]
+        held = frozenset(job for lane in waiting for job in lane.jobs)
+        return self._drop(lambda job: job in held or job.record.offset > job.work.begun)
+
     def drop(self, works: list[PartitionWork] | None = None) -> list[Job]:
         """Forget what is not running, of these partitions (default: of all); what it was."""
         gone = None if works is None else frozenset(works)
+        return self._drop(lambda job: gone is None or job.work in gone)
+
+    def _drop(self, goes: Callable[[Job], bool]) -> list[Job]:
         dropped: list[Job] = []
         for lane in list(self._lanes.values()):
             head = lane.jobs[0]
             running = lane.state is LaneState.RUNNING
             kept: deque[Job] = deque()
             for job in lane.jobs:
-                stays = (running and job is head) or (gone is not None and job.work not in gone)
+                stays = (running and job is head) or not goes(job)
                 (kept if stays else dropped).append(job)
             lane.jobs = kept
             if not kept:

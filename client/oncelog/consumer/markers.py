@@ -7,17 +7,15 @@ else may be told of them, in the order of their offsets, when the records before
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from oncelog.consumer.consumer import Consumer, core_of
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_protocol.types import Buffer, TopicPartition
 
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
-
 
 class TransactionMarker(NamedTuple):
-    """How a transaction ended in one partition. ``timestamp`` is in milliseconds since 1970."""
+    """A transaction ended so in one partition. ``timestamp`` is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -39,7 +37,7 @@ def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
     def told(tp: TopicPartition, batch: Buffer) -> None:
         callback(read_marker(tp, batch))
 
-    consumer._reader.on_control_batch = told
+    core_of(consumer).reader.watch_control_batches(told)
 
 
 def read_marker(tp: TopicPartition, batch: Buffer) -> TransactionMarker:

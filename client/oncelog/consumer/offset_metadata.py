@@ -1,4 +1,4 @@
-"""What a group remembers of a partition, and what identifies a member to others."""
+"""A group remembers offsets with metadata; a member is known to others by its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
 class OffsetAndMetadata(NamedTuple):
     """``offset`` is that of the record to be read next; ``leader_epoch`` that of the last record
-    read (KIP-320), -1 when not known; ``metadata`` is a note of the application's."""
+    read (KIP-320), -1 when not known; ``metadata`` is a note of the application's; ``topic_id``
+    says of which topic of that name it is, "" means that which there is now."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+    topic_id: str = ""
 
 
 class GroupMetadata(NamedTuple):
@@ -29,7 +31,7 @@ class GroupMetadata(NamedTuple):
 def checked_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What an application wants to commit, with types.
+    """Return what an application wants to commit, with types.
 
     :raises ValueError: an offset is not an integer from 0 on.
     """

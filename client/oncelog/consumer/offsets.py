@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
     DeadlineExceededError,
@@ -17,7 +18,6 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     is_retriable,
 )
-from oncelog.router import Failure, Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -55,7 +55,7 @@ async def list_offsets(
             view = await router.topic(topic, deadline)
             if highest >= view.partition_count:
                 raise UnknownTopicOrPartitionError(
-                    f"{topic!r} has {view.partition_count} partitions, there is no {highest}"
+                    f"topic {topic!r} has {view.partition_count} partitions, there is no {highest}"
                 )
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     left = dict(wanted)

@@ -1,21 +1,10 @@
-"""What a handler returns for the log, and in which order it goes there. Pure.
-
-Rules
------
-* What the handler of one record returned goes out as a whole, in the transaction that also moves
-  the position behind the record: never without it, never twice.
-* Of each partition that is read, results go out in the order of its records, whatever the order in
-  which handlers ended: a record is *ready* when it and all before it are handled.
-"""
+"""A handler may return records for the log. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from itertools import islice
 from typing import NamedTuple
 
-from oncelog.consumer.lanes import Job
 from oncelog.consumer.record import RecordHeaders
 from oncelog.producer.checks import Headers, check_record
 from oncelog_protocol import limits
@@ -37,7 +26,7 @@ class ProducerRecord(NamedTuple):
 
 
 def checked_results(returned: object) -> list[ProducerRecord]:
-    """What a handler returned, as a list: nothing, one record, or several.
+    """Return what a handler returned, as a list: nothing, one record, or several.
 
     :raises TypeError, ValueError: something that cannot be written.
     """
@@ -65,59 +54,3 @@ def checked_results(returned: object) -> list[ProducerRecord]:
 def size_of(results: Iterable[ProducerRecord]) -> int:
     """Bytes that results take, about."""
     return sum(OVERHEAD_BYTES + len(item.value or b"") + len(item.key or b"") for item in results)
-
-
-class Outbox:
-    """The records of one partition that are taken and not committed, in order."""
-
-    __slots__ = ("_ready", "_waiting")
-
-    def __init__(self) -> None:
-        self._ready: deque[Job] = deque()
-        self._waiting: deque[Job] = deque()
-        """From the first one on that is not handled; some behind it may be."""
-
-    def __len__(self) -> int:
-        return len(self._ready) + len(self._waiting)
-
-    @property
-    def ready(self) -> tuple[int, int]:
-        """How many records may be committed now, and their bytes."""
-        return len(self._ready), sum(job.size for job in self._ready)
-
-    def add(self, job: Job) -> None:
-        """A record is taken; the one behind all others."""
-        self._waiting.append(job)
-
-    def handled(self) -> tuple[int, int]:
-        """Some record was handled: how many have become ready by that, and their bytes."""
-        count = size = 0
-        waiting = self._waiting
-        while waiting and waiting[0].results is not None:
-            job = waiting.popleft()
-            self._ready.append(job)
-            count += 1
-            size += job.size
-        return count, size
-
-    def first(self, count: int) -> list[Job]:
-        """The first records that are ready, so many at most."""
-        return list(islice(self._ready, count))
-
-    def offset_after(self, count: int) -> int | None:
-        """Of the record behind the first ``count`` ready ones; None when there is none."""
-        if count < len(self._ready):
-            return self._ready[count].record.offset
-        return self._waiting[0].record.offset if self._waiting else None
-
-    def committed(self, count: int) -> None:
-        """The first ``count`` are done."""
-        for _ in range(count):
-            self._ready.popleft()
-
-    def clear(self) -> list[Job]:
-        """Forget all; those that were handled."""
-        jobs = [*self._ready, *(job for job in self._waiting if job.results is not None)]
-        self._ready.clear()
-        self._waiting.clear()
-        return jobs

@@ -7,7 +7,11 @@ Rules
 * A group that is in the middle of a rebalance is asked again, and so is one whose offsets an open
   transaction may still change, as long as that takes: it has a time-out. Any other failure is told
   to the application at that partition, which may go on and so try again.
-* A partition of which the group has committed nothing goes by ``auto_offset_reset``.
+* What was committed of a topic that was deleted since counts as nothing. Everything in the topic
+  that was made again is new to who was there before: then "latest" means its beginning.
+* A partition of which the group has committed nothing goes by ``auto_offset_reset``. In
+  transactions the place that was found is committed before anything is handed out: who begins at
+  "latest" and dies would begin behind what came meanwhile.
 """
 
 from __future__ import annotations
@@ -20,21 +24,25 @@ from oncelog.config import ConsumerOptions
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.offsets import list_offsets
 from oncelog.consumer.subscription import PartitionState, Reset, Subscription, reset_of
+from oncelog.core.router import Router
 from oncelog.errors import (
     CommitFailedError,
     NoOffsetForPartitionError,
     OncelogError,
     RebalanceInProgressError,
+    TopicRecreatedError,
     UnstableOffsetCommitError,
 )
 from oncelog.history import History
-from oncelog.router import Router
 from oncelog_protocol.types import LATEST_TIMESTAMP, TopicPartition
 from oncelog_runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+AskGroup = Callable[[Sequence[TopicPartition]], Awaitable[Committed]]
+CommitBegin = Callable[[Mapping[TopicPartition, int]], Awaitable[None]]
 
 REBALANCING_PAUSE_S = 0.05
 """Before a group that is rebalancing is asked again."""
@@ -60,8 +68,8 @@ class Positions:
         history: History | None = None,
     ) -> None:
         self.policy = reset_of(options.auto_offset_reset)
-        self.committed: Callable[[Sequence[TopicPartition]], Awaitable[Committed]] | None = None
-        """Asks the group; set while there is one. Leaves out what is not settled."""
+        self._committed: AskGroup | None = None
+        self._commit_begin: CommitBegin | None = None
         self._router = router
         self._subscription = subscription
         self._isolation = int(options.isolation_code)
@@ -73,6 +81,47 @@ class Positions:
         self._asking_group = False
         self._asking_leaders = False
 
+    def join_group(self, committed: AskGroup, begin: CommitBegin) -> None:
+        """There is a group, whose commits go before the policy.
+
+        :param committed: asks the group; leaves out what is not settled.
+        :param begin: commits where the group begins.
+        """
+        self._committed, self._commit_begin = committed, begin
+
+    def check_topics(self) -> list[PartitionState]:
+        """The partitions whose positions are of topics that are no more."""
+        gone: list[PartitionState] = []
+        for state in self._subscription.states.values():
+            if state.offset is None:
+                continue
+            topic_id = self._router.cluster.topic_id(state.tp.topic)
+            if not state.topic_id:
+                state.of_topic(topic_id)
+            elif topic_id not in ("", state.topic_id):
+                gone.append(state)
+        return gone
+
+    def made_again(self, state: PartitionState) -> None:
+        """The topic of a position was deleted and made again."""
+        offset = state.offset
+        assert offset is not None
+        if state.by_hand:
+            state.gone(TopicRecreatedError(state.tp, offset))
+        else:
+            logger.warning(
+                "%s: the topic was deleted and made again: the position %d of the former one is"
+                " given up",
+                state.tp,
+                offset,
+            )
+            state.made_again(Reset.COMMITTED if self._committed is not None else self._anew())
+        if self._history is not None:
+            self._history.moved(*state.tp, None, "reset")
+
+    def _anew(self) -> Reset | None:
+        return Reset.EARLIEST if self.policy is Reset.LATEST else self.policy
+
     def look(self) -> None:
         """Begin to find what is missing. Free to call."""
         by_group = by_leaders = False
@@ -80,7 +129,7 @@ class Positions:
             if state.error is not None:
                 continue
             if state.reset is None:
-                state.error = _no_offset(state.tp)
+                state.fail(_no_offset(state.tp))
                 self._changed()
             elif state.reset is Reset.COMMITTED:
                 by_group = True
@@ -107,8 +156,12 @@ class Positions:
         error: BaseException | None = None
         found: Committed = {}
         try:
-            if self.committed is not None and missing:
-                found = await self.committed([state.tp for state, _ in missing])
+            if self._committed is not None and missing:
+                found = await self._committed([state.tp for state, _ in missing])
+                origins = {s.tp: s.origin[0] for s, _ in missing if s.origin is not None}
+                await self._begin(
+                    {tp: at for tp, at in origins.items() if found.get(tp, 1) is None}
+                )
         except (CommitFailedError, RebalanceInProgressError):
             await asyncio.sleep(REBALANCING_PAUSE_S)
             missing = []
@@ -124,19 +177,21 @@ class Positions:
             if state.version != version or state.reset is not Reset.COMMITTED:
                 continue
             if error is not None:
-                state.error = error
+                state.fail(error)
                 continue
             if state.tp not in found:
                 continue  # not settled: asked for again
             item = found[state.tp]
-            if item is not None:
-                self._found(state, item.offset, item.leader_epoch)
+            former = state.former or (item is not None and item.offset < 0)
+            policy = self._anew() if former else self.policy
+            if item is not None and item.offset >= 0:
+                self._found(state, item.offset, item.leader_epoch, item.topic_id)
             elif state.origin is not None:
                 self._found(state, *state.origin)
-            elif self.policy is None:
-                state.error = _no_offset(state.tp)
+            elif policy is None:
+                state.fail(_no_offset(state.tp))
             else:
-                state.reset = self.policy
+                state.find_by(policy)
         self._changed()
 
     async def _ask_leaders(self) -> None:
@@ -144,6 +199,7 @@ class Positions:
         deadline = asyncio.get_running_loop().time() + self._router.options.max_block_ms / 1000
         now_ms = self._now_ms()
         wanted = {state.tp: state.reset.timestamp(now_ms) for state, _ in missing if state.reset}
+        topic_ids = {tp: self._router.cluster.topic_id(tp.topic) for tp in wanted}
         error: BaseException | None = None
         found = {}
         try:
@@ -152,6 +208,10 @@ class Positions:
             if beyond:  # nothing is as young as the policy's duration
                 ends = dict.fromkeys(beyond, LATEST_TIMESTAMP)
                 found |= await list_offsets(self._router, ends, self._isolation, deadline)
+            await self._begin({s.tp: found[s.tp].offset for s, v in missing if s.version == v})
+        except (CommitFailedError, RebalanceInProgressError):
+            await asyncio.sleep(REBALANCING_PAUSE_S)
+            missing = []
         except (OncelogError, OSError, TimeoutError) as caught:
             error = caught
         finally:
@@ -160,14 +220,17 @@ class Positions:
             if state.version != version:
                 continue
             if error is not None:
-                state.error = error
+                state.fail(error)
             else:
-                self._found(state, found[state.tp].offset, -1)
+                self._found(state, found[state.tp].offset, -1, topic_ids.get(state.tp, ""))
         self._changed()
 
-    def _found(self, state: PartitionState, offset: int, epoch: int) -> None:
-        state.seek(offset, epoch)
-        state.origin = (offset, epoch)
+    async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
+        if places and self._commit_begin is not None and self.policy is not Reset.EARLIEST:
+            await self._commit_begin(places)
+
+    def _found(self, state: PartitionState, offset: int, epoch: int, topic_id: str = "") -> None:
+        state.found(offset, epoch, topic_id or self._router.cluster.topic_id(state.tp.topic))
         if self._history is not None:
             self._history.moved(*state.tp, offset, "found")
         self._moved(state)

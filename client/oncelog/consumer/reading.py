@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -32,10 +33,16 @@ from oncelog_protocol.records.batch import CorruptBatchError, parse_header, veri
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import TopicPartition
 
+logger = logging.getLogger(__name__)
+
+SKIP_HINT = ' (corrupt_batches="skip" leaves such batches out, and counts them)'
+
 HIDDEN_MAX = 500
 """So many batches are stepped over before the loop goes round once: a long stretch of aborted ones
 must not hold up everything else."""
 
+
+AtPoll = Callable[[], Awaitable[None] | None]
 
 _Taken = tuple[PartitionState, RecordColumns, memoryview, int, tuple[int, int]]
 """One batch that is to be handed out: whose, decoded, its bytes, its first record that was not
@@ -43,7 +50,7 @@ handed out before, and offset and leader epoch behind it and what follows it and
 
 
 class Reader:
-    """What one consumer hands out.
+    """One consumer hands out records by this.
 
     :param running: the fetcher, or the error that says why there is none.
     """
@@ -53,20 +60,18 @@ class Reader:
         subscription: Subscription,
         options: ConsumerOptions,
         running: Callable[[], Fetcher],
+        counters: Counters,
         *,
         history: History | None = None,
     ) -> None:
         self.closed = False
-        self.at_poll: Callable[[], Awaitable[None] | None] | None = None
-        """Called in every poll that does not simply go on with a batch; what it returns is
-        awaited before anything is handed out."""
-        self.on_control_batch: Callable[[TopicPartition, memoryview], None] | None = None
-        """Told of what is not handed out because it is a marker; see ``markers``."""
+        self._at_poll: AtPoll | None = None
+        self._on_control_batch: Callable[[TopicPartition, memoryview], None] | None = None
         self._subscription = subscription
         self._options = options
         self._running = running
         self._history = history
-        self.counters = Counters()
+        self._counters = counters
         self._cursor: Cursor | None = None
         self._deferred: BaseException | None = None
         """An error that came up behind records which a getmany had in hand: raised next."""
@@ -78,6 +83,20 @@ class Reader:
         """Batches that were stepped over since a poll began, or the loop last went round."""
         self._sampled = (0, 0)
         self._polled_at = 0.0
+
+    def close(self) -> None:
+        """Hand out nothing more: every poll ends, and says so."""
+        self.closed = True
+        self.drop_cursor()
+
+    def call_at_poll(self, work: AtPoll | None) -> None:
+        """Call ``work`` in every poll that does not simply go on with a batch. What it returns is
+        awaited before anything is handed out."""
+        self._at_poll = work
+
+    def watch_control_batches(self, callback: Callable[[TopicPartition, memoryview], None]) -> None:
+        """Tell of what is not handed out because it is a marker; see ``markers``."""
+        self._on_control_batch = callback
 
     # ------------------------------------------------------------------------------ polls
 
@@ -97,7 +116,7 @@ class Reader:
 
     @property
     def inside(self) -> bool:
-        """Whether the application is inside of a poll."""
+        """Return whether the application is inside of a poll."""
         return self._polling > 0
 
     def last_poll_at(self, now: float) -> float:
@@ -203,7 +222,7 @@ class Reader:
                     if batch.next_offset > end:
                         whole = len(batch)
                         batch = cut(batch, 0, bisect_left(batch.offsets, end))
-                        self.counters.consumed(state.tp.topic, len(batch) - whole)
+                        self._counters.consumed(state.tp.topic, len(batch) - whole)
                         state.seek(end, state.epoch)
                     if len(batch):
                         found.append(batch)
@@ -225,12 +244,12 @@ class Reader:
             await self._running().wait_for_data()
 
     async def _open(self) -> bool:
-        """Whether there is anything to hope for, after what has to be done at a poll."""
+        """Return whether there is anything to hope for, after what has to be done at a poll."""
         if self.closed:
             return False
         self._running()
-        if self.at_poll is not None:
-            work = self.at_poll()
+        if self._at_poll is not None:
+            work = self._at_poll()
             if work is not None:
                 await work
         return not self.closed
@@ -254,7 +273,7 @@ class Reader:
                 self._cursor = cursor = Cursor(
                     state, records, header.next_offset, header.leader_epoch, data, note, end
                 )
-                self.counters.consumed(state.tp.topic, len(records))
+                self._counters.consumed(state.tp.topic, len(records))
                 return cursor
             state.advance(*end)
         return None
@@ -268,7 +287,7 @@ class Reader:
             if first < len(columns):
                 self._in_hand.setdefault(state.tp, before)
                 self._note_columns(state.tp, columns, first)
-                self.counters.consumed(state.tp.topic, len(columns) - first)
+                self._counters.consumed(state.tp.topic, len(columns) - first)
                 return cut(make_batch(*state.tp, columns), first)
         return None
 
@@ -281,7 +300,7 @@ class Reader:
         while (state := self._next_state(only)) is not None:
             assert state.offset is not None or state.error is not None
             if state.error is not None and not state.chunks:
-                _raise(state)
+                raise state.take_error()
             chunk = state.chunks[0]
             try:
                 if chunk.sieve is not None and (end := self._step_over(state)) is not None:
@@ -294,8 +313,8 @@ class Reader:
                 columns = decode_batch(data, verify=self._options.check_crcs)
             except CorruptBatchError as error:
                 assert state.offset is not None
-                state.seek(state.offset, state.epoch)
-                raise CorruptRecordError(*state.tp, state.offset, str(error)) from error
+                self._doubt(state, error)
+                continue
             self._consume(state, header.size_bytes)
             assert state.offset is not None
             first = bisect_left(columns.offsets(), state.offset)
@@ -307,6 +326,34 @@ class Reader:
                     pass  # what lies before it is handed out first
             return state, columns, data, first, end
         return None
+
+    def _doubt(self, state: PartitionState, error: CorruptBatchError) -> None:
+        """What came next does not hold: have the leader look at it, once.
+
+        :raises CorruptRecordError: it did, and sent the same, and such batches are not left out.
+        """
+        assert state.offset is not None
+        chunk = state.chunks[0]
+        after = _behind(chunk.data, chunk.start, state.offset)
+        if state.doubt():
+            if after is not None and self._options.corrupt_batches == "skip":
+                self._counters.batch_skipped()
+                logger.warning(
+                    "%s: the batch at offset %d does not hold and is left out, up to %d: %s",
+                    state.tp,
+                    state.offset,
+                    after[0] - 1,
+                    error,
+                )
+                state.seek(*after)
+                self._running().wake()
+                return
+            reason = f"{error}{SKIP_HINT if after is not None else ''}"
+            raise CorruptRecordError(*state.tp, state.offset, reason) from error
+        logger.warning(
+            "%s: offset %d does not hold: %s; asking again", state.tp, state.offset, error
+        )
+        self._running().wake()
 
     def _next_state(self, only: PartitionState | None) -> PartitionState | None:
         if only is None:
@@ -334,8 +381,8 @@ class Reader:
                 if end is None:
                     raise
                 break
-            if header.is_control and self.on_control_batch is not None:
-                self.on_control_batch(state.tp, batch)
+            if header.is_control and self._on_control_batch is not None:
+                self._on_control_batch(state.tp, batch)
             self._consume(state, header.size_bytes)
             end = (header.next_offset, header.leader_epoch)
             self._hidden += 1
@@ -345,15 +392,9 @@ class Reader:
 
     def _consume(self, state: PartitionState, size: int) -> None:
         """A batch leaves the buffer; the fetcher hears when that lets it go on."""
-        chunk = state.chunks[0]
-        chunk.start += size
-        if not chunk.left:
-            state.chunks.popleft()
-            if chunk.sieve is not None:
-                size += chunk.sieve.size
         limit = self._options.max_partition_fetch_bytes
         was_full = state.buffered >= limit
-        state.buffered -= size
+        state.consume(size)
         fetcher = self._running()
         if fetcher.held_back or (was_full and state.buffered < limit):
             fetcher.wake()
@@ -377,8 +418,7 @@ class Reader:
         if cursor is not None:
             if not self._polling and cursor.state.version == cursor.version:
                 self._in_hand.setdefault(cursor.state.tp, cursor.safe())
-            self.counters.consumed(cursor.state.tp.topic, -cursor.left)
-            cursor.stop()
+            self._counters.consumed(cursor.state.tp.topic, -cursor.stop())
             self._cursor = None
 
     def let_go(self, state: PartitionState) -> None:
@@ -397,7 +437,7 @@ class Reader:
             self._in_hand.pop(tp, None)
 
     def positions(self, *, safe: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each partition stands that has a position: behind what was handed out, or
+        """Return where each partition stands that has a position: behind what was handed out, or
         (``safe``) behind what the application came back from."""
         self.settle()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -407,7 +447,7 @@ class Reader:
                 if safe:
                     # The position may have gone back meanwhile, when the log was truncated.
                     offset, epoch = min((offset, epoch), self._safe(state))
-                found[tp] = OffsetAndMetadata(offset, "", epoch)
+                found[tp] = OffsetAndMetadata(offset, "", epoch, state.topic_id)
         return found
 
     def _safe(self, state: PartitionState) -> tuple[int, int]:
@@ -433,13 +473,21 @@ class Reader:
             self._history.ok(number, columns.offsets()[first:], columns.values[first:])
 
 
-def _raise(state: PartitionState) -> None:
-    """Tell the application what is wrong; going on afterwards tries again from the position."""
-    error = state.error
-    assert error is not None
-    if state.offset is not None:
-        state.seek(state.offset, state.epoch)
-    else:
-        state.error = None
-        state.retry_at = 0.0
-    raise error
+def _behind(data: memoryview, start: int, offset: int) -> tuple[int, int] | None:
+    """(offset, leader epoch) behind the batch at ``start``, of which ``offset`` is one, though it
+    does not hold; None where that is not certain. Its header is believed if the checksum holds, or
+    if both its counts say the same: else more might be left out than one batch.
+    """
+    try:
+        header = parse_header(data, start)
+        if not header.base_offset <= offset <= header.last_offset:
+            return None
+        end = start + header.size_bytes
+        try:
+            verify_crc(data[start:end])
+        except CorruptBatchError:
+            if header.record_count != header.last_offset_delta + 1:
+                return None
+    except CorruptBatchError:
+        return None
+    return header.next_offset, header.leader_epoch

@@ -1,4 +1,4 @@
-"""How often a record whose handler failed is tried, and how long is waited in between. Pure."""
+"""A record whose handler failed is tried again, so often and after such pauses. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Retry:
             raise ConfigurationError(f"give_up_on={kinds!r}: must be a tuple of exception classes")
 
     def again(self, attempts: int, error: BaseException) -> bool:
-        """Whether to try once more, after so many attempts of which the last gave ``error``."""
+        """Return whether to try once more, after so many attempts of which the last gave
+        ``error``."""
         return attempts < self.attempts and not isinstance(error, self.give_up_on)
 
     def pause_s(self, attempts: int, entropy: Entropy) -> float:

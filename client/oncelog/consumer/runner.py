@@ -1,16 +1,18 @@
-"""What ``consumer.run`` does: polling, handing out to workers, and knowing what is done.
+"""``consumer.run`` polls, hands out to workers, and knows what is done.
 
 Rules
 -----
 * One task polls, ``concurrency`` workers handle. Polling never stops while handlers work: it is
   what keeps the membership, and where partitions come and go. Partitions of which enough is under
   way are paused, each by its own share, so that a slow one does not hold up the others.
-* What is committed is ours to say (``_commit_source``): of each partition all below the first
+* What is committed is ours to say (``done_offsets``): of each partition all below the first
   record that is not done. A record is done when its handler has returned or its dead letter is
   acknowledged, and in no other case.
 * A record that waits for its next attempt takes no worker; what must not overtake it waits with it.
 * Before partitions are taken away, what of them has not begun is forgotten, and what has is waited
   for, up to a bound; then it is cancelled. It counts for the commit that follows.
+* At a clean end what has begun is finished, and what lies before it in its partition is done too,
+  up to the same bound: else what is done behind it could not be committed.
 * At the end, whatever it is, the positions are those of the first records that are not done, so
   that whoever goes on, here or elsewhere, goes on there.
 """
@@ -22,21 +24,19 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.dead_letter import DeadLetters
 from oncelog.consumer.lanes import UNDECODED, Job, Lane, Lanes, PartitionWork
 from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.record import Record
+from oncelog.consumer.run_options import RunOptions
 from oncelog.consumer.share import Limits, Share
 from oncelog.errors import ClientError, ConfigurationError, DeadlineExceededError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 from oncelog_runtime.threads import Threads
-
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
-    from oncelog.consumer.run import RunOptions
 
 logger = logging.getLogger(__name__)
 
@@ -53,23 +53,32 @@ RECORD_OVERHEAD_BYTES = 200
 """What a record takes here beside its key and value, about."""
 
 
-class Runner:
-    """One run."""
+class Poll(Protocol):
+    """Takes records, as ``Consumer.getmany`` does."""
 
-    def __init__(self, consumer: Consumer, options: RunOptions) -> None:
-        self._consumer = consumer
+    async def __call__(
+        self, *, max_records: int | None, timeout_ms: int
+    ) -> dict[TopicPartition, list[Record]]: ...
+
+
+class Runner:
+    """One run over a consumer; see ``boundary.Work``."""
+
+    def __init__(self, core: ConsumerCore, poll: Poll, options: RunOptions) -> None:
+        self._core = core
+        self._poll_records = poll
         self._options = options
         self._handler = options.handler
         self._is_async = options.is_async
         self._retry = options.attempts
-        self._entropy = consumer._entropy.fork("run")
+        self._entropy = core.entropy.fork("run")
         self._tasks = Tasks("consumer-run", on_failure=self._task_failed)
         self._lanes = Lanes(options.order)
         self._works: dict[TopicPartition, PartitionWork] = {}
         self._share = Share(
-            consumer,
+            core,
             Limits(options.records_in_flight, options.max_bytes_in_flight),
-            consumer._options.max_poll_records,
+            core.options.max_poll_records,
         )
         self._in_hand: dict[asyncio.Task[None], Job] = {}
         """What each worker is busy with, in the order in which they began."""
@@ -78,6 +87,8 @@ class Runner:
         self._stirred: list[asyncio.Future[None]] = []
         """Who waits for handlers to end."""
         self._over = False
+        self._finishing = False
+        """It ends well: what fills gaps is still handled."""
         self._ended: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
         self._breath = 0.0
@@ -87,30 +98,27 @@ class Runner:
     def _make_letters(self) -> DeadLetters | None:
         if self._options.dead_letter is None:
             return None
-        consumer = self._consumer
+        core = self._core
         return DeadLetters(
             self._options.dead_letter,
-            consumer._router.options,
-            group_id=consumer._group_options.group_id,
-            clock=consumer._clock,
+            core.router.options,
+            group_id=core.group_options.group_id,
+            clock=core.clock,
             entropy=self._entropy.fork("dead_letter"),
         )
 
     async def run(self) -> None:
         """Until the consumer is closed, something fails, or the caller is cancelled."""
-        consumer = self._consumer
-        consumer._running()
-        if consumer._commit_source is not None:
-            raise ClientError("run() is under way already: a consumer has one at a time")
-        consumer._commit_source = self._done_offsets
-        consumer._on_taking_away = self._taking_away
+        core = self._core
+        core.running()
+        core.boundary.begin_work(self)
+        core.closing.notice(self._stir)
         try:
             await self._prepare()
             await self._until_over()
         finally:
-            if not consumer._reader.closed:  # a close() may be about to ask what to commit
-                consumer._commit_source = None
-                consumer._on_taking_away = None
+            if not core.closed:  # a close() may be about to ask what to commit
+                core.boundary.end_work()
             await self._release()
 
     async def _prepare(self) -> None:
@@ -158,7 +166,10 @@ class Runner:
         self._over = True
         self._share.freeze()
         try:
-            self._forget(self._lanes.drop())
+            if drain and self._failure is None:
+                self._finish_gaps()
+            else:
+                self._forget(self._lanes.drop())
             if drain:
                 await self._drain(None)
                 await self._finish()
@@ -168,59 +179,65 @@ class Runner:
         except TimeoutError:
             pass
         finally:
+            self._finishing = False
             await self._tasks.close()
             self._forget(self._lanes.drop())
             if self._threads is not None:
                 self._threads.close()
             self._hand_back()
 
+    def _finish_gaps(self) -> None:
+        self._finishing = True
+        self._forget(self._lanes.drop_but_gaps())
+        self._feed()
+
     async def _finish(self) -> None:
         """No handler is at work any more; the consumer may be closing, but is not closed."""
 
     def _hand_back(self) -> None:
         """The consumer as one would expect it: nothing paused, positions at what is not done."""
-        consumer = self._consumer
-        if consumer._reader.closed:
+        core = self._core
+        if core.closed:
             return  # what is committed last is asked of us
         try:
-            consumer._reader.came_back()
+            core.reader.came_back()
             self._share.release_all()
             for tp, work in self._works.items():
                 if self._current(tp) is work and work.offsets.span:
-                    consumer.seek(tp, work.offsets.position)
+                    core.seek(core.subscription.state(tp), work.offsets.position)
         except ClientError as error:
             logger.warning("run: positions were not set back: %s", error)
 
     async def _commit_what_is_done(self) -> None:
         """After an error; the error is what matters, this is tried."""
-        group = self._consumer._group_options
-        if self._consumer._reader.closed or group.group_id is None or not group.enable_auto_commit:
+        core, group = self._core, self._core.group_options
+        if core.closed or group.group_id is None or not group.enable_auto_commit:
             return
         try:
-            await self._consumer.commit(self._done_offsets())
+            await core.in_group().commit(self.done_offsets(), core.deadline())
         except Exception as error:
             logger.warning("run: what is done was not committed: %s", error)
 
     # ------------------------------------------------------------------------------ polling
 
     async def _poll(self) -> None:
-        consumer, share = self._consumer, self._share
+        core, share = self._core, self._share
         try:
-            while not self._over and not consumer._reader.closed:
+            while not self._over and not core.closed:
                 self._forget_lost()
                 share.apportion(self._works)
-                taken = await consumer.getmany(max_records=share.chunk, timeout_ms=POLL_MS)
+                taken = await self._poll_records(max_records=share.chunk, timeout_ms=POLL_MS)
                 for tp, records in taken.items():
                     self._take(tp, records)
                 self._feed()
             self._end(None)
         except Exception as error:
             # That of a consumer which was closed under us is no failure.
-            self._end(None if consumer._reader.closed else error)
+            self._end(None if core.closed else error)
 
     def _take(self, tp: TopicPartition, records: Sequence[Record]) -> None:
         """Records that were handed out are ours now."""
-        states = self._consumer._subscription.states
+        states = self._core.subscription.states
         work = self._works.get(tp)
         if work is None or self._current(tp) is not work or work.given_up:
             if work is not None:
@@ -228,7 +245,7 @@ class Runner:
                 if work.given_up and states.get(tp) is work.state and work.offsets.span:
                     # It was to go, and stays: what was forgotten of it is read again.
                     self._works[tp] = PartitionWork(work.state)
-                    self._consumer.seek(tp, work.offsets.position)
+                    self._core.seek(work.state, work.offsets.position)
                     return
             work = None
         elif not work.offsets.follows(records[0].offset):
@@ -238,9 +255,7 @@ class Runner:
             work = self._works[tp] = PartitionWork(states[tp])
         for record in records:
             size = RECORD_OVERHEAD_BYTES + len(record.value or b"") + len(record.key or b"")
-            work.offsets.begin(record.offset)
-            work.undone += 1
-            work.bytes += size
+            work.take(record.offset, size)
             self._share.add(size)
             self._line_up(Job(record, work, size))
         if self._options.dead_letter == tp.topic:
@@ -253,10 +268,12 @@ class Runner:
         self._lanes.add(job)
 
     def _current(self, tp: TopicPartition) -> PartitionWork | None:
-        """The work on a partition, if it is of the assignment that holds now."""
+        """The work on a partition, if it is of the assignment and the topic that there are now."""
         work = self._works.get(tp)
-        state = self._consumer._subscription.states.get(tp)
-        return work if work is not None and work.state is state else None
+        state = self._core.subscription.states.get(tp)
+        if work is None or work.state is not state or work.topic_id != state.topic_id:
+            return None
+        return work
 
     def _forget_lost(self) -> None:
         """Partitions that are no longer ours: what of them has not begun does not begin."""
@@ -266,7 +283,7 @@ class Runner:
                 del self._works[tp]
 
     def _abandon(self, work: PartitionWork) -> None:
-        work.given_up = True
+        work.give_up()
         self._forget(self._lanes.drop([work]))
 
     def _forget(self, jobs: Iterable[Job]) -> None:
@@ -274,55 +291,62 @@ class Runner:
             self._put_down(job)
 
     def _put_down(self, job: Job) -> None:
-        job.work.undone -= 1
-        job.work.bytes -= job.size
+        job.work.put_down(job.size)
         self._share.remove(job.size, self._works.get(job.work.tp))
 
     # ------------------------------------------------------------------------------ what is done
 
-    def _done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What may be committed now, of every partition that has a position."""
+    def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return what may be committed now, of every partition that has a position."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for tp, state in self._consumer._subscription.states.items():
+        for tp, state in self._core.subscription.states.items():
             work = self._current(tp)
             if work is not None and work.offsets.span:
-                offsets[tp] = OffsetAndMetadata(work.offsets.position)
+                offsets[tp] = OffsetAndMetadata(work.offsets.position, topic_id=work.topic_id)
             elif state.offset is not None:
                 # Nothing of it is under way: the position, which may be behind a marker too.
-                offsets[tp] = OffsetAndMetadata(state.offset, "", state.epoch)
+                offsets[tp] = OffsetAndMetadata(state.offset, "", state.epoch, state.topic_id)
         return offsets
 
-    async def _taking_away(self, partitions: Sequence[TopicPartition]) -> None:
+    async def taking_away(self, partitions: Sequence[TopicPartition]) -> None:
         works = [self._works[tp] for tp in partitions if tp in self._works]
-        for work in works:
-            self._abandon(work)
+        if self._core.closed and self._failure is None:
+            self._finish_gaps()
+        else:
+            for work in works:
+                self._abandon(work)
         await self._drain(works)
 
     async def _drain(self, works: Sequence[PartitionWork] | None) -> None:
         """Wait until nothing of these (None: of any) is in a handler; cancel what takes long."""
-        caller = self._in_hand.get(asyncio.current_task())  # type: ignore[arg-type]
         wanted = None if works is None else frozenset(works)
+        # A handler that closes the consumer is not waited for: it waits for us. At the end it is:
+        # somebody else closes then, or the closing is over soon.
+        closing = () if works is None else self._core.closing.waiting
 
         def left() -> list[tuple[asyncio.Task[None], Job]]:
             return [
                 (task, job)
                 for task, job in self._in_hand.items()
-                # A handler that closes the consumer is not waited for: it waits for us.
-                if job is not caller and (wanted is None or job.work in wanted)
+                if task not in closing and (wanted is None or job.work in wanted)
             ]
 
+        def done() -> bool:
+            return not left() and not (self._finishing and self._lanes.ready_count)
+
         timeout_ms = self._options.drain_timeout_ms
-        if await self._until(lambda: not left(), timeout_ms / 1000):
+        if await self._until(done, timeout_ms / 1000):
             return
+        self._finishing = False
         logger.warning("run: cancels %d handlers: not done in %d ms", len(left()), timeout_ms)
         for task, job in left():
-            job.abandoned = True
+            job.abandon()
             task.cancel()
         if not await self._until(lambda: not left(), CANCEL_S):
             logger.error("run: %d cancelled handlers go on all the same", len(left()))
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether the condition came to hold in time, looking whenever a handler ends."""
+        """Return whether the condition came to hold in time, looking whenever a handler ends."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
@@ -337,7 +361,7 @@ class Runner:
 
     def _feed(self) -> None:
         """Lanes are ready: let workers come."""
-        count = 0 if self._over else self._lanes.ready_count
+        count = 0 if self._over and not self._finishing else self._lanes.ready_count
         while count and self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():
@@ -352,7 +376,7 @@ class Runner:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        while not self._over:
+        while not self._over or self._finishing:
             lane = self._lanes.take()
             if lane is None:
                 waiter = loop.create_future()
@@ -360,13 +384,14 @@ class Runner:
                 await waiter
                 continue
             job = lane.jobs[0]
-            if job.work.given_up or job.work.state.withheld:
+            if (job.work.given_up or job.work.state.withheld) and not self._finishing:
                 # Lost a moment ago: it may be another's by now, so it does not begin here.
-                job.work.given_up = True
+                job.work.give_up()
                 self._put_down(job)
                 self._lanes.over(lane)
                 continue
             self._in_hand[task] = job
+            job.work.begin(job.record.offset)
             try:
                 pause_s = await self._attempt(job)
             except asyncio.CancelledError:
@@ -391,6 +416,10 @@ class Runner:
     def _attempted(self, lane: Lane, job: Job, pause_s: float | None) -> None:
         if pause_s is None:
             self._handled(job)
+        elif self._finishing:
+            # It is not tried again here, and nothing of its lane may overtake it.
+            self._lanes.park(lane)
+            return
         elif job.work.given_up or self._over:
             self._put_down(job)
         else:
@@ -425,11 +454,11 @@ class Runner:
         if job.payload is UNDECODED:
             decode = self._options.decode
             try:
-                job.payload = job.record if decode is None else decode(job.record)
+                job.decoded(job.record if decode is None else decode(job.record))
             except Exception as error:
                 await self._bury(job, error)
                 return None
-        job.attempts += 1
+        job.begin_attempt()
         try:
             returned = await self._call(job.payload)
             self._keep(job, returned)

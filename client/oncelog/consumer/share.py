@@ -1,4 +1,4 @@
-"""How much a run takes in advance: back-pressure by pausing partitions.
+"""A run takes so much in advance, and pauses partitions beyond that.
 
 Rules
 -----
@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.lanes import PartitionWork
 from oncelog.consumer.subscription import PartitionState
 from oncelog_protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
 
 SPAN_FACTOR = 10
 """A partition may be so many times ``records`` ahead of its first record that is not done: one that
@@ -32,7 +29,7 @@ SHARE_RECORDS_MIN = 32
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of all partitions together."""
+    """All partitions together keep within these."""
 
     records: int
     bytes: int
@@ -41,8 +38,8 @@ class Limits:
 class Share:
     """Counts what is under way, pauses and resumes."""
 
-    def __init__(self, consumer: Consumer, limits: Limits, poll_records_max: int) -> None:
-        self._consumer = consumer
+    def __init__(self, core: ConsumerCore, limits: Limits, poll_records_max: int) -> None:
+        self._core = core
         self._limits = limits
         self._poll_records_max = poll_records_max
         self._records = 0
@@ -85,7 +82,7 @@ class Share:
 
     def apportion(self, works: Mapping[TopicPartition, PartitionWork]) -> None:
         """Before a poll: what is each partition's share now, and who is above it."""
-        states = self._consumer._subscription.states
+        states = self._core.subscription.states
         self._works = works
         limits, count = self._limits, max(len(states), 1)
         fair = max(limits.records // count, SHARE_RECORDS_MIN)
@@ -115,14 +112,14 @@ class Share:
 
     def release_all(self) -> None:
         """Nothing stays paused by us."""
-        states, held = self._consumer._subscription.states, self._held
+        states, held = self._core.subscription.states, self._held
         self._held = {}
         for tp, state in held.items():
             if states.get(tp) is state and state.paused:
-                self._consumer.resume(tp)
+                self._core.resume([tp])
 
     def _is_above(self, work: PartitionWork, part: int) -> bool:
-        """Whether the partition has its share, or the ``part``-th part of it."""
+        """Return whether the partition has its share, or the ``part``-th part of it."""
         return (
             work.undone >= max(self._partition_records // part, 1)
             or work.bytes >= max(self._partition_bytes // part, 1)
@@ -130,17 +127,17 @@ class Share:
         )
 
     def _hold(self, tp: TopicPartition) -> None:
-        state = self._consumer._subscription.states[tp]
+        state = self._core.subscription.states[tp]
         if tp not in self._held and not state.paused:
             self._held[tp] = state
-            self._consumer.pause(tp)
+            self._core.pause([tp])
 
     def _release(self, tp: TopicPartition) -> None:
         state = self._held[tp]
-        current = self._consumer._subscription.states.get(tp) is state
+        current = self._core.subscription.states.get(tp) is state
         work = self._works.get(tp)
         if current and work is not None and work.state is state and self._is_above(work, 2):
             return
         del self._held[tp]
-        if current and state.paused and not self._consumer._closed:
-            self._consumer.resume(tp)
+        if current and state.paused and not self._core.closed:
+            self._core.resume([tp])

@@ -1,4 +1,4 @@
-"""What a consumer reads and where it stands in each partition. Pure.
+"""A consumer reads partitions, and stands somewhere in each. Pure.
 
 Rules
 -----
@@ -8,6 +8,7 @@ Rules
 * ``version`` grows with every seek and every loss of position: what was asked under an older
   version is thrown away when it arrives.
 * A partition without a position has a ``reset`` that says how to find one.
+* A position is of the topic with its id, and of no other one that gets its name later.
 * A partition that is *withheld* is not fetched and nothing of it is handed out: it is about to be
   given up, or the application has not yet heard that it has it.
 """
@@ -27,7 +28,7 @@ from oncelog_protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOC
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """How to find a position."""
+    """A position is found in one of these ways."""
 
     kind: Literal["earliest", "latest", "committed", "by_duration"]
     duration_ms: int = 0
@@ -38,7 +39,7 @@ class Reset:
     """What the group has committed; where that is nothing, as the policy says."""
 
     def timestamp(self, now_ms: int) -> int:
-        """What to ask ListOffsets for."""
+        """Return what to ask ListOffsets for."""
         if self.kind == "by_duration":
             return max(now_ms - self.duration_ms, 0)
         return EARLIEST_TIMESTAMP if self.kind == "earliest" else LATEST_TIMESTAMP
@@ -82,6 +83,10 @@ class PartitionState:
 
     tp: TopicPartition
     reset: Reset | None = None
+    by_hand: bool = False
+    """The application has assigned it by itself: nothing but the application moves it elsewhere."""
+    topic_id: str = ""
+    """Of the topic that the position is of; "" if not known, or if there is none."""
     offset: int | None = None
     """The position, apart from what is being handed out at this moment (see Cursor)."""
     epoch: int = NO_EPOCH
@@ -96,23 +101,69 @@ class PartitionState:
     high_watermark: int = -1
     log_start_offset: int = -1
     retry_at: float = 0.0
+    answers: int = 0
+    """How many answers of its leader were no errors."""
     trouble_since: float | None = None
     """Since when every answer was an error."""
+    doubted: int | None = None
+    """Offset of a batch that did not hold: it is asked for once more, alone, which makes the leader
+    look at it."""
     error: BaseException | None = None
     """What the application is told when it comes to this partition."""
+    former: bool = False
+    """Its position was of a topic that was deleted; what it is to find is one in the new topic."""
     origin: tuple[int, int] | None = None
     """(offset, epoch) where reading began, or begins if the group has nothing committed."""
 
-    def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """The application reads from ``offset`` next; everything fetched is dropped."""
+    # ------------------------------------------------------------------------------ position
+
+    def seek(self, offset: int, epoch: int = NO_EPOCH, topic_id: str | None = None) -> None:
+        """The application reads from ``offset`` next; everything fetched is dropped.
+
+        :param topic_id: of the topic that the offset is of; default: as before.
+        """
         self._drop()
         self.reset, self.offset, self.epoch = None, offset, epoch
         self.fetch_offset, self.fetch_epoch = offset, epoch
+        if topic_id is not None:
+            self.topic_id = topic_id
 
-    def lose(self, reset: Reset) -> None:
-        """The position is to be found anew."""
+    def found(self, offset: int, epoch: int, topic_id: str) -> None:
+        """A position was found, where reading begins."""
+        self.seek(offset, epoch, topic_id)
+        self.former = False
+        self.origin = (offset, epoch)
+
+    def lose(self, reset: Reset | None, origin: tuple[int, int] | None = None) -> None:
+        """The position is to be found anew.
+
+        :param origin: where reading begins if the group has nothing committed; default: as before.
+        """
         self._drop()
         self.reset, self.offset, self.epoch = reset, None, NO_EPOCH
+        self.topic_id = ""
+        if origin is not None:
+            self.origin = origin
+
+    def find_by(self, reset: Reset) -> None:
+        """The group has committed nothing: the position is found in another way."""
+        self.reset = reset
+
+    def made_again(self, reset: Reset | None) -> None:
+        """The topic was deleted and made again: a position in the new one is to be found."""
+        self.origin = None
+        self.lose(reset)
+        self.former = True
+
+    def gone(self, error: BaseException) -> None:
+        """The topic was deleted and made again, and only the application may move the position."""
+        self.origin = None
+        self.lose(None)
+        self.error = error
+
+    def of_topic(self, topic_id: str) -> None:
+        """The position is of the topic with this id."""
+        self.topic_id = topic_id
 
     def _drop(self) -> None:
         self.version += 1
@@ -127,6 +178,92 @@ class PartitionState:
         self.offset = offset
         self.epoch = epoch
 
+    # ------------------------------------------------------------------------------ handing out
+
+    def pause(self) -> None:
+        """Hand out nothing, as the application wants it."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """The application wants more of it."""
+        self.paused = False
+
+    def withhold(self) -> None:
+        """Neither fetch nor hand out anything."""
+        self.withheld = True
+
+    def release(self) -> None:
+        """The application knows that it has the partition."""
+        self.withheld = False
+
+    def consume(self, size: int) -> None:
+        """A batch of ``size`` bytes leaves the buffer."""
+        chunk = self.chunks[0]
+        chunk.start += size
+        if not chunk.left:
+            self.chunks.popleft()
+            if chunk.sieve is not None:
+                size += chunk.sieve.size
+        self.buffered -= size
+
+    def put_back(self, data: memoryview, end: tuple[int, int]) -> None:
+        """A batch that was not handed out whole comes first again."""
+        self.chunks.appendleft(Chunk(data, 0, self.version, end=end))
+        self.buffered += len(data)
+
+    def drop_fetched(self) -> None:
+        """Drop what was fetched in advance; an error stays."""
+        assert self.offset is not None
+        error = self.error
+        self.seek(self.offset, self.epoch)
+        self.error = error
+
+    def doubt(self) -> bool:
+        """The batch at the position does not hold. Returns whether the leader was asked for it
+        again already; else it will be."""
+        assert self.offset is not None
+        self.seek(self.offset, self.epoch)
+        asked_again = self.doubted == self.offset
+        self.doubted = None if asked_again else self.offset
+        return asked_again
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the application when it comes to this partition."""
+        self.error = error
+
+    def take_error(self) -> BaseException:
+        """The error that is told now; going on afterwards tries again from the position."""
+        error = self.error
+        assert error is not None
+        if self.offset is not None:
+            self.seek(self.offset, self.epoch)
+        else:
+            self.error = None
+            self.retry_at = 0.0
+        return error
+
+    # ------------------------------------------------------------------------------ fetching
+
+    def answered(self, high_watermark: int, log_start_offset: int) -> None:
+        """The leader has answered without an error."""
+        self.trouble_since = None
+        self.answers += 1
+        self.high_watermark = max(high_watermark, -1)
+        self.log_start_offset = log_start_offset
+
+    def retry_after(self, when: float) -> None:
+        """Do not fetch before this time, of the loop."""
+        self.retry_at = when
+
+    def in_trouble(self, now: float) -> None:
+        """Nothing can be fetched, since now or since before."""
+        if self.trouble_since is None:
+            self.trouble_since = now
+
+    def trouble_told(self, now: float) -> None:
+        """The application has heard of the trouble: its time counts from now on again."""
+        self.trouble_since = now
+
     def fetched(
         self, data: memoryview, next_offset: int, epoch: int, sieve: Sieve | None = None
     ) -> None:
@@ -137,7 +274,7 @@ class PartitionState:
 
     @property
     def has_data(self) -> bool:
-        """Whether something can be handed out now: records, or an error."""
+        """Return whether something can be handed out now: records, or an error."""
         if self.paused or self.withheld:
             return False
         return bool(self.chunks) or self.error is not None
@@ -152,12 +289,22 @@ class Subscription:
         self.departed: list[PartitionState] | None = None
         """What was assigned and is not any more; kept while somebody wants to know."""
 
-    def assign(self, partitions: Iterable[TopicPartition], reset: Reset | None) -> None:
+    def keep_departed(self) -> None:
+        """Keep what is taken away from now on."""
+        self.departed = []
+
+    def forget_departed(self) -> None:
+        """Nobody wants to know any more what was taken away."""
+        self.departed = None
+
+    def assign(
+        self, partitions: Iterable[TopicPartition], reset: Reset | None, *, by_hand: bool = False
+    ) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
         before = self.states
         self.states = {
-            tp: before[tp] if tp in before else PartitionState(tp, reset) for tp in wanted
+            tp: before[tp] if tp in before else PartitionState(tp, reset, by_hand) for tp in wanted
         }
         for tp, state in before.items():
             if tp not in self.states:

@@ -23,14 +23,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
+from oncelog.consumer.core import ConsumerCore, Place
 from oncelog.consumer.dead_letter import DeadLetters, with_cause
-from oncelog.consumer.in_transaction import read_on_from_committed
 from oncelog.consumer.lanes import Job, PartitionWork
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
-from oncelog.consumer.outgoing import Outbox, ProducerRecord, checked_results, size_of
-from oncelog.consumer.runner import Runner
+from oncelog.consumer.outbox import Outbox
+from oncelog.consumer.outgoing import ProducerRecord, checked_results, size_of
+from oncelog.consumer.run_options import RunOptions
+from oncelog.consumer.runner import Poll, Runner
+from oncelog.consumer.subscription import PartitionState
 from oncelog.errors import (
     ApiError,
     ClientError,
@@ -39,19 +43,18 @@ from oncelog.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
     Kind,
+    MessageTooLargeError,
     OncelogError,
+    TransactionAbortableError,
     TransactionOutcomeUnknownError,
     UndeliveredRecordsError,
     UnknownMemberIdError,
     is_definite,
 )
+from oncelog.producer.partition_queue import Delivery
 from oncelog.producer.producer import Producer
 from oncelog_protocol import limits
 from oncelog_protocol.types import TopicPartition
-
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
-    from oncelog.consumer.run import RunOptions
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ Failures = (OncelogError, OSError, TimeoutError)
 
 
 class _Phase(Enum):
-    """Of the transaction under way."""
+    """The transaction under way is in one of these."""
 
     NONE = "none"
     OPEN = "open"
@@ -78,11 +81,20 @@ class _Phase(Enum):
 
 @dataclass(slots=True)
 class _Cut:
-    """What goes into one transaction."""
+    """One transaction takes this."""
 
     taken: list[tuple[PartitionWork, list[Job]]]
     offsets: dict[TopicPartition, OffsetAndMetadata]
     who: GroupMetadata
+
+
+class _ResultTooLarge(Exception):
+    """What the handler of one record returned does not go into its topic, however often."""
+
+    def __init__(self, job: Job, error: MessageTooLargeError) -> None:
+        super().__init__(job, error)
+        self.job = job
+        self.error = error
 
 
 class _Letters(DeadLetters):
@@ -105,18 +117,18 @@ class TransactionalRunner(Runner):
     :raises ConfigurationError: the consumer has no group, or reads what may be aborted.
     """
 
-    def __init__(self, consumer: Consumer, options: RunOptions) -> None:
-        if consumer._transaction is not None:
+    def __init__(self, core: ConsumerCore, poll: Poll, options: RunOptions) -> None:
+        if core.boundary.transaction is not None:
             raise ClientError("this consumer is in a transaction already")
-        if consumer._group_options.group_id is None:
+        if core.group_options.group_id is None:
             raise ConfigurationError("transactional_id: needs a consumer with a group_id")
-        if consumer._options.isolation_level != "read_committed":
+        if core.options.isolation_level != "read_committed":
             raise ConfigurationError(
                 "transactional_id: needs a consumer with isolation_level='read_committed': what is"
                 " aborted must not be answered"
             )
-        self._producer = self._make_producer(consumer, options)
-        super().__init__(consumer, options)
+        self._producer = self._make_producer(core, options)
+        super().__init__(core, poll, options)
         self._outboxes: dict[PartitionWork, Outbox] = {}
         self._phase = _Phase.NONE
         self._usable = True
@@ -126,13 +138,15 @@ class TransactionalRunner(Runner):
         self._ready = asyncio.Event()
         self._ready_count = 0
         self._ready_bytes = 0
+        self._one_by_one = 0
+        """How many records go into transactions of their own: a result of one is too large."""
         in_flight = options.records_in_flight
         self._enough = min(options.transaction_records_max, max(in_flight // 2, 1))
         self._enough_bytes = max(options.max_bytes_in_flight // 2, 1)
 
     @staticmethod
-    def _make_producer(consumer: Consumer, options: RunOptions) -> Producer:
-        connection = consumer._router.options
+    def _make_producer(core: ConsumerCore, options: RunOptions) -> Producer:
+        connection = core.router.options
         return Producer(
             connection.bootstrap_servers,
             client_id=connection.client_id,
@@ -147,9 +161,9 @@ class TransactionalRunner(Runner):
             metadata_max_age_ms=connection.metadata_max_age_ms,
             retry_backoff_ms=connection.retry_backoff_ms,
             retry_backoff_max_ms=connection.retry_backoff_max_ms,
-            clock=consumer._clock,
-            entropy=consumer._entropy.fork("transactions"),
-            history=consumer._history,
+            clock=core.clock,
+            entropy=core.entropy.fork("transactions"),
+            history=core.history,
         )
 
     def _make_letters(self) -> DeadLetters | None:
@@ -159,14 +173,14 @@ class TransactionalRunner(Runner):
     # ------------------------------------------------------------------------------ life
 
     async def _prepare(self) -> None:
-        consumer = self._consumer
-        consumer._in_transactions = True
-        if consumer._group is not None:
-            await consumer._group.quiet(consumer._deadline())
+        core = self._core
+        core.boundary.commit_by_transactions()
+        if core.group is not None:
+            await core.group.quiet(core.deadline())
         await self._producer.start()
-        states = consumer._subscription.states.values()
+        states = core.subscription.states.values()
         found = {s: s.origin for s in states if s.origin is not None and s.offset == s.origin[0]}
-        read_on_from_committed(consumer, found)
+        core.read_on_from_committed(found)
         await super()._prepare()
         self._tasks.spawn("transactions", self._transact())
 
@@ -179,8 +193,8 @@ class TransactionalRunner(Runner):
             logger.warning("run: what was handled last is not committed: %s", error)
 
     def _hand_back(self) -> None:
-        if self._phase is _Phase.ENDING and not self._consumer._reader.closed:
-            self._consumer._reader.came_back()
+        if self._phase is _Phase.ENDING and not self._core.closed:
+            self._core.reader.came_back()
             self._share.release_all()
             self._in_doubt()
         else:
@@ -227,9 +241,7 @@ class TransactionalRunner(Runner):
 
     def _keep_results(self, job: Job, results: Sequence[ProducerRecord]) -> None:
         size = size_of(results)
-        job.results = results
-        job.size += size
-        job.work.bytes += size
+        job.keep(results, size)
         self._share.grow(size)
 
     async def _bury(self, job: Job, error: BaseException) -> None:
@@ -238,7 +250,7 @@ class TransactionalRunner(Runner):
             return
         record = job.record
         logger.error("%s offset %d goes to the dead letters: %r", job.work.tp, record.offset, error)
-        group_id = self._consumer._group_options.group_id
+        group_id = self._core.group_options.group_id
         headers = with_cause(record, error, job.attempts, group_id)
         letter = ProducerRecord(self._letters.topic, record.value, record.key, headers)
         self._keep_results(job, [letter])
@@ -272,9 +284,9 @@ class TransactionalRunner(Runner):
             self._ready_bytes -= size
             self._forget(outbox.clear())
 
-    async def _taking_away(self, partitions: Sequence[TopicPartition]) -> None:
+    async def taking_away(self, partitions: Sequence[TopicPartition]) -> None:
         works = [self._works[tp] for tp in partitions if tp in self._works]
-        await super()._taking_away(partitions)
+        await super().taking_away(partitions)
         try:
             async with asyncio.timeout(self._options.drain_timeout_ms / 1000):
                 while await self._commit(frozenset(works)):
@@ -291,7 +303,7 @@ class TransactionalRunner(Runner):
         """Commits what is ready, again and again."""
         loop = asyncio.get_running_loop()
         interval_s = self._options.commit_interval_ms / 1000
-        idle_s = self._consumer._group_options.auto_commit_interval_ms / 1000
+        idle_s = self._core.group_options.auto_commit_interval_ms / 1000
         begun = loop.time() - interval_s
         while not self._over:
             if not self._ready_count:
@@ -326,6 +338,9 @@ class TransactionalRunner(Runner):
                     await self._write(cut)
                     self._settle(cut)
                     return True
+                except _ResultTooLarge as found:
+                    await self._put_aside(found.job, found.error)
+                    continue
                 except TransactionOutcomeUnknownError as error:
                     logger.warning("run: nobody knows how a transaction ended: %s", error)
                     self._in_doubt()
@@ -340,6 +355,28 @@ class TransactionalRunner(Runner):
                 await asyncio.sleep(PAUSE_S * failures)
             return False
 
+    async def _put_aside(self, job: Job, error: MessageTooLargeError) -> None:
+        """The record is for the dead letters, in place of what its handler returned.
+
+        :raises MessageTooLargeError: there are none, or this was one.
+        """
+        if self._phase is not _Phase.NONE:
+            await self._abort()
+        before, results = job.size, job.results or ()
+        try:
+            if self._letters is None or results[0].topic == self._letters.topic:
+                where = f"{job.work.tp} offset {job.record.offset}"
+                error.add_note(f"{where}: what its handler returned is too large for its topic")
+                raise error
+            await self._bury(job, error)
+        except MessageTooLargeError:
+            self._give_up(error)
+            raise
+        dropped = size_of(results)
+        job.grow(-dropped)
+        self._share.grow(-dropped)
+        self._ready_bytes += job.size - before
+
     def _give_up(self, error: BaseException) -> None:
         """There are no more transactions, so the run is over."""
         self._usable = False
@@ -353,12 +390,12 @@ class TransactionalRunner(Runner):
             self._in_doubt()
 
     def _cut(self, leaving: frozenset[PartitionWork]) -> _Cut | None:
-        """What can be committed now; None when nothing is there, or not ours to commit."""
-        consumer = self._consumer
+        """Return what can be committed now; None when nothing is there, or not ours to commit."""
+        core = self._core
         taken: list[tuple[PartitionWork, list[Job]]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        room = self._options.transaction_records_max
-        for tp, state in consumer._subscription.states.items():
+        room = 1 if self._one_by_one else self._options.transaction_records_max
+        for tp, state in core.subscription.states.items():
             work = self._current(tp)
             leaves = work is not None and work in leaving
             going = state.withheld or (work is not None and work.given_up)
@@ -366,38 +403,55 @@ class TransactionalRunner(Runner):
                 continue
             outbox = None if work is None else self._outboxes.get(work)
             jobs = [] if outbox is None else outbox.first(room)
-            position = OffsetAndMetadata(state.offset, "", state.epoch)
+            position = OffsetAndMetadata(state.offset, "", state.epoch, state.topic_id)
             if work is not None and work.offsets.span > len(jobs):
                 # Not all that was taken goes in: the position is that of what comes first then.
                 behind = None if outbox is None else outbox.offset_after(len(jobs))
-                position = OffsetAndMetadata(work.offsets.position if behind is None else behind)
-            if jobs or self._has_moved(tp, position.offset, state.origin):
+                place = work.offsets.position if behind is None else behind
+                position = OffsetAndMetadata(place, topic_id=work.topic_id)
+            if jobs or self._has_moved(tp, position.offset):
                 offsets[tp] = position
             if work is not None and jobs:
                 taken.append((work, jobs))
                 room -= len(jobs)
-        if not offsets or consumer._group is None or consumer._ended:
+        if not offsets or core.group is None or core.ended:
             return None
         try:
-            return _Cut(taken, offsets, consumer._group.identity(list(offsets)))
+            return _Cut(taken, offsets, core.group.identity(list(offsets)))
         except CommitFailedError as error:
             logger.debug("run: nothing is committed now: %s", error)
             return None
 
-    def _has_moved(self, tp: TopicPartition, offset: int, origin: tuple[int, int] | None) -> bool:
-        group = self._consumer._group
+    def _has_moved(self, tp: TopicPartition, offset: int) -> bool:
+        """Also from nothing: where reading began is committed."""
+        group = self._core.group
         known = None if group is None else group.known(tp)
-        before = known.offset if known is not None else origin[0] if origin is not None else offset
-        return offset != before
+        return known is None or offset != known.offset
 
     async def _write(self, cut: _Cut) -> None:
-        producer = self._producer
-        await producer.begin_transaction()
+        """:raises _ResultTooLarge: a result is, and can be told; the transaction is open still."""
+        await self._producer.begin_transaction()
         self._phase = _Phase.OPEN
-        for _, jobs in cut.taken:
-            for job in jobs:
-                for item in job.results or ():
-                    await producer.enqueue(
+        sent: list[tuple[Job, Delivery]] = []
+        try:
+            await self._write_all(cut, sent)
+        except TransactionAbortableError:
+            for job, delivery in sent:
+                error = delivery.exception() if delivery.done() else None
+                if isinstance(error, MessageTooLargeError):
+                    count = sum(len(jobs) for _, jobs in cut.taken)
+                    if count == 1:
+                        raise _ResultTooLarge(job, error) from None
+                    # A batch has results of several records: each by itself shows which it is.
+                    self._one_by_one = count
+            raise
+
+    async def _write_all(self, cut: _Cut, sent: list[tuple[Job, Delivery]]) -> None:
+        producer = self._producer
+        for job in chain.from_iterable(jobs for _, jobs in cut.taken):
+            for item in job.results or ():
+                try:
+                    delivery = await producer.enqueue(
                         item.topic,
                         item.value,
                         key=item.key,
@@ -405,6 +459,9 @@ class TransactionalRunner(Runner):
                         partition=item.partition,
                         timestamp_ms=item.timestamp_ms,
                     )
+                except MessageTooLargeError as error:
+                    raise _ResultTooLarge(job, error) from None
+                sent.append((job, delivery))
         await producer.send_offsets(cut.offsets, cut.who)
         self._phase = _Phase.ENDING
         try:
@@ -415,7 +472,7 @@ class TransactionalRunner(Runner):
 
     def _settle(self, cut: _Cut) -> None:
         """The transaction is committed: what is in it is done."""
-        group = self._consumer._group
+        group = self._core.group
         if group is not None:
             group.remember(cut.offsets)
         for work, jobs in cut.taken:
@@ -423,6 +480,7 @@ class TransactionalRunner(Runner):
             if outbox is None:
                 continue
             outbox.committed(len(jobs))
+            self._one_by_one = max(self._one_by_one - len(jobs), 0)
             self._ready_count -= len(jobs)
             for job in jobs:
                 self._ready_bytes -= job.size
@@ -433,8 +491,8 @@ class TransactionalRunner(Runner):
         """After a failure: the transaction is aborted, and the group hears if it was the group."""
         logger.info("run: a transaction failed: %r", error)
         fenced = _fencing(error)
-        if fenced is not None and self._consumer._group is not None:
-            self._consumer._group.fenced(who, fenced.code)
+        if fenced is not None and self._core.group is not None:
+            self._core.group.fenced(who, fenced.code)
         if self._phase is _Phase.NONE:
             return
         if not _is_fatal(error):
@@ -457,9 +515,9 @@ class TransactionalRunner(Runner):
     def _in_doubt(self) -> None:
         """Begin anew from what the group has committed, whatever that is."""
         self._phase = _Phase.NONE
-        consumer = self._consumer
-        places = {}
-        for tp, state in list(consumer._subscription.states.items()):
+        core = self._core
+        places: dict[PartitionState, Place | None] = {}
+        for tp, state in list(core.subscription.states.items()):
             work = self._current(tp)
             if work is not None:
                 self._abandon(work)
@@ -469,8 +527,8 @@ class TransactionalRunner(Runner):
             elif state.offset is not None:
                 places[state] = (state.offset, state.epoch)
             self._works.pop(tp, None)
-        if not consumer._ended:
-            read_on_from_committed(consumer, places)
+        if not core.ended:
+            core.read_on_from_committed(places)
 
 
 def _gathered(handler: Any) -> Any:

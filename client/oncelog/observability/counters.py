@@ -1,4 +1,4 @@
-"""What one client counts: plain integers, by batch and by request, never by record.
+"""A client counts in plain integers, by batch and by request, never by record.
 
 Rules: counting may not be seen on the record paths, so nothing is counted where a single record
 passes. Whoever wants to know reads a snapshot (``metrics``); nobody is told of changes.
@@ -27,12 +27,13 @@ class TopicCounts:
 
 
 class Counters:
-    """Of one client; which of them move depends on what it is."""
+    """One client counts these; which of them move depends on what it is."""
 
     __slots__ = (
         *("connections", "connection_failures", "metadata_refreshes"),
         *("records_sent", "bytes_sent", "batches_sent", "record_errors", "record_retries"),
         *("produce_requests", "request_latency", "delivery_latency"),
+        "batches_skipped",
         *("records_consumed", "bytes_fetched", "fetches", "fetch_errors", "fetch_latency"),
         *("transaction_commits", "transaction_aborts"),
         *("commits", "commit_errors", "commit_latency", "rebalances", "topics"),
@@ -63,6 +64,7 @@ class Counters:
         self.records_consumed = 0
         """Made ready for the application; what it has not come for yet is taken off in the
         snapshot."""
+        self.batches_skipped = 0
         self.bytes_fetched = 0
         self.fetches = 0
         self.fetch_errors = 0
@@ -80,6 +82,28 @@ class Counters:
             counts = self.topics[topic] = TopicCounts()
         return counts
 
+    def connection_opened(self) -> None:
+        """A connection to a broker is open."""
+        self.connections += 1
+
+    def connection_failed(self) -> None:
+        """An attempt to connect failed."""
+        self.connection_failures += 1
+
+    def metadata_refreshed(self) -> None:
+        """A broker answered with metadata."""
+        self.metadata_refreshes += 1
+
+    def produce_sent(self) -> None:
+        """A produce request goes out."""
+        self.produce_requests += 1
+
+    def batch_sent(self, size: int, records_again: int) -> None:
+        """A batch of ``size`` bytes goes out; ``records_again`` of its records not for the first
+        time."""
+        self.bytes_sent += size
+        self.record_retries += records_again
+
     def sent(self, topic: str, records: int, seconds: float) -> None:
         """A batch was acknowledged, so long after it was begun."""
         self.records_sent += records
@@ -95,6 +119,38 @@ class Counters:
         counts = self._of(topic)
         if counts is not None:
             counts.errors += records
+
+    def fetched(self, size: int, seconds: float) -> None:
+        """A fetch was answered with so many bytes, after so long."""
+        self.fetches += 1
+        self.bytes_fetched += size
+        self.fetch_latency.observe(seconds)
+
+    def fetch_failed(self) -> None:
+        """A fetch failed as a whole."""
+        self.fetch_errors += 1
+
+    def batch_skipped(self) -> None:
+        """A batch that does not hold was left out."""
+        self.batches_skipped += 1
+
+    def committed(self, seconds: float) -> None:
+        """A commit was acknowledged, after so long."""
+        self.commits += 1
+        self.commit_latency.observe(seconds)
+
+    def commit_failed(self) -> None:
+        """A commit failed, after retries."""
+        self.commit_errors += 1
+
+    def rebalanced(self) -> None:
+        """A generation of the group was joined."""
+        self.rebalances += 1
+
+    def transaction_ended(self, commit: bool) -> None:
+        """A transaction is known to be committed, or aborted."""
+        self.transaction_commits += commit
+        self.transaction_aborts += not commit
 
     def consumed(self, topic: str, records: int) -> None:
         """Records are being handed out; negative: these were not, after all."""

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
+from oncelog.consumer.reading import Reader
+from oncelog.consumer.subscription import Subscription
+from oncelog.core.router import Router
 from oncelog.observability.counters import Counters
+from oncelog.producer.accumulator import Accumulator
+from oncelog.producer.sender import Sender
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.observe import Histogram
-
-if TYPE_CHECKING:
-    from oncelog.consumer.consumer import Consumer
-    from oncelog.producer.producer import Producer
-    from oncelog.router import Router
 
 __all__ = [
     "ClientMetrics",
     "ConsumerMetrics",
     "Latency",
-    "MeasuredClient",
-    "MeasuredConsumer",
-    "MeasuredProducer",
     "ProducerMetrics",
+    "client_metrics",
+    "consumer_metrics",
+    "producer_metrics",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long something took, as a histogram. Times are in seconds."""
+    """A histogram says how long something took. Times are in seconds."""
 
     count: int
     sum_s: float
@@ -42,7 +41,7 @@ class Latency:
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
-        """What a histogram holds now."""
+        """Return what a histogram holds now."""
         *counts, count = histogram.cumulative()
         buckets = tuple(zip(histogram.BOUNDS_S, counts, strict=True))
         return cls(count, histogram.sum_s, buckets)
@@ -66,7 +65,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetrics:
-    """What every client has."""
+    """Every client counts these."""
 
     client_id: str
     connection_count: int
@@ -80,7 +79,7 @@ class ClientMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerMetrics(ClientMetrics):
-    """Of a producer."""
+    """A producer counts these besides."""
 
     record_send_total: int
     """Acknowledged records."""
@@ -115,10 +114,12 @@ class ProducerMetrics(ClientMetrics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMetrics(ClientMetrics):
-    """Of a consumer."""
+    """A consumer counts these besides."""
 
     records_consumed_total: int
     """Records handed out."""
+    batches_skipped_total: int
+    """Batches that did not hold and were left out (``corrupt_batches="skip"``)."""
     bytes_consumed_total: int
     """Of fetched batches, as they are in the log."""
     fetch_total: int
@@ -146,95 +147,79 @@ class ConsumerMetrics(ClientMetrics):
     """``records_consumed_total`` by topic."""
 
 
-class _Counted:
-    """A client with counters."""
-
-    _router: Router
-
-    def _of_client(self) -> dict[str, object]:
-        router = self._router
-        counters = router.counters
-        slots = router._slots.values()
-        return {
-            "client_id": router.options.client_id,
-            "connection_count": sum(s.channel is not None and not s.channel.closed for s in slots),
-            "connection_creation_total": counters.connections,
-            "connection_failure_total": counters.connection_failures,
-            "metadata_refresh_total": counters.metadata_refreshes,
-        }
+def client_metrics(router: Router) -> ClientMetrics:
+    """Return what any client has counted."""
+    return ClientMetrics(**_of_client(router))  # type: ignore[arg-type]
 
 
-class MeasuredClient(_Counted):
-    """What an admin client has of this file."""
-
-    def metrics(self) -> ClientMetrics:
-        """What it has counted so far."""
-        return ClientMetrics(**self._of_client())  # type: ignore[arg-type]
-
-
-class MeasuredProducer(_Counted):
-    """What a producer has of this file."""
-
-    def metrics(self) -> ProducerMetrics:
-        """What it has counted so far. Costs microseconds, asks nobody."""
-        producer = cast("Producer", self)
-        accumulator, sender = producer._accumulator, producer._sender
-        counters = self._router.counters
-        return ProducerMetrics(
-            **self._of_client(),  # type: ignore[arg-type]
-            record_send_total=counters.records_sent,
-            record_error_total=counters.record_errors,
-            record_retry_total=counters.record_retries,
-            batch_total=counters.batches_sent,
-            outgoing_byte_total=counters.bytes_sent,
-            request_total=counters.produce_requests,
-            requests_in_flight=0 if sender is None else sender.requests_in_flight,
-            record_queue_count=producer.unacknowledged_count,
-            buffer_total_bytes=accumulator.buffer_memory,
-            buffer_used_bytes=accumulator.used,
-            waiting_senders=accumulator.waiting_count,
-            request_latency=Latency.of(counters.request_latency),
-            delivery_latency=Latency.of(counters.delivery_latency),
-            transaction_commit_total=counters.transaction_commits,
-            transaction_abort_total=counters.transaction_aborts,
-            topic_record_totals=_by_topic(counters, 0),
-            topic_error_totals={t: c.errors for t, c in counters.topics.items() if c.errors},
-        )
+def producer_metrics(
+    router: Router, accumulator: Accumulator, sender: Sender | None
+) -> ProducerMetrics:
+    """Return what a producer has counted."""
+    counters = router.counters
+    return ProducerMetrics(
+        **_of_client(router),  # type: ignore[arg-type]
+        record_send_total=counters.records_sent,
+        record_error_total=counters.record_errors,
+        record_retry_total=counters.record_retries,
+        batch_total=counters.batches_sent,
+        outgoing_byte_total=counters.bytes_sent,
+        request_total=counters.produce_requests,
+        requests_in_flight=0 if sender is None else sender.requests_in_flight,
+        record_queue_count=accumulator.record_count,
+        buffer_total_bytes=accumulator.buffer_memory,
+        buffer_used_bytes=accumulator.used,
+        waiting_senders=accumulator.waiting_count,
+        request_latency=Latency.of(counters.request_latency),
+        delivery_latency=Latency.of(counters.delivery_latency),
+        transaction_commit_total=counters.transaction_commits,
+        transaction_abort_total=counters.transaction_aborts,
+        topic_record_totals=_by_topic(counters, 0),
+        topic_error_totals={t: c.errors for t, c in counters.topics.items() if c.errors},
+    )
 
 
-class MeasuredConsumer(_Counted):
-    """What a consumer has of this file."""
+def consumer_metrics(router: Router, subscription: Subscription, reader: Reader) -> ConsumerMetrics:
+    """Return what a consumer has counted, and where it stands."""
+    states = subscription.states
+    counters = router.counters
+    reader.settle()
+    topic, left = reader.not_handed_out
+    lag = {
+        tp: max(state.high_watermark - state.offset, 0)
+        for tp, state in states.items()
+        if state.high_watermark >= 0 and state.offset is not None
+    }
+    return ConsumerMetrics(
+        **_of_client(router),  # type: ignore[arg-type]
+        records_consumed_total=counters.records_consumed - left,
+        batches_skipped_total=counters.batches_skipped,
+        bytes_consumed_total=counters.bytes_fetched,
+        fetch_total=counters.fetches,
+        fetch_error_total=counters.fetch_errors,
+        assigned_partitions=len(states),
+        paused_partitions=sum(state.paused for state in states.values()),
+        buffered_bytes=sum(state.buffered for state in states.values()),
+        records_lag=lag,
+        records_lag_max=max(lag.values(), default=None),
+        commit_total=counters.commits,
+        commit_error_total=counters.commit_errors,
+        rebalance_total=counters.rebalances,
+        fetch_latency=Latency.of(counters.fetch_latency),
+        commit_latency=Latency.of(counters.commit_latency),
+        topic_record_totals=_by_topic(counters, left, topic),
+    )
 
-    def metrics(self) -> ConsumerMetrics:
-        """What it has counted so far. Costs microseconds, asks nobody."""
-        consumer = cast("Consumer", self)
-        states = consumer._subscription.states
-        counters = self._router.counters
-        consumer._reader.settle()
-        topic, left = consumer._reader.not_handed_out
-        lag = {
-            tp: max(state.high_watermark - state.offset, 0)
-            for tp, state in states.items()
-            if state.high_watermark >= 0 and state.offset is not None
-        }
-        return ConsumerMetrics(
-            **self._of_client(),  # type: ignore[arg-type]
-            records_consumed_total=counters.records_consumed - left,
-            bytes_consumed_total=counters.bytes_fetched,
-            fetch_total=counters.fetches,
-            fetch_error_total=counters.fetch_errors,
-            assigned_partitions=len(states),
-            paused_partitions=sum(state.paused for state in states.values()),
-            buffered_bytes=sum(state.buffered for state in states.values()),
-            records_lag=lag,
-            records_lag_max=max(lag.values(), default=None),
-            commit_total=counters.commits,
-            commit_error_total=counters.commit_errors,
-            rebalance_total=counters.rebalances,
-            fetch_latency=Latency.of(counters.fetch_latency),
-            commit_latency=Latency.of(counters.commit_latency),
-            topic_record_totals=_by_topic(counters, left, topic),
-        )
+
+def _of_client(router: Router) -> dict[str, object]:
+    counters = router.counters
+    return {
+        "client_id": router.options.client_id,
+        "connection_count": router.connections.open_count,
+        "connection_creation_total": counters.connections,
+        "connection_failure_total": counters.connection_failures,
+        "metadata_refresh_total": counters.metadata_refreshes,
+    }
 
 
 def _by_topic(counters: Counters, left: int, topic: str = "") -> dict[str, int]:

@@ -30,7 +30,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
@@ -41,15 +41,18 @@ from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.consumer import Consumer
 from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.consumer.record import Record
+from oncelog.consumer.run_options import RunSettings
 from oncelog.observability.propagation import context_of, with_context
 from oncelog.observability.spans import Operation, Telemetry, links_of
 from oncelog.producer.checks import Headers
-from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
+from oncelog.producer.partition_queue import Delivery, watch
 from oncelog.producer.producer import Producer
+from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
 from oncelog_protocol.types import TopicPartition
 
 __all__ = ["TracedConsumer", "TracedProducer", "observe"]
 
+D = TypeVar("D")
 T = TypeVar("T")
 
 
@@ -61,6 +64,7 @@ class TracedProducer(Producer):
 
     def __init__(
         self,
+        /,
         *args: Any,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
@@ -216,16 +220,15 @@ def _end_at(operation: Operation, written: RecordMetadata) -> None:
 
 def _watched(delivery: Delivery, operation: Operation) -> Delivery:
     """The span ends with the delivery. That somebody looks at its outcome is not said by that."""
-    delivery._batch.add_callback(partial(_delivered, operation), delivery, observes=False)
+    watch(delivery, partial(_delivered, operation))
     return delivery
 
 
-def _delivered(operation: Operation, delivery: Delivery) -> None:
-    error = delivery._batch.error
-    if error is not None:
-        operation.end(error)
+def _delivered(operation: Operation, outcome: RecordMetadata | BaseException) -> None:
+    if isinstance(outcome, BaseException):
+        operation.end(outcome)
     else:
-        _end_at(operation, delivery._metadata())
+        _end_at(operation, outcome)
 
 
 def _all_with(
@@ -244,6 +247,7 @@ class TracedConsumer(Consumer):
 
     def __init__(
         self,
+        /,
         *topics: str,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
@@ -252,7 +256,7 @@ class TracedConsumer(Consumer):
         super().__init__(*topics, **options)
         self._telemetry = Telemetry(
             self._router.options.client_id,
-            self._group_options.group_id,
+            self._core.group_options.group_id,
             tracer_provider,
             meter_provider,
         )
@@ -284,6 +288,10 @@ class TracedConsumer(Consumer):
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return _Loop(self, super().__aiter__(), self._processing)
+
+    def until_idle(self, seconds: float) -> AsyncIterator[Record]:
+        """See :meth:`oncelog.Consumer.until_idle`."""
+        return _Loop(self, super().until_idle(seconds), self._processing)
 
     def batches(self) -> AsyncIterator[ColumnBatch]:
         """See :meth:`oncelog.Consumer.batches`."""
@@ -402,6 +410,24 @@ class TracedConsumer(Consumer):
 
     # ------------------------------------------------------------------------------ run
 
+    @overload
+    async def run(
+        self,
+        handler: Callable[[Record], object],
+        *,
+        decode: None = None,
+        **options: Unpack[RunSettings],
+    ) -> None: ...
+
+    @overload
+    async def run(
+        self,
+        handler: Callable[[D], object],
+        *,
+        decode: Callable[[Record], D],
+        **options: Unpack[RunSettings],
+    ) -> None: ...
+
     async def run(self, handler: Callable[[Any], object], **options: Any) -> None:
         """See :meth:`oncelog.Consumer.run`: each attempt of the handler is a span, and what it
         returns for the log carries its context."""
@@ -415,7 +441,7 @@ class TracedConsumer(Consumer):
 
 
 class _Carried(NamedTuple):
-    """What a traced handler is given: the record, for its headers, and what it is called with."""
+    """A traced handler is given the record, for its headers, and what it is called with."""
 
     record: Record
     payload: Any
@@ -494,13 +520,20 @@ class _Loop(AsyncIterator[T]):
             await self._items.aclose()
 
 
+def processing_batch(
+    consumer: TracedConsumer, batch: ColumnBatch
+) -> AbstractContextManager[Operation]:
+    """The span of a batch that the application is at."""
+    return consumer._processing_batch(batch).current()
+
+
 def observe(
     client: Producer | Consumer, meter_provider: metrics.MeterProvider | None = None
 ) -> None:
     """Let a meter read what a client counts, traced or not: ``messaging.client.sent.messages``,
     ``messaging.client.consumed.messages`` and, of consumers, ``oncelog.consumer.lag``."""
     meter = metrics.get_meter("oncelog", meter_provider=meter_provider)
-    client_id = client._router.options.client_id
+    client_id = client.metrics().client_id
     common = {"messaging.system": "oncelog", "messaging.client.id": client_id}
 
     def by_topic(_: metrics.CallbackOptions) -> Iterable[metrics.Observation]:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from oncelog import blocking
-from oncelog.blocking import _blocking, _closing, _delivering, _delivering_now, _Face
+from oncelog import blocking, face
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.record import Record
 from oncelog.observability.otel import TracedConsumer as AsyncTracedConsumer
 from oncelog.observability.otel import TracedProducer as AsyncTracedProducer
+from oncelog.observability.otel import processing_batch
 from oncelog.observability.spans import Operation
 
 __all__ = ["TracedConsumer", "TracedProducer"]
@@ -24,34 +24,29 @@ __all__ = ["TracedConsumer", "TracedProducer"]
 class TracedProducer(blocking.Producer):
     """:class:`oncelog.blocking.Producer`, traced as ``otel.TracedProducer``."""
 
+    @face.making(AsyncTracedProducer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _Face.__init__(self, AsyncTracedProducer(*args, **options))
+        face.Face.__init__(self, AsyncTracedProducer(*args, **options))
 
-    def __enter__(self) -> TracedProducer:
-        return cast(TracedProducer, super().__enter__())
-
-    send = _blocking(AsyncTracedProducer.send)
-    enqueue = _delivering(AsyncTracedProducer.enqueue)
-    send_nowait = _delivering_now(AsyncTracedProducer.send_nowait)
-    send_many = _blocking(AsyncTracedProducer.send_many)
-    enqueue_many = _blocking(AsyncTracedProducer.enqueue_many)
+    send = face.blocking(AsyncTracedProducer.send)
+    enqueue = face.delivering(AsyncTracedProducer.enqueue)
+    send_nowait = face.delivering_now(AsyncTracedProducer.send_nowait)
+    send_many = face.blocking(AsyncTracedProducer.send_many)
+    enqueue_many = face.blocking(AsyncTracedProducer.enqueue_many)
 
 
 class TracedConsumer(blocking.Consumer):
     """:class:`oncelog.blocking.Consumer`, traced as ``otel.TracedConsumer``."""
 
+    @face.making(AsyncTracedConsumer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _Face.__init__(self, AsyncTracedConsumer(*args, **options))
+        face.Face.__init__(self, AsyncTracedConsumer(*args, **options))
 
-    def __enter__(self) -> TracedConsumer:
-        return cast(TracedConsumer, super().__enter__())
-
-    close = _closing(AsyncTracedConsumer.close)
-    getone = _blocking(AsyncTracedConsumer.getone)
-    getmany = _blocking(AsyncTracedConsumer.getmany)
-    getbatch = _blocking(AsyncTracedConsumer.getbatch)
-    getbatches = _blocking(AsyncTracedConsumer.getbatches)
-    run = _blocking(AsyncTracedConsumer.run)
+    close = face.closing(AsyncTracedConsumer.close)
+    getone = face.blocking(AsyncTracedConsumer.getone)
+    getmany = face.blocking(AsyncTracedConsumer.getmany)
+    getbatch = face.blocking(AsyncTracedConsumer.getbatch)
+    getbatches = face.blocking(AsyncTracedConsumer.getbatches)
 
     @property
     def _traced(self) -> AsyncTracedConsumer:
@@ -71,8 +66,14 @@ class TracedConsumer(blocking.Consumer):
             with self.processing(record):
                 yield record
 
+    def until_idle(self, seconds: float) -> Iterator[Record]:
+        """Records until none has come for so long, likewise."""
+        for record in super().until_idle(seconds):
+            with self.processing(record):
+                yield record
+
     def batches(self) -> Iterator[ColumnBatch]:
         """Batches as columns, likewise."""
         for batch in super().batches():
-            with self._traced._processing_batch(batch).current():
+            with processing_batch(self._traced, batch):
                 yield batch

@@ -61,7 +61,7 @@ def with_context(headers: Headers | None, context: Context) -> Headers:
 
 
 def context_of(headers: Iterable[tuple[str, bytes | None]]) -> Context:
-    """What the headers of a record carry; an empty context where that is nothing."""
+    """Return what the headers of a record carry; an empty context where that is nothing."""
     return propagate.extract(tuple(headers), Context(), _READER)
 
 

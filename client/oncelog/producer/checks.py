@@ -1,4 +1,4 @@
-"""What a record may be. Pure.
+"""A record is checked before it is taken. Pure.
 
 Rules: whatever would fail a whole batch when it is encoded, or be refused by every broker, is
 refused here, in the caller's hands, and harms no other record.
@@ -12,6 +12,8 @@ from oncelog_protocol import limits
 
 BYTES_OR_NONE = frozenset({bytes, type(None)})
 INT = frozenset({int})
+LIST_OR_TUPLE = frozenset({list, tuple})
+HEADER_PAIRS = "headers: pairs of str and bytes or None"
 TIMESTAMP_MS_MAX = 2**63 - 1
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -35,12 +37,25 @@ def check_record(
 
 def check_headers(headers: Headers) -> None:
     """Raise TypeError or ValueError for headers that cannot be sent."""
+    if type(headers) not in LIST_OR_TUPLE and not _is_list(headers):
+        raise TypeError(
+            f"headers: {type(headers).__name__} is not a list of pairs;"
+            ' names may repeat, so write headers=[("name", b"value")]'
+        )
     if len(headers) > limits.HEADER_COUNT_MAX:
         raise ValueError(f"{len(headers)} headers, at most {limits.HEADER_COUNT_MAX}")
-    for name, data in headers:
+    for pair in headers:
+        try:
+            name, data = pair
+        except (TypeError, ValueError):
+            raise TypeError(HEADER_PAIRS) from None
         if type(name) is not str or type(data) not in BYTES_OR_NONE:
-            raise TypeError("headers: pairs of str and bytes or None")
+            raise TypeError(HEADER_PAIRS)
         name.encode()  # a lone surrogate is a ValueError
+
+
+def _is_list(headers: object) -> bool:
+    return isinstance(headers, Sequence) and not isinstance(headers, (str, bytes, bytearray))
 
 
 def check_columns(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncelog.config import ProducerOptions
+from oncelog.core.router import Router
 from oncelog.errors import (
     ClosedError,
     MessageTooLargeError,
@@ -20,14 +21,14 @@ from oncelog.errors import (
     OncelogError,
     PartialSendError,
 )
-from oncelog.producer.accumulator import Accumulator, Batch, record_size
+from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.checks import Headers, check_columns
-from oncelog.producer.delivery import BatchMetadata, WrittenRange
+from oncelog.producer.partition_queue import Batch
 from oncelog.producer.partitioner import STICKY, Partitioner, partition_rows
+from oncelog.producer.record_metadata import BatchMetadata, WrittenRange
 from oncelog.producer.sender import Sender
-from oncelog.producer.session import Session
-from oncelog.producer.slicing import ITEM_BYTES, cuts, pick, sizes_of
-from oncelog.router import Router
+from oncelog.producer.slicing import ITEM_BYTES, cuts, pick, record_size, sizes_of
+from oncelog.producer.transactions.session import Session
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import TopicPartition
@@ -143,7 +144,7 @@ class ColumnSender:
         for number in sorted(by_partition):
             if number != STICKY and not 0 <= number < partition_count:
                 raise ValueError(
-                    f"the partitioner chose {number} for {topic!r},"
+                    f"the partitioner chose {number} for topic {topic!r},"
                     f" which has {partition_count} partitions"
                 )
         for number in sorted(by_partition):
@@ -186,7 +187,7 @@ class ColumnSender:
                 piece.values if self._keep_values else (),
             )
             if pending is not None:
-                batch.observed = True
+                batch.observe()
                 pending.append((batch, rows[start:stop]))
             self._sender.watch()
             self._sender.wake()

@@ -1,4 +1,4 @@
-"""What becomes of a batch that was sent: acknowledged, tried again, or given up.
+"""A batch that was sent is acknowledged, tried again, or given up.
 
 Rules
 -----
@@ -6,6 +6,10 @@ Rules
   behind it was answered; then all that failed go out again, in order, one at first. If a later
   batch was acknowledged in the meantime, or may have been written behind one that was refused, the
   earlier one cannot be tried again without changing the order, so it fails (ReorderError).
+* **In sequence.** A broker takes a batch only behind the one before it. So one of which nobody knew
+  whether it was written is in the log when a later one of the same producer and epoch is. It goes
+  out again all the same, for the broker knows it, and says at which offset it is. (It might not be
+  there if the broker had forgotten the producer in between: then it says that, too.)
 * **Definite or not.** What a lost connection or an indefinite error leaves behind may be in the
   log; it is tried again all the same, as the broker knows it again by its sequence numbers
   (``sequence``). Without idempotence it may then be there twice. Its final error, if it comes to
@@ -20,6 +24,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from oncelog.core.router import Router
 from oncelog.errors import (
     DeliveryTimeoutError,
     ReorderError,
@@ -27,14 +32,15 @@ from oncelog.errors import (
     error_for,
     is_definite,
     is_retriable,
+    may_have_acted,
 )
 from oncelog.history import History, note_failure
-from oncelog.producer.accumulator import NO_IDENTITY, Accumulator, Batch, PartitionQueue
+from oncelog.producer.accumulator import Accumulator
+from oncelog.producer.partition_queue import NO_IDENTITY, Batch, PartitionQueue
 from oncelog.producer.produce import produce_error
 from oncelog.producer.safeguards import ProducerSafeguards
 from oncelog.producer.sequence import OUT_OF_ORDER, RENUMBERED_MAX, Sequences
-from oncelog.producer.session import Session
-from oncelog.router import Router
+from oncelog.producer.transactions.session import Session
 from oncelog_protocol.errors import DuplicateSequenceNumberError, NotEnoughReplicasError
 from oncelog_protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
@@ -91,12 +97,7 @@ class Outcomes:
     def acknowledged(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         """The batch is in the log; -1 where nobody said where, or when."""
         queue = batch.queue
-        queue.window = self._in_flight_max
-        queue.failed_view = None
-        queue.backoff.reset()
-        # What failed before this one cannot follow it any more.
-        failed, queue.failed = queue.failed, []
-        for earlier in failed:
+        for earlier in queue.acknowledged(batch, self._in_flight_max):
             self._overtaken(earlier)
         if batch.done:
             return  # timed out before; the caller has heard that nobody knows
@@ -120,15 +121,13 @@ class Outcomes:
 
     def failed(self, batch: Batch, error: BaseException) -> None:
         """One attempt failed: try again, or not."""
-        batch.last_error = error
-        if not is_definite(error):
-            batch.maybe_written = True
-        elif not self._safeguards.indefinite_stays_indefinite:
-            batch.maybe_written = False
+        batch.attempt_failed(
+            error, last_answer_counts=not self._safeguards.indefinite_stays_indefinite
+        )
         if batch.done:
             return
         if batch.identity is not NO_IDENTITY and isinstance(error, OUT_OF_ORDER):
-            batch.queue.failed.append(batch)
+            batch.queue.set_aside(batch)
             return
         if not is_retriable(error) or (self._session is not None and not self._session.retries):
             self.give_up(batch, error)
@@ -137,7 +136,7 @@ class Outcomes:
             self.time_out(batch)
             return
         logger.debug("%s: batch will be tried again: %s", batch.queue.tp, error)
-        batch.queue.failed.append(batch)
+        batch.queue.set_aside(batch)
         if not isinstance(error, NotEnoughReplicasError):
             self._router.refresh_soon()
 
@@ -150,19 +149,8 @@ class Outcomes:
         if self._sequences.enabled:
             self._resume_in_sequence(queue)
             return
-        # An indefinite error leaves the order intact: what was appended was appended in turn, so a
-        # later batch is in the log only behind this one. A refusal does not: what came behind it
-        # and got an indefinite answer may be there, and this one is not.
-        kept: list[Batch] = []
-        later_may_be_there = False
-        for batch in reversed(queue.failed):
-            refused = batch.last_error is not None and is_definite(batch.last_error)
-            if refused and later_may_be_there:
-                self._overtaken(batch)
-            else:
-                kept.append(batch)
-            later_may_be_there = later_may_be_there or not refused
-        queue.failed[:] = reversed(kept)
+        for batch in queue.take_overtaken():
+            self._overtaken(batch)
         self._put_back(queue)
 
     def _resume_in_sequence(self, queue: PartitionQueue) -> None:
@@ -173,15 +161,11 @@ class Outcomes:
                 self.give_up(queue.failed[0], error)
             else:
                 self._begin_anew(queue, error)
-            queue.failed[:] = [batch for batch in queue.failed if not batch.done]
+            queue.drop_done()
         self._put_back(queue)
 
     def _begin_anew(self, queue: PartitionQueue, error: BaseException) -> None:
-        numbered = [
-            batch
-            for batch in (*queue.failed, *queue.ready)
-            if batch.identity is not NO_IDENTITY and not batch.done
-        ]
+        numbered = queue.numbered()
         for batch in numbered:
             if batch.maybe_written or batch.renumbered >= RENUMBERED_MAX:
                 self.give_up(batch, type(error)(str(error)))
@@ -190,19 +174,18 @@ class Outcomes:
         self._sequences.begin_anew(queue, unwritten)
 
     def _put_back(self, queue: PartitionQueue) -> None:
-        queue.put_back()
-        queue.window = 1
-        queue.retry_at = self._loop.time() + queue.backoff.next_s()
-        queue.failed_view = queue.sent_view
-        self._accumulator.sendable[queue] = None
+        queue.put_back(self._loop.time())
+        self._accumulator.has_work(queue)
 
     # ------------------------------------------------------------------------------ ends
 
     def time_out(self, batch: Batch) -> None:
         """The batch's deadline is over."""
-        in_flight = batch in batch.queue.in_flight
+        in_flight = batch.in_flight
         last = batch.last_error
         reason = f"last error: {last}" if last else "it was not sent: no leader, or a long queue"
+        if not last and not batch.attempts and (last := self._sequences.refusal):
+            reason = f"it was not sent, for no broker gave a producer id: {last}"
         if in_flight:
             reason = "the leader has not answered" + (f"; {reason}" if last else "")
         error = DeliveryTimeoutError(
@@ -219,7 +202,7 @@ class Outcomes:
             return
         if batch.maybe_written and is_definite(error):
             # An earlier attempt may have got through; this answer speaks of the last one only.
-            error.definite = False  # type: ignore[attr-defined]
+            may_have_acted(error)
         if self._history is not None and batch.operation is not None:
             note_failure(self._history, batch.operation, error)
         self._accumulator.fail(batch, error)

@@ -25,7 +25,7 @@ PartitionFunction = Callable[[str, bytes | None, int], int]
 
 
 class Partitioner(Protocol):
-    """What chooses partitions."""
+    """A partitioner chooses the partition of a record."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         """A partition in [0, partition_count), or STICKY."""

@@ -1,4 +1,4 @@
-"""Where a record goes: its partition, and the open batch there that has room for it.
+"""A record goes to its partition, and there into the open batch that has room for it.
 
 Rules
 -----
@@ -15,17 +15,18 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from oncelog.core.router import Router
 from oncelog.errors import (
     ClosedError,
     MessageTooLargeError,
     NoTransactionError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
+from oncelog.producer.accumulator import Accumulator
+from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.partitioner import STICKY, Partitioner
 from oncelog.producer.sender import Sender
-from oncelog.producer.session import Session
-from oncelog.router import Router
+from oncelog.producer.transactions.session import Session
 from oncelog_protocol import limits
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
@@ -34,7 +35,7 @@ BATCH_OVERHEAD_BYTES = limits.BATCH_HEADER_BYTES + 32
 
 
 class Place(NamedTuple):
-    """Where a record goes; ``sticky``: it may as well go elsewhere."""
+    """A record goes here; ``sticky``: it may as well go elsewhere."""
 
     queue: PartitionQueue
     sticky: bool
@@ -56,8 +57,8 @@ class Placing:
     ) -> None:
         self.queues_of: dict[str, list[PartitionQueue]] = {}
         """Topic to the queues of its partitions, as of the last metadata."""
-        self.sender: Sender | None = None
-        self.session: Session | None = None
+        self._sender: Sender | None = None
+        self._session: Session | None = None
         self.closed = False
         self._router = router
         self._accumulator = accumulator
@@ -68,10 +69,18 @@ class Placing:
         self._entropy = entropy
         self._sticky_partition: dict[str, int] = {}
 
+    def start(self, sender: Sender, session: Session | None) -> None:
+        """Let records be sent, in the transactions of ``session`` if there is one."""
+        self._sender, self._session = sender, session
+
+    def close(self) -> None:
+        """Take no more records."""
+        self.closed = True
+
     # ------------------------------------------------------------------------------ places
 
     def place(self, topic: str, key: bytes | None, partition: int | None) -> Place | None:
-        """Where a record goes; None when the cluster must be asked first."""
+        """Return where a record goes; None when the cluster must be asked first."""
         view = self._router.cluster.topics.get(topic)
         if view is None or not view.partitions:
             return None
@@ -93,7 +102,7 @@ class Placing:
                     partition = self.next_sticky(topic)
             elif not 0 <= partition < count:
                 raise ValueError(
-                    f"the partitioner chose {partition} for {topic!r}, which has {count} partitions"
+                    f"the partitioner chose {partition} for topic {topic!r} of {count} partitions"
                 )
         return Place(queues[partition], sticky)
 
@@ -172,16 +181,16 @@ class Placing:
 
     def _close_full(self, batch: Batch) -> None:
         self._accumulator.close_batch(batch)
-        assert self.sender is not None
-        self.sender.wake()
+        assert self._sender is not None
+        self._sender.wake()
 
     def _open_batch(self, queue: PartitionQueue, reserved: int) -> Batch:
-        assert self.sender is not None
+        assert self._sender is not None
         batch = self._accumulator.open_batch(queue, asyncio.get_running_loop().time(), reserved)
         sticky = self._sticky_partition.get(queue.tp.topic)
         if sticky == queue.tp.partition and self._keyless_is_sticky:
             self._accumulator.stick(batch)
-        self.sender.batch_opened(batch)
+        self._sender.batch_opened(batch)
         return batch
 
     # ------------------------------------------------------------------------------ checks
@@ -189,24 +198,24 @@ class Placing:
     @property
     def serial(self) -> int:
         """Of the transaction that records belong to now; 0 without transactions."""
-        return 0 if self.session is None else self.session.serial
+        return 0 if self._session is None else self._session.serial
 
     def check_running(self) -> None:
         """Raise unless the producer was started, and neither closed nor failed."""
         if self.closed:
             raise ClosedError("the producer is closed")
-        if self.sender is None:
+        if self._sender is None:
             raise ClosedError("the producer was not started: use async with, or start()")
-        if self.sender.failure is not None:
-            raise ClosedError("the producer failed") from self.sender.failure
+        if self._sender.failure is not None:
+            raise ClosedError("the producer failed") from self._sender.failure
         self._router.raise_if_failed()
 
     def check_usable(self, serial: int) -> None:
         """Raise unless records may be sent now, in the transaction of this ``serial``."""
         self.check_running()
-        if self.session is not None:
-            self.session.check_open()
-            if serial != self.session.serial:
+        if self._session is not None:
+            self._session.check_open()
+            if serial != self._session.serial:
                 raise NoTransactionError("the transaction ended before the record was taken")
 
     def _check_size(self, size: int) -> None:
@@ -224,5 +233,5 @@ class Placing:
             view = await self._router.topic(topic, deadline)
         if type(partition) is not int or not 0 <= partition < view.partition_count:
             raise UnknownTopicOrPartitionError(
-                f"{topic!r} has {view.partition_count} partitions, there is no {partition!r}"
+                f"topic {topic!r} has {view.partition_count} partitions, there is no {partition!r}"
             )

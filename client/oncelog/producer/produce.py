@@ -1,11 +1,9 @@
-"""One Produce request and what becomes of it: the leader that it goes to, its bytes, its errors."""
+"""One Produce request: its bytes, and the errors of its batches. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
-from oncelog.backoff import Backoff
 from oncelog.errors import (
     ApiError,
     ClosedError,
@@ -13,7 +11,7 @@ from oncelog.errors import (
     MessageTooLargeError,
     error_for,
 )
-from oncelog.producer.accumulator import Batch
+from oncelog.producer.partition_queue import Batch
 from oncelog_protocol.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -22,23 +20,6 @@ from oncelog_protocol.messages.produce import (
 )
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import Acks
-from oncelog_runtime.channel import RequestChannel
-
-
-class Link:
-    """One leader, as the sender sees it."""
-
-    __slots__ = ("backoff", "channel", "connecting", "draining", "leader", "retry_at", "sent")
-
-    def __init__(self, leader: int, backoff: Backoff) -> None:
-        self.leader = leader
-        self.backoff = backoff
-        self.channel: RequestChannel | None = None
-        self.connecting = False
-        self.draining = False
-        self.retry_at = 0.0
-        self.sent: deque[tuple[float, Sequence[Batch]]] = deque()
-        """(when, batches) of every unanswered request, oldest first."""
 
 
 def produce_request(
@@ -64,9 +45,9 @@ def produce_request(
 
 
 def closed_error(reason: str, cause: BaseException | None, batch: Batch) -> BaseException:
-    """Why a batch ends with its producer; not definite once it was sent."""
+    """Return why a batch ends with its producer; not definite once it was sent."""
     error: BaseException
-    if batch.attempts and (batch.maybe_written or batch in batch.queue.in_flight):
+    if batch.attempts and (batch.maybe_written or batch.in_flight):
         error = ConnectionLostError(f"{reason}; the records may have been written")
     else:
         error = ClosedError(f"{reason}; the records were not written")
@@ -75,6 +56,7 @@ def closed_error(reason: str, cause: BaseException | None, batch: Batch) -> Base
 
 
 def produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:
+    """The error of a refused batch, which names the partition and what helps."""
     error = error_for(answer.error_code)
     text = answer.error_message or str(error)
     if isinstance(error, MessageTooLargeError):

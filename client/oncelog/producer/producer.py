@@ -1,74 +1,26 @@
-"""The producer: the public face of sending.
+"""The producer: the public face of sending, with and without transactions.
 
-Rules
------
-* ``send`` returns when the record is acknowledged, ``enqueue`` when there is room for it,
-  ``send_nowait`` at once or not at all, ``send_many`` when all of a list are acknowledged,
-  ``enqueue_many`` when there was room for all.
-* Adding a record to an open batch must stay cheap: one look-up, two appends, one Delivery. All that
-  may wait, check or fail is in the slow path.
-* ``flush`` and ``close`` raise for records that failed and whose delivery nobody had looked at.
-  A producer that is dropped with records under way says so (ResourceWarning).
+Rules: all calls of transactions need a ``transactional_id``. The four calls are Kafka's;
+``transaction()`` is the short way, which cannot forget one. What their errors say about what comes
+next is their ``kind``; see ``docs/transactions.md``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import warnings
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Mapping
 
-from oncelog.config import (
-    AcksOption,
-    BootstrapServers,
-    CompressionOption,
-    ConnectionOptions,
-    ProducerOptions,
-    take,
-)
-from oncelog.errors import (
-    BufferExhaustedError,
-    ClosedError,
-    DeadlineExceededError,
-    UndeliveredRecordsError,
-    UnknownTopicOrPartitionError,
-)
-from oncelog.history import History
-from oncelog.observability.metrics import MeasuredProducer
-from oncelog.producer.accumulator import (
-    KEYED_OVERHEAD_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    Accumulator,
-    Batch,
-    record_size,
-)
-from oncelog.producer.checks import Headers, check_record
-from oncelog.producer.columns import Columns, ColumnSender
-from oncelog.producer.delivery import BatchMetadata, Delivery, RecordMetadata
-from oncelog.producer.partitioner import (
-    DefaultPartitioner,
-    PartitionerOption,
-    key_hash,
-    make_partitioner,
-)
-from oncelog.producer.placing import BATCH_OVERHEAD_BYTES, Placing
-from oncelog.producer.safeguards import SAFE, ProducerSafeguards
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata, checked_offsets
+from oncelog.errors import ConfigurationError, NoTransactionError
+from oncelog.producer.record_producer import RecordProducer
 from oncelog.producer.sender import Sender
-from oncelog.producer.session import Session
-from oncelog.producer.transactional import Transactional
-from oncelog.producer.transactions import Transactions
-from oncelog.producer.txn_calls import TxnCalls
-from oncelog.router import Router
-from oncelog_protocol.records.compression import Codec
-from oncelog_runtime.clock import SystemWallClock, WallClock
-from oncelog_runtime.entropy import Entropy, SystemEntropy
-
-logger = logging.getLogger(__name__)
+from oncelog.producer.transactions.calls import TxnCalls
+from oncelog.producer.transactions.session import Session
+from oncelog.producer.transactions.transaction import Elsewhere, Partaker, Transaction
+from oncelog.producer.transactions.transactions import Transactions
+from oncelog_protocol.types import TopicPartition
 
 
-class Producer(Transactional, MeasuredProducer):
+class Producer(RecordProducer):
     """Sends records. ``async with Producer("localhost:9092") as producer: ...``
 
     :param bootstrap_servers: "host:port,host:port" or a list of them: where to ask first.
@@ -92,132 +44,15 @@ class Producer(Transactional, MeasuredProducer):
     A write that is not known to have failed is never reported so: see ``definite`` of the errors.
     """
 
-    _sender: Sender | None = None
-    _columns: ColumnSender | None = None
-    _session: Session | None = None
     _transactions: Transactions | None = None
-    _safeguards: ProducerSafeguards = SAFE
 
-    def __init__(
-        self,
-        bootstrap_servers: BootstrapServers,
-        *,
-        client_id: str = "oncelog-producer",
-        acks: AcksOption = "all",
-        enable_idempotence: bool | None = None,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        compression_type: CompressionOption = "none",
-        compression_level: int | None = None,
-        linger_ms: float = 5,
-        batch_size: int = 128 * 1024,
-        buffer_memory: int = 64 * 1024 * 1024,
-        max_in_flight_requests_per_connection: int = 5,
-        max_request_size: int = 1024 * 1024,
-        delivery_timeout_ms: int = 120_000,
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        max_block_ms: int = 60_000,
-        metadata_max_age_ms: int = 300_000,
-        retry_backoff_ms: int = 8,
-        retry_backoff_max_ms: int = 500,
-        partitioner: PartitionerOption = "default",
-        clock: WallClock | None = None,
-        entropy: Entropy | None = None,
-        history: History | None = None,
-    ) -> None:
-        parameters = locals()
-        self._options = take(ProducerOptions, parameters)
-        if enable_idempotence is None and self._options.against_idempotence:
-            logger.info(
-                "%s: not idempotent with %s: a retry may write a record twice",
-                client_id,
-                self._options.against_idempotence,
-            )
-        connection = take(ConnectionOptions, parameters)
-        self._now_ms = (clock or SystemWallClock()).now_ms
-        self._entropy = (entropy or SystemEntropy()).fork("producer")
-        self._history = history
-        self._partitioner = make_partitioner(partitioner)
-        self._hashes_keys = type(self._partitioner) is DefaultPartitioner
-        """Whether the fast path may leave the partitioner out: without a key, with one."""
-        self._batch_size = min(batch_size, max_request_size - BATCH_OVERHEAD_BYTES)
-        self._max_block_s = max_block_ms / 1000
-        self._router = Router(connection, entropy=self._entropy.fork("router"))
-        self._router.auto_create = True
-        self._accumulator = self._new_accumulator()
-        self._placing = Placing(
-            self._router,
-            self._accumulator,
-            partitioner=self._partitioner,
-            keyless_is_sticky=partitioner in ("default", "murmur2", "sticky"),
-            batch_size=self._batch_size,
-            max_request_size=max_request_size,
-            entropy=self._entropy,
-        )
-        self._sticky = self._accumulator.sticky
-        self._queues_of = self._placing.queues_of
-        self._closed = False
+    # ------------------------------------------------------------------------------ the session
 
-    def _new_accumulator(self) -> Accumulator:
-        return Accumulator(
-            batch_size=self._batch_size,
-            buffer_memory=self._options.buffer_memory,
-            linger_s=self._options.linger_ms / 1000,
-            delivery_timeout_s=self._options.delivery_timeout_ms / 1000,
-            new_backoff=self._router.new_backoff,
-        )
-
-    # ------------------------------------------------------------------------------ life
-
-    async def start(self) -> None:
-        """Find the cluster, and take over the transactional id. ``async with`` does it.
-
-        :raises NoBrokersAvailableError: at once, naming the addresses tried and why each failed.
-        :raises ApiError, DeadlineExceededError: the transactional id could not be had.
-        """
-        if self._closed or self._sender is not None:
-            raise ClosedError("a producer is started once")
-        await self._router.start()
-        self._router.on_metadata.append(self._queues_of.clear)
-        if self._options.transactional_id is not None and self._session is None:
-            self._session = self._transactions = self._new_transactions()
-        self._sender = Sender(
-            self._router,
-            self._accumulator,
-            idempotent=self._options.idempotent,
-            acks=self._options.acks_code,
-            codec=Codec[self._options.compression_type.upper()],
-            codec_level=self._options.compression_level,
-            in_flight_max=self._options.max_in_flight_requests_per_connection,
-            max_request_size=self._options.max_request_size,
-            history=self._history,
-            session=self._session,
-            safeguards=self._safeguards,
-        )
-        self._placing.sender, self._placing.session = self._sender, self._session
-        self._columns = ColumnSender(
-            self._router,
-            self._accumulator,
-            self._sender,
-            options=self._options,
-            partitioner=self._partitioner,
-            batch_size=self._batch_size,
-            choose_sticky=self._placing.next_sticky,
-            keep_values=self._history is not None,
-            session=self._session,
-        )
-        if self._transactions is not None:
-            try:
-                await self._transactions.start(self._sender)
-            except BaseException:
-                await self._stop("the producer could not be started")
-                raise
-
-    def _new_transactions(self) -> Transactions:
+    def _new_session(self) -> Session | None:
         name = self._options.transactional_id
-        assert name is not None
-        return Transactions(
+        if name is None:
+            return None
+        self._transactions = Transactions(
             TxnCalls(self._router, name, self._options.transaction_timeout_ms),
             self._accumulator,
             transactional_id=name,
@@ -226,309 +61,89 @@ class Producer(Transactional, MeasuredProducer):
             history=self._history,
             safeguards=self._safeguards,
         )
+        return self._transactions
 
-    async def close(self, timeout_ms: int | None = None) -> None:
-        """Send what is left, then close; waits at most ``timeout_ms`` (default: the delivery
-        time-out) for acknowledgements. Closing twice does nothing.
+    async def _begin_session(self, sender: Sender) -> None:
+        if self._transactions is not None:
+            await self._transactions.start(sender)
 
-        :raises UndeliveredRecordsError: records failed, or were not acknowledged in time, and
-            nobody had looked at their deliveries.
-        """
-        if self._closed:
-            return
-        limit_ms = self._options.delivery_timeout_ms if timeout_ms is None else timeout_ms
-        self._closed = self._placing.closed = True
-        self._sticky.clear()
-        sender = self._sender
-        if sender is None:
-            return
-        try:
-            if self._transactions is not None:
-                await self._transactions.close(limit_ms / 1000)
-            self._accumulator.close_all()
-            self._accumulator.refuse_waiting(ClosedError("the producer was closed"))
-            sender.wake()
-            try:
-                async with asyncio.timeout(limit_ms / 1000):
-                    await self._drain()
-            except TimeoutError:
-                pass
-        finally:
-            await self._stop("the producer was closed")
-        self._raise_unobserved()
+    async def _end_session(self, within_s: float) -> None:
+        if self._transactions is not None:
+            await self._transactions.close(within_s)
 
-    async def _stop(self, reason: str) -> None:
-        self._closed = self._placing.closed = True
-        assert self._sender is not None
-        await self._sender.close(reason)
-        await self._router.close()
+    # ------------------------------------------------------------------------------ transactions
 
-    async def __aenter__(self) -> Producer:
-        await self.start()
-        return self
+    def transaction(self, consumer: Partaker | Elsewhere | None = None) -> Transaction:
+        """``async with producer.transaction() as txn: await txn.send(...)``: all of it, or nothing.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            # After a cancellation nobody waits two minutes for a cluster that may be gone.
-            leaving = isinstance(error, asyncio.CancelledError)
-            await self.close(timeout_ms=5_000 if leaving else None)
-        except UndeliveredRecordsError as undelivered:
-            if error is None:
-                raise
-            logger.error("producer closed after an error: %s", undelivered)
+        The end of the block commits; an exception aborts, and goes on its way. With a ``consumer``
+        (of a group) its positions are committed in the transaction: what was read in the block
+        counts as read when, and only when, what was sent in it is visible. Aborted, it is read
+        again.
 
-    def __del__(self) -> None:
-        accumulator = getattr(self, "_accumulator", None)
-        if accumulator is None or getattr(self, "_closed", True) or self._sender is None:
-            return
-        warnings.warn(
-            f"unclosed producer with {len(accumulator.incomplete)} unacknowledged batches",
-            ResourceWarning,
-            stacklevel=1,
-            source=self,
-        )
-
-    # ------------------------------------------------------------------------------ sending
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """Send one record and wait for its acknowledgement.
-
-        Cancelling the call does not take the record back: it may be written.
-
-        :raises ApiError, DeliveryTimeoutError, ReorderError: not acknowledged; ``definite`` tells
-            whether it is certainly not in the log.
-        :raises BufferExhaustedError: no room within ``max_block_ms``; nothing was sent.
-        """
-        delivery = await self.enqueue(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-        return await delivery
-
-    async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """Put one record in line, waiting only for room, and hand back its delivery.
-
-        Cancelling the call means that the record was not taken. Errors as of ``send``, but for
-        those of the delivery.
-        """
-        # The two cases that make up nearly all records, without a call more than they need: what
-        # is not plainly right, and what needs room or metadata, goes the long way below.
-        batch: Any = None
-        size = 0
-        if type(value) is bytes and timestamp_ms is None and partition is None and not headers:
-            if key is None:
-                batch = self._sticky.get(topic)
-                size = len(value) + RECORD_OVERHEAD_BYTES
-            elif type(key) is bytes and self._hashes_keys:
-                queues = self._queues_of.get(topic)
-                if queues is not None:
-                    batch = queues[key_hash(key) % len(queues)].open
-                    if batch is not None and (batch.keys is None or batch.headers is not None):
-                        batch = None
-                    size = len(value) + len(key) + KEYED_OVERHEAD_BYTES
-        if batch is not None and batch.size + size <= self._batch_size:
-            batch.size += size
-            batch.timestamps.append(self._now_ms())
-            if key is not None:
-                batch.keys.append(key)
-            values = batch.values
-            values.append(value)
-            return Delivery(batch, len(values) - 1)
-        serial = self._placing.serial
-        self._placing.check_usable(serial)
-        check_record(value, key, headers, timestamp_ms)
-        size = record_size(value, key, headers)
-        place = self._placing.place(topic, key, partition)
-        if place is not None:
-            batch = place.queue.open
-            if batch is not None and batch.size + size <= self._batch_size:
-                return self._add_to(batch, value, key, headers, timestamp_ms)
-        # A batch is full, or none is open: let the loop send before more is taken.
-        await asyncio.sleep(0)
-        batch = await self._placing.batch_for(place, topic, key, partition, size, serial)
-        return self._add_to(batch, value, key, headers, timestamp_ms)
-
-    def send_nowait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """Put one record in line without waiting. Belongs to the loop's thread.
-
-        :raises BufferExhaustedError: there is no room now.
-        :raises UnknownTopicOrPartitionError: the topic is not known yet: await ``partitions_for``.
-        """
-        self._placing.check_usable(self._placing.serial)
-        check_record(value, key, headers, timestamp_ms)
-        size = record_size(value, key, headers)
-        place = self._placing.place(topic, key, partition)
-        if place is None:
-            self._router.want(topic)
-            raise UnknownTopicOrPartitionError(
-                f"{topic!r}: not known yet, or not this partition of it;"
-                f" await partitions_for({topic!r}) first"
-            )
-        place, batch = self._placing.open_at(place, size)
-        if batch is None:
-            raise BufferExhaustedError(
-                f"{place.queue.tp}: no room in buffer_memory={self._accumulator.buffer_memory}"
-            )
-        return self._add_to(batch, value, key, headers, timestamp_ms)
-
-    async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> BatchMetadata:
-        """Send a list of records by columns, the fast path, and wait until all are acknowledged.
-
-        Records without keys are spread over the partitions batch by batch; with ``keys`` each goes
-        where its key belongs. Within a partition the order of the list holds.
-
-        :raises PartialSendError: some were not acknowledged; it knows which, and what was written.
-        :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
-        """
-        count = await self._partition_count(topic, partition)
-        if timestamps_ms is None:
-            timestamps_ms = self._now_ms()
-        assert self._columns is not None
-        return await self._columns.send(
-            topic, count, values, keys, headers, timestamps_ms, partition
-        )
-
-    async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
-    ) -> None:
-        """As ``send_many``, waiting only for room: ``flush`` and ``close`` tell of what failed.
-        Lists that are handed over one after the other keep their order within a partition.
-
-        :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
-        :raises OncelogError: the rest of the list was not taken; what was before is sent.
-        """
-        count = await self._partition_count(topic, partition)
-        if timestamps_ms is None:
-            timestamps_ms = self._now_ms()
-        assert self._columns is not None
-        columns = Columns(values, keys, headers, timestamps_ms)
-        await self._columns.enqueue(topic, count, columns, partition)
-
-    async def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything that was put in line before this call, and wait for the outcome.
-
-        :raises UndeliveredRecordsError: some failed, and nobody had looked at their deliveries.
-        :raises DeadlineExceededError: not done within ``timeout_ms``.
+        :raises TransactionAbortableError: leaving the block: it was aborted, do it again.
+        :raises TransactionOutcomeUnknownError: leaving the block: nobody knows.
+        :raises ProducerFencedError: another producer has the transactional id now; stop.
         """
         self._check_usable()
-        self._send_what_is_open()
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._drain()
-        except TimeoutError:
-            left = sum(batch.count for batch in self._accumulator.incomplete)
-            raise DeadlineExceededError(
-                f"flush: {left} records were not acknowledged within {timeout_ms} ms",
-                definite=False,
-            ) from None
-        self._raise_unobserved()
+        return Transaction(self, self._in_transactions(), consumer, self.send_offsets)
 
-    @property
-    def unacknowledged_count(self) -> int:
-        """Records taken and not acknowledged (nor failed) yet."""
-        return sum(batch.count or len(batch.values) for batch in self._accumulator.incomplete)
+    async def begin_transaction(self) -> None:
+        """Begin: what is sent from now on belongs together. Asks nobody, unless nobody knew how the
+        last one ended.
 
-    async def partitions_for(self, topic: str) -> int:
-        """The number of partitions of ``topic``, asking the cluster if need be.
-
-        :raises UnknownTopicOrPartitionError: it does not exist.
+        :raises NoTransactionError: one is open.
+        :raises ProducerFencedError: another producer has the transactional id now.
         """
         self._check_usable()
-        return (await self._router.topic(topic, self._deadline())).partition_count
+        await self._outside_of_blocks().begin()
 
-    # ------------------------------------------------------------------------------ the slow path
-
-    def _add_to(
+    async def send_offsets(
         self,
-        batch: Batch,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers | None,
-        timestamp_ms: int | None,
-    ) -> Delivery:
-        stamp = self._now_ms() if timestamp_ms is None else timestamp_ms
-        return self._accumulator.add(batch, value, key, headers, stamp)
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        """Make offsets of a group a part of the transaction: they are committed with it.
 
-    # ------------------------------------------------------------------------------ checks
+        :param group_metadata: ``consumer.group_metadata()``; a member that the group went on
+            without is fenced by it (KIP-447).
+        :raises TransactionAbortableError: refused; the transaction can only be aborted now.
+        """
+        self._check_usable()
+        await self._in_transactions().send_offsets(checked_offsets(offsets), group_metadata)
 
-    async def _partition_count(self, topic: str, partition: int | None) -> int:
-        """Of a topic that a list may be sent to."""
-        self._placing.check_usable(self._placing.serial)
-        deadline = self._deadline()
-        view = await self._router.topic(topic, deadline)
-        if partition is not None:
-            await self._placing.check_partition(topic, partition, deadline)
-        return view.partition_count
+    async def commit_transaction(self) -> None:
+        """Wait until everything that was sent is acknowledged, then commit. It is decided for good
+        when this returns, and readers see it a moment later.
 
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._max_block_s
+        :raises TransactionAbortableError: something of it failed (``__cause__``), or its time was
+            over: ``abort_transaction`` and do it again.
+        :raises TransactionOutcomeUnknownError: nobody knows; it may be called again.
+        :raises ProducerFencedError: another producer has the transactional id now; ``definite``
+            says whether the transaction is certainly not committed.
+        :raises NoTransactionError: none is open.
+        """
+        self._check_usable()
+        await self._outside_of_blocks().commit()
 
-    def _check_usable(self) -> None:
-        self._placing.check_running()
+    async def abort_transaction(self) -> None:
+        """Make everything that was sent invisible for good; waits for no acknowledgement.
 
-    def _send_what_is_open(self) -> None:
-        assert self._sender is not None
-        self._accumulator.close_all()
-        self._sender.wake()
+        :raises TransactionOutcomeUnknownError: not confirmed; it will not be committed, and is
+            ended by the next transaction, or by its time-out.
+        :raises ProducerFencedError: another producer has the transactional id now.
+        :raises NoTransactionError: none is open.
+        """
+        self._check_usable()
+        await self._outside_of_blocks().abort()
 
-    async def _drain(self) -> None:
-        """Wait until everything that is in line now is done."""
-        for batch in list(self._accumulator.incomplete):
-            await batch.wait()
+    def _in_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigurationError("transactions need a producer with a transactional_id")
+        return self._transactions
 
-    def _raise_unobserved(self) -> None:
-        failures = self._accumulator.take_unobserved()
-        if failures:
-            raise UndeliveredRecordsError(sum(count for count, _ in failures), failures[0][1])
+    def _outside_of_blocks(self) -> Transactions:
+        transactions = self._in_transactions()
+        if transactions.in_block:
+            raise NoTransactionError("this transaction is a block: leaving it is its end")
+        return transactions

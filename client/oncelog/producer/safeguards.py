@@ -15,12 +15,12 @@ class ProducerSafeguards:
 
     indefinite_stays_indefinite: bool = True
     """A batch of which one attempt may have been written is never reported as certainly not
-    written, nor numbered anew, whatever its last attempt was answered (ablation 28). Off: the last
+    written, nor numbered anew, whatever its last attempt was answered [N22]. Off: the last
     answer is all that counts."""
 
     reinit_after_indefinite: bool = True
     """When nobody knows how a transaction ended, the next one begins only after the coordinator has
-    settled it and given a new epoch (KIP-360, KIP-890; ablation 29). Off: the next one goes on
+    settled it and given a new epoch (KIP-360, KIP-890) [N26]. Off: the next one goes on
     under the epoch of the last."""
 
 

@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
-from oncelog.connection import DATA
+from oncelog.core.backoff import Backoff
+from oncelog.core.connection import DATA
+from oncelog.core.router import Router
 from oncelog.errors import (
     BrokerUnreachableError,
     ClosedError,
@@ -29,18 +33,17 @@ from oncelog.errors import (
     is_retriable,
 )
 from oncelog.history import History
-from oncelog.producer.accumulator import Accumulator, Batch, PartitionQueue
+from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.outcomes import Outcomes
-from oncelog.producer.produce import Link, closed_error, produce_request
+from oncelog.producer.partition_queue import Batch, PartitionQueue
+from oncelog.producer.produce import closed_error, produce_request
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.sequence import Sequences
-from oncelog.producer.session import Session
-from oncelog.router import Router
+from oncelog.producer.transactions.session import Session
 from oncelog_protocol import limits
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.transactions import InitPidRequest, InitPidResponse
-from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.types import NO_LEADER, Acks
 from oncelog_runtime.channel import RequestChannel
@@ -56,6 +59,22 @@ ANSWER_SLACK_S = 1.0
 
 WATCH_S = 0.25
 """How often deadlines are looked at while anything is under way; they are that exact."""
+
+
+class Link:
+    """One leader, as the sender sees it."""
+
+    __slots__ = ("backoff", "channel", "connecting", "draining", "leader", "retry_at", "sent")
+
+    def __init__(self, leader: int, backoff: Backoff) -> None:
+        self.leader = leader
+        self.backoff = backoff
+        self.channel: RequestChannel | None = None
+        self.connecting = False
+        self.draining = False
+        self.retry_at = 0.0
+        self.sent: deque[tuple[float, Sequence[Batch]]] = deque()
+        """(when, batches) of every unanswered request, oldest first."""
 
 
 class Sender:
@@ -126,11 +145,11 @@ class Sender:
         Nobody is expected to look at each: how the transaction ends says it all.
         """
         for batch in list(self._accumulator.incomplete):
-            if batch not in batch.queue.in_flight:
-                batch.observed = True
+            if not batch.in_flight:
+                batch.observe()
                 self._outcomes.give_up(batch, reason())
             elif in_flight:
-                batch.observed = batch.maybe_written = True
+                batch.leave_in_flight()
                 self._outcomes.give_up(batch, reason())
 
     # ------------------------------------------------------------------------------ wake-ups
@@ -227,14 +246,12 @@ class Sender:
             self._router.want(queue.tp.topic)
             self._router.refresh_soon()
             return NO_LEADER
-        current = (view.leader, view.leader_epoch)
-        if queue.in_flight and queue.sent_to != view.leader:
-            return NO_LEADER  # the old leader owes answers first
-        if queue.retry_at > now and queue.failed_view == current:
-            self._wake_at(queue.retry_at)
+        when = queue.may_go_at(view.leader, view.leader_epoch, now)
+        if when > now:
+            if when < inf:
+                self._wake_at(when)
             return NO_LEADER
-        if queue.sent_view != current:
-            queue.window, queue.sent_view = 1, current
+        queue.led_by(view.leader, view.leader_epoch)
         return view.leader
 
     def _serve(self, link: Link, queues: list[PartitionQueue], now: float) -> None:
@@ -261,7 +278,6 @@ class Sender:
         """The next batch of each partition, in turn, as many as one request holds."""
         picked: list[Batch] = []
         size = 0
-        sendable = self._accumulator.sendable
         for queue in queues:
             if not queue.may_send:
                 continue
@@ -269,7 +285,7 @@ class Sender:
             if batch is None:
                 continue
             if batch.encoded is None and not self._encode(batch):
-                queue.ready.popleft()
+                queue.drop_first()
                 continue
             assert batch.encoded is not None
             if picked and size + len(batch.encoded) > self._max_request_size:
@@ -277,24 +293,15 @@ class Sender:
             if self._sequences.enabled:
                 self._sequences.number(batch)
             size += len(batch.encoded)
-            queue.ready.popleft()
-            queue.in_flight.append(batch)
+            self._accumulator.take(batch)
             picked.append(batch)
-            # To the end of the line, so that a full request leaves out somebody else next time.
-            del sendable[queue]
-            if queue.has_work:
-                sendable[queue] = None
         return picked
 
     def _encode(self, batch: Batch) -> bool:
         try:
-            batch.encoded = encode_batch(
-                batch.values,
-                keys=batch.keys,
-                timestamps=batch.timestamps,
-                headers=batch.headers,
-                codec=self._codec,
-                level=self._codec_level,
+            batch.encode(
+                self._codec,
+                self._codec_level,
                 transactional=self._session is not None,
                 sealed=not self._sequences.enabled,
             )
@@ -305,17 +312,13 @@ class Sender:
 
     def _send(self, link: Link, channel: RequestChannel, batches: list[Batch], now: float) -> None:
         session, counters = self._session, self._router.counters
-        counters.produce_requests += 1
+        counters.produce_sent()
         for batch in batches:
-            batch.attempts += 1
-            counters.bytes_sent += len(batch.encoded or b"")
-            if batch.attempts > 1:
-                counters.record_retries += batch.count
-            batch.queue.sent_to = link.leader
-            if self._history is not None and batch.operation is None:
-                tp = batch.queue.tp
-                txn = -1 if session is None else session.history_number
-                batch.operation = self._history.invoke("send", *tp, batch.values, txn)
+            batch.queue.sent(batch, link.leader)
+            again = batch.count if batch.attempts > 1 else 0
+            counters.batch_sent(len(batch.encoded or b""), again)
+            if self._history is not None:
+                batch.invoke(self._history, -1 if session is None else session.history_number)
         timeout_ms = min(int(self._request_timeout_s * 1000), limits.ACK_TIMEOUT_MS_MAX)
         request, payload = produce_request(batches, self._acks, timeout_ms)
         if session is not None:
@@ -331,7 +334,7 @@ class Sender:
         except OncelogError as error:  # nothing left this side, and it never will
             link.sent.remove(sent)
             for batch in batches:
-                batch.queue.in_flight.remove(batch)
+                batch.queue.answered(batch)
                 self._outcomes.give_up(batch, error)
 
     def _send_unanswered(
@@ -348,7 +351,7 @@ class Sender:
         except (OSError, OncelogError) as caught:
             error = caught
         for batch in batches:
-            batch.queue.in_flight.remove(batch)
+            batch.queue.answered(batch)
             if error is None:
                 self._outcomes.acknowledged(batch, -1, -1)
             else:
@@ -374,6 +377,7 @@ class Sender:
                 if isinstance(error, ClosedError) or not is_retriable(error):
                     raise
                 logger.info("no producer id yet: %s", error)
+                self._sequences.not_given(error)
                 await asyncio.sleep(backoff.next_s())
         self._identifying = False
         self.wake()
@@ -403,9 +407,8 @@ class Sender:
         except BrokerUnreachableError as error:
             link.retry_at = self._loop.time() + link.backoff.next_s()
             for queue in self._accumulator.sendable:
-                waiting = queue.ready[0] if queue.ready else queue.open
-                if waiting and self._router.cluster.leader(queue.tp) == link.leader:
-                    waiting.last_error = error
+                if self._router.cluster.leader(queue.tp) == link.leader:
+                    queue.unreachable(error)
             self._router.refresh_soon()
         finally:
             link.connecting = False
@@ -428,7 +431,7 @@ class Sender:
             began, batches = sent
             self._router.counters.request_latency.observe(self._loop.time() - began)
             for batch in batches:
-                batch.queue.in_flight.remove(batch)
+                batch.queue.answered(batch)
             if error is not None:
                 self._router.refresh_soon()
                 for batch in batches:

@@ -23,12 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog.producer.accumulator import NO_IDENTITY, NO_PRODUCER, Batch, Identity, PartitionQueue
+from oncelog.producer.partition_queue import NO_IDENTITY, NO_PRODUCER, Batch, PartitionQueue
 from oncelog_protocol.errors import InvalidProducerEpochError, OutOfOrderSequenceNumberError
-from oncelog_protocol.records.batch import identify
 
 EPOCH_MAX = 2**15 - 1
-SEQUENCE_MAX = 2**31 - 1
 
 OUT_OF_ORDER = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
 """Nothing was written: what was sent before is missing, or of another epoch."""
@@ -45,29 +43,27 @@ class Sequences:
         self.transactional = transactional
         self.producer = NO_PRODUCER
         """Producer id and epoch for what is numbered next."""
+        self.refusal: BaseException | None = None
+        """Why there is no id yet."""
 
     @property
     def ready(self) -> bool:
-        """Whether batches may go out: there is an id, or none is needed."""
+        """Return whether batches may go out: there is an id, or none is needed."""
         return not self.enabled or self.producer != NO_PRODUCER
 
     def given(self, producer_id: int, producer_epoch: int) -> None:
         """A broker has given this producer its id, or its coordinator the next epoch."""
         self.producer = (producer_id, producer_epoch)
+        self.refusal = None
+
+    def not_given(self, error: BaseException) -> None:
+        """No broker has given an id so far; it will be asked for again."""
+        self.refusal = error
 
     def number(self, batch: Batch) -> None:
         """Give an encoded batch that goes out for the first time its place."""
-        assert batch.encoded is not None
-        if batch.identity is not NO_IDENTITY:
-            return
-        queue = batch.queue
-        if queue.producer == NO_PRODUCER or (
-            self.transactional and queue.producer != self.producer
-        ):
-            queue.producer, queue.next_sequence = self.producer, 0
-        batch.identity = Identity(*queue.producer, queue.next_sequence)
-        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MAX
-        identify(batch.encoded, *batch.identity)
+        if batch.identity is NO_IDENTITY:
+            batch.queue.number(batch, self.producer, follow=self.transactional)
 
     def begin_anew(self, queue: PartitionQueue, unwritten: Iterable[Batch]) -> None:
         """Number this partition from 0 under a newer epoch.
@@ -75,7 +71,6 @@ class Sequences:
         :param unwritten: all its batches that have numbers and are not done. None of them was
             written, and nothing is in flight.
         """
-        assert not queue.in_flight
         assert not self.transactional
         if queue.producer == self.producer:
             producer_id, epoch = self.producer
@@ -83,9 +78,4 @@ class Sequences:
                 self.producer = NO_PRODUCER  # wait for another id
             else:
                 self.producer = (producer_id, epoch + 1)
-        queue.producer, queue.next_sequence = NO_PRODUCER, 0
-        for batch in unwritten:
-            assert batch.encoded is not None
-            batch.identity = NO_IDENTITY
-            batch.encoded = bytearray(batch.encoded)  # the old bytes may still wait to be sent
-            batch.renumbered += 1
+        queue.begin_anew(unwritten)

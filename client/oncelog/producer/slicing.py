@@ -10,10 +10,17 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+from oncelog.producer.checks import Headers
 from oncelog_protocol import limits
 
 ITEM_BYTES = 5
 """The most that msgpack adds to one value."""
+
+RECORD_OVERHEAD_BYTES = 12
+"""What one record costs in a batch beside its key and value: msgpack's headers and a timestamp."""
+
+KEYED_OVERHEAD_BYTES = RECORD_OVERHEAD_BYTES + 5
+"""The same with a key."""
 
 
 def sizes_of(column: Sequence[bytes | None]) -> list[int]:
@@ -64,3 +71,16 @@ def pick(column: Sequence[bytes | None], rows: Sequence[int]) -> list[bytes | No
     if isinstance(rows, range):
         return list(column[rows.start : rows.stop : rows.step])
     return [column[row] for row in rows]
+
+
+def record_size(value: bytes | None, key: bytes | None, headers: Headers | None) -> int:
+    """An upper bound of what one record takes in a batch, in bytes."""
+    size = RECORD_OVERHEAD_BYTES
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key) + KEYED_OVERHEAD_BYTES - RECORD_OVERHEAD_BYTES
+    if headers:
+        for name, data in headers:
+            size += 4 * len(name) + 10 + (len(data) if data is not None else 0)
+    return size

@@ -75,11 +75,19 @@ def _options(job: Job) -> Iterable[Finding]:
     from pyspark_oncelog.sink_options import SinkOptions
 
     for source in job.sources:
+        if source.schema is not None:
+            yield _options_finding(source.name, _check_schema, {"schema": source.schema})
         if source.format == FORMAT:
             parse = partial(SourceOptions.parse, streaming=not source.batch)
             yield _options_finding(source.name, parse, job.source_options(source))
     if job.sink.format == FORMAT:
         yield _options_finding("sink", SinkOptions.parse, job.sink_options())
+
+
+def _check_schema(given: dict[str, str]) -> None:
+    from pyspark_oncelog.ddl import check_ddl
+
+    check_ddl("schema", given["schema"])
 
 
 def _lowered(options: dict[str, str]) -> dict[str, str]:

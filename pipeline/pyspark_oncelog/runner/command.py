@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             _submit(job, chosen, extra)
         if extra:
             _parser().error("arguments after -- are for spark-submit: say --submit")
-        return _run(job, view, submitted=chosen.submitted)
+        return _run(job, view, submitted=chosen.submitted, verbose=chosen.verbose)
     except JobError as error:
         view.failed(Totals(), str(error).splitlines())
         return EXIT_USAGE
@@ -65,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--bootstrap", metavar="HOST:PORT,...", help="over the file's")
         command.add_argument("--json", action="store_true", help="JSON instead of text, on stdout")
         command.add_argument("--submit", action="store_true", help="by spark-submit")
+    run.add_argument(
+        "--verbose", action="store_true", help="show what Spark says of a failure, with all frames"
+    )
     run.add_argument("--submitted", action="store_true", help=argparse.SUPPRESS)
     check.add_argument("--plan", action="store_true", help="start Spark and analyse the query")
     return parser
@@ -100,7 +103,7 @@ def _check(job: Job, chosen: argparse.Namespace) -> int:
 
 def _submit(job: Job, chosen: argparse.Namespace, extra: Sequence[str]) -> None:
     """Become ``spark-submit``: signals and the exit code are its own."""
-    arguments = ["--json"] * chosen.json
+    arguments = ["--json"] * chosen.json + ["--verbose"] * chosen.verbose
     if job.bootstrap_servers:
         arguments += ["--bootstrap", job.bootstrap_servers]
     main_file = str(Path(__file__).resolve().parent.parent / "__main__.py")
@@ -113,7 +116,7 @@ def _submit(job: Job, chosen: argparse.Namespace, extra: Sequence[str]) -> None:
     os.execv(command[0], command)
 
 
-def _run(job: Job, view: View, *, submitted: bool) -> int:
+def _run(job: Job, view: View, *, submitted: bool, verbose: bool) -> int:
     if job.reads_cluster and not job.bootstrap_servers:
         raise JobError(
             [
@@ -125,15 +128,15 @@ def _run(job: Job, view: View, *, submitted: bool) -> int:
 
     stop = StopFlag()
     try:
-        run(job, view, submitted=submitted, stop=stop)
+        run(job, view, submitted=submitted, stop=stop, verbose=verbose)
     except (JobError, EnvironmentProblem, ImportError):
         raise
     except Exception as error:
-        return _failed(error, view)
+        return _failed(error, view, verbose=verbose)
     return EXIT_INTERRUPTED if stop.signal == signal.SIGINT else EXIT_OK
 
 
-def _failed(error: Exception, view: View) -> int:
+def _failed(error: Exception, view: View, *, verbose: bool) -> int:
     """Spark's errors are explained; what nobody expected keeps its traceback.
 
     :raises Exception: the error itself, when it is not Spark's.
@@ -146,4 +149,6 @@ def _failed(error: Exception, view: View) -> int:
     if not isinstance(error, PySparkException | Py4JError):
         raise error
     view.failed(Totals(), explain(error))
+    if verbose:
+        sys.stderr.write(f"{error}\n")
     return EXIT_FAILED

@@ -8,6 +8,8 @@ Rules
   with the square of the batch.
 * Output mode ``update`` goes through ``foreachBatch``, as Python sinks know no such mode; a sink
   id keeps it exactly once.
+* Records of which something did not fit its schema are counted where they come in; the view that
+  the query sees has no such column.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_oncelog.runner.functions import SESSION, arguments_of, find_function, module_file
 from pyspark_oncelog.runner.job import FORMAT, UPDATE, Job, JobError, Source
+from pyspark_oncelog.runner.summary import MISFITS
+from pyspark_oncelog.schema import MISFIT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,15 +67,40 @@ def read(job: Job, source: Source, spark: SparkSession) -> DataFrame:
     """One source as a data frame: its columns, its watermark."""
     reader: Any = spark.read if source.batch else spark.readStream
     reader = reader.format(source.format).options(**job.source_options(source))
+    counted = _counts_misfits(job, source)
     if source.schema is not None:
-        reader = reader.schema(source.schema)
+        reader = reader.schema(f"{source.schema}, {MISFIT} STRING" if counted else source.schema)
+    elif counted:
+        reader = reader.option("includeMisfits", "true")
     frame: DataFrame = reader.load()
+    if counted:
+        frame = _counting(frame, source.name)
     if source.select:
         frame = frame.selectExpr(*source.select)
     if source.watermark is not None:
         _require(frame, [source.watermark.column], f"[sources.{source.name}] watermark")
         frame = frame.withWatermark(source.watermark.column, source.watermark.delay)
     return frame
+
+
+def _counts_misfits(job: Job, source: Source) -> bool:
+    """Whether the source decodes, and the user does not look at what did not fit."""
+    if source.format != FORMAT:
+        return False
+    given = {name.lower(): value.lower() for name, value in job.source_options(source).items()}
+    decodes = {given.get("keyformat"), given.get("valueformat")} & {"string", "json"}
+    permissive = given.get("decodemode", "permissive") == "permissive"
+    shown = given.get("includemisfits") == "true" or MISFIT in (source.schema or "")
+    return bool(decodes) and permissive and not shown
+
+
+def _counting(frame: DataFrame, name: str) -> DataFrame:
+    """Spark counts the records that did not fit, and reports them with the query's progress."""
+    from pyspark.sql import functions
+
+    misfit = functions.col(MISFIT)
+    counted = [functions.count(misfit).alias("records"), functions.min(misfit).alias("first")]
+    return frame.observe(f"{MISFITS}{name}", *counted).drop(MISFIT)
 
 
 def _result(job: Job, frames: dict[str, DataFrame], spark: SparkSession) -> DataFrame:

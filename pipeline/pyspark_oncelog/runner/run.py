@@ -58,12 +58,14 @@ def run(
     spark: SparkSession | None = None,
     submitted: bool = False,
     stop: StopFlag | None = None,
+    verbose: bool = False,
 ) -> Totals:
     """Run a job until it has read what there is (``available now``), is told to stop, or fails.
 
     :param spark: a session to run in, which stays open; else the one that is active in this
         process, which does too; without any, one is made and closed.
     :param stop: ends the job when it is set.
+    :param verbose: a session that is made here shows Spark's own errors.
     :raises JobError: the job does not fit.
     :raises EnvironmentProblem: Spark cannot run here.
     :raises pyspark.errors.PySparkException: the query failed.
@@ -79,7 +81,7 @@ def run(
         if java is not None:
             view.say(f"starting Spark {version} on Java {java.major} ...")
         try:
-            session = make_session(job, submitted=submitted)
+            session = make_session(job, submitted=submitted, verbose=verbose)
             _run_in(session, job, view, flag, totals, quiet=lambda: _silence(session))
         except Exception:
             if not flag.wanted:

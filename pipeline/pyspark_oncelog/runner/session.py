@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = "local[*]"
 LOG_LEVEL = "ERROR"
+"""Of who wants to see what Spark says of itself."""
+QUIET = "OFF"
+"""Unless somebody asks: of what ends a job the runner tells the cause, once, and Spark tells it in
+every layer, with the frames of two languages."""
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """Spark's own are chatty, and say at start where they come from."""
 
@@ -46,10 +50,11 @@ def settings(job: Job, *, cores: int | None = None) -> dict[str, str]:
     return {**found, **job.spark.conf}
 
 
-def make_session(job: Job, *, submitted: bool = False) -> SparkSession:
+def make_session(job: Job, *, submitted: bool = False, verbose: bool = False) -> SparkSession:
     """A session, or the one that there is.
 
     :param submitted: ``spark-submit`` has set everything.
+    :param verbose: Spark's own errors are shown.
     """
     from pyspark.sql import SparkSession
 
@@ -61,5 +66,6 @@ def make_session(job: Job, *, submitted: bool = False) -> SparkSession:
         for key, value in settings(job).items():
             builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel((job.spark.log_level or LOG_LEVEL).upper())
+    level = job.spark.log_level or (LOG_LEVEL if verbose else QUIET)
+    session.sparkContext.setLogLevel(level.upper())
     return session

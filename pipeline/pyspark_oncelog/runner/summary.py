@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+MISFITS = "oncelog misfits: "
+"""Begins the names of Spark's observed metrics that count misfits; a source's name ends them."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
@@ -27,6 +30,10 @@ class BatchSummary:
     """Rows of state after the batch; None without state."""
     late_rows: int
     """Dropped in this batch, because the watermark had passed them."""
+    misfits: int
+    """Records of the batch of which something did not fit its schema, and is NULL."""
+    misfit: str | None
+    """One of them: what did not fit."""
     watermark: str | None
     began_at: str
     """As Spark writes it: ISO, UTC."""
@@ -51,6 +58,8 @@ class BatchSummary:
             parts.append(f"watermark {self.watermark}")
         if self.late_rows:
             parts.append(f"{self.late_rows:,} rows too late")
+        if self.misfits:
+            parts.append(f"{self.misfits:,} rows that do not fit, as {self.misfit}")
         return "  ".join(parts)
 
 
@@ -58,6 +67,7 @@ def summarise(progress: Mapping[str, Any]) -> BatchSummary:
     """From ``StreamingQueryProgress.json``, parsed."""
     operators = progress.get("stateOperators") or []
     sources = progress.get("sources") or []
+    misfits = misfits_of(progress.get("observedMetrics") or {})
     return BatchSummary(
         batch=int(progress["batchId"]),
         rows=int(progress.get("numInputRows") or 0),
@@ -70,9 +80,19 @@ def summarise(progress: Mapping[str, Any]) -> BatchSummary:
         lag=lag_of(sources),
         state_rows=sum(int(o.get("numRowsTotal", 0)) for o in operators) if operators else None,
         late_rows=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in operators),
+        misfits=sum(count for count, _ in misfits),
+        misfit=next((text for _, text in misfits if text), None),
         watermark=_watermark(progress),
         began_at=str(progress.get("timestamp", "")),
     )
+
+
+def misfits_of(observed: Mapping[str, Any]) -> list[tuple[int, str | None]]:
+    """(how many records, one of them) for each source that counts those that did not fit."""
+    found = [row for name, row in sorted(observed.items()) if name.startswith(MISFITS)]
+    # Spark's own rows where the report was not parsed.
+    rows = [row.asDict() if hasattr(row, "asDict") else row for row in found]
+    return [(int(row["records"] or 0), row["first"]) for row in rows]
 
 
 def lag_of(sources: list[Mapping[str, Any]]) -> int | None:

@@ -36,12 +36,15 @@ class Totals:
     batches: int = 0
     rows: int = 0
     late_rows: int = 0
+    misfits: int = 0
+    """Records of which something did not fit its schema, and is NULL."""
 
     def add(self, summary: BatchSummary) -> None:
         """One batch more."""
         self.batches += 1
         self.rows += summary.rows
         self.late_rows += summary.late_rows
+        self.misfits += summary.misfits
 
 
 class View(Protocol):
@@ -84,14 +87,15 @@ class TextView:
     def ended(self, totals: Totals, reason: str) -> None:
         """The totals."""
         late = f", {totals.late_rows:,} rows came too late" if totals.late_rows else ""
-        self.say(f"{reason}: {totals.batches:,} batches, {totals.rows:,} rows{late}")
+        unfit = f", {totals.misfits:,} rows did not fit their schema" if totals.misfits else ""
+        self.say(f"{reason}: {totals.batches:,} batches, {totals.rows:,} rows{late}{unfit}")
 
     def failed(self, totals: Totals, problems: Sequence[str]) -> None:
-        """One line a problem, after what was done."""
-        if totals.batches:
-            self.say(f"failed after {totals.batches:,} batches, {totals.rows:,} rows")
+        """One line a problem, the cause first; then what was done."""
         for problem in problems:
             self.say(f"error: {problem}")
+        if totals.batches:
+            self.say(f"failed after {totals.batches:,} batches, {totals.rows:,} rows")
 
 
 class JsonView:

@@ -273,7 +273,8 @@ class ReplicaSize:
 
 @dataclass(slots=True)
 class LogDir:
-    """Errors: STORAGE_ERROR when the directory is offline."""
+    """Errors: STORAGE_ERROR when the directory is offline. A directory that is not may be listed
+    once more, with CORRUPT_MESSAGE and the replicas in it in which rot was found."""
 
     error_code: Int16
     path: Text

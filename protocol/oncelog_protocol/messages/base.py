@@ -65,3 +65,5 @@ class Request:
     response: ClassVar[type]
     between_brokers: ClassVar[bool] = False
     """Whether the API is refused on listeners that are not internal."""
+    asker_field: ClassVar[str] = ""
+    """The field with the id of the broker that asks, of an API between brokers; "": none has it."""

@@ -34,7 +34,8 @@ class FetchPartition:
 @dataclass(slots=True)
 class FetchTopic:
     """Partitions of one topic. Followers say which they mean by its id as well: the topic may have
-    been deleted and made anew, and leader epochs begin again then (K25)."""
+    been deleted and made anew, and leader epochs begin again then [K25]. Consumers do so too, or
+    say "" where any will do."""
 
     topic: Name
     partitions: list[FetchPartition]
@@ -69,9 +70,9 @@ class AbortedTransaction:
 @dataclass(slots=True)
 class FetchPartitionResponse:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID (to followers), STORAGE_ERROR,
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, STORAGE_ERROR,
     CORRUPT_MESSAGE (rot found on reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set
-    there are no records and the other offsets must not be used (K6, B5)."""
+    there are no records and the other offsets must not be used [K6] [B5]."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -109,6 +110,7 @@ class FetchRequest(Request):
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH
     response: ClassVar[type] = FetchResponse
+    asker_field: ClassVar[str] = "replica_id"
 
     replica_id: Int32
     broker_epoch: Int64

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Blob, Int8, Int16, Int32, Int64, Name, Text, since
 
 NO_GENERATION = -1
 """Generation of a commit that comes from outside the group: an assigning consumer or a tool."""
@@ -223,15 +223,18 @@ class OffsetCommitPartition:
 
 @dataclass(slots=True)
 class OffsetCommitTopic:
-    """Partitions of one topic."""
+    """Partitions of one topic, which may come twice with two ids. ``topic_id``: of which topic of
+    that name the offsets are, "" if not known: that which there is now."""
 
     topic: Name
     partitions: list[OffsetCommitPartition]
+    topic_id: Name = since(1, default="")
 
 
 @dataclass(slots=True)
 class OffsetCommitPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (the offsets are of another topic
+    of that name), TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
     INVALID_COMMIT_OFFSET_SIZE (larger than a record may be)."""
 
     partition: Int32
@@ -264,6 +267,7 @@ class OffsetCommitRequest(Request):
     outside (generation -1, no member id), which only an empty group takes."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = OffsetCommitResponse
 
     group_id: Name
@@ -283,7 +287,8 @@ class OffsetFetchTopic:
 
 @dataclass(slots=True)
 class OffsetFetchPartitionResponse:
-    """``offset`` -1: none committed. Errors: UNSTABLE_OFFSET_COMMIT (a transaction holds a
+    """``offset`` -1: none committed. ``topic_id``: of which topic of that name it is, "" if not
+    known; it may be one that was deleted. Errors: UNSTABLE_OFFSET_COMMIT (a transaction holds a
     newer one, ``require_stable``), TOPIC_AUTHORIZATION_FAILED."""
 
     partition: Int32
@@ -292,6 +297,7 @@ class OffsetFetchPartitionResponse:
     metadata: Text | None = None
     commit_timestamp: Int64 = -1
     error_code: Int16 = 0
+    topic_id: Name = since(1, default="")
 
 
 @dataclass(slots=True)
@@ -319,6 +325,7 @@ class OffsetFetchRequest(Request):
     generation instead of answering with older offsets."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = OffsetFetchResponse
 
     group_id: Name

@@ -1,4 +1,12 @@
-"""ApiVersions: the first exchange on every connection, and the only one with a frozen version 0."""
+"""ApiVersions: the first exchange on every connection, and the only one with a frozen version 0.
+
+From version 1 on both ends say who they are: the asker names the cluster and the broker that it
+means, as far as it knows them, and itself if it is a broker; the answer names the broker that is
+there. What does not fit is refused by both ends, with REBOOTSTRAP_REQUIRED, before anything else is
+served. An answer with UNSUPPORTED_VERSION is always encoded as version 0; the asker then asks once
+more, with the highest version that the answer offers for ApiVersions, or 0. On a listener between
+brokers version 0 is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Name
+from oncelog_protocol.schema import Int16, Int32, Name, since
+from oncelog_protocol.types import NO_BROKER
 
 
 @dataclass(slots=True)
@@ -21,18 +30,26 @@ class ApiVersionRange:
 @dataclass(slots=True)
 class ApiVersionsResponse:
     """Errors: UNSUPPORTED_VERSION when the request's own version is not spoken; the list is
-    filled all the same, so that the client can choose."""
+    filled all the same, so that the client can choose. REBOOTSTRAP_REQUIRED when another broker or
+    another cluster was meant than ``broker_id`` and ``cluster_id`` say; the connection ends."""
 
     error_code: Int16 = 0
     apis: list[ApiVersionRange] = field(default_factory=list)
+    cluster_id: Name = since(1, default="")
+    broker_id: Int32 = since(1, default=NO_BROKER)
 
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
-    """Which software asks, for the broker's log."""
+    """Which software asks, for the broker's log, and whom it means: ``cluster_id`` ("": not known)
+    and ``broker_id`` (-1: not known). ``own_broker_id`` is the asker's (-1: a client)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = ApiVersionsResponse
 
     software_name: Name = "oncelog-python"
     software_version: Name = ""
+    cluster_id: Name = since(1, default="")
+    broker_id: Int32 = since(1, default=NO_BROKER)
+    own_broker_id: Int32 = since(1, default=NO_BROKER)

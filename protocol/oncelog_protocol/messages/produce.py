@@ -33,11 +33,12 @@ class ProducePartitionResponse:
     TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to an internal topic).
 
     Of numbered batches: OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH. Of batches of transactions: INVALID_REQUEST (the transactional bit
-    without a transactional id, or the reverse), INVALID_TXN_STATE, and what the coordinator says
-    when the partition is added to the transaction: COORDINATOR_NOT_AVAILABLE,
-    CONCURRENT_TRANSACTIONS (both: nothing happened, send it again), INVALID_PRODUCER_ID_MAPPING,
-    PRODUCER_FENCED, TRANSACTION_ABORTABLE, POLICY_VIOLATION."""
+    INVALID_PRODUCER_EPOCH, THROTTLING_QUOTA_EXCEEDED (the partition remembers as many producers as
+    it may, and this is none of them; nothing happened, send it again). Of batches of transactions:
+    INVALID_REQUEST (the transactional bit without a transactional id, or the reverse),
+    INVALID_TXN_STATE, and what the coordinator says when the partition is added to the transaction:
+    COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS (both: nothing happened, send it again),
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTION_ABORTABLE, POLICY_VIOLATION."""
 
     partition: Int32
     error_code: Int16 = 0

@@ -1,9 +1,10 @@
 """Orders of the controller to brokers, and what brokers ask of it.
 
-All are refused on listeners that are not internal. Every order carries the controller epoch (a
-lower one than seen: STALE_CONTROLLER_EPOCH) and the broker epoch that the controller knows of the
-receiver (lower than the receiver's: STALE_BROKER_EPOCH, not retried; higher: accepted, KIP-380 and
-KAFKA-9839).
+All are refused on listeners that are not internal, and on connections whose first exchange did not
+name the receiver and its cluster, and as the asker the broker that the request names. Every order
+carries the controller epoch (a lower one than seen: STALE_CONTROLLER_EPOCH) and the broker epoch
+that the controller knows of the receiver (lower than the receiver's: STALE_BROKER_EPOCH, not
+retried; higher: accepted, KIP-380 and KAFKA-9839).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 @dataclass(slots=True)
 class PartitionOrder:
     """The state of one partition as the controller wrote it. Applied only when ``leader_epoch`` is
-    above the replica's (equal: acknowledged, not applied; Z4). ``partition_epoch`` is the version
+    above the replica's (equal: acknowledged, not applied; [Z4]). ``partition_epoch`` is the version
     of its state znode. While ``elr`` names somebody, the leader holds the high watermark: these
     replicas are outside the ISR and may yet be elected (KIP-966)."""
 
@@ -72,7 +73,8 @@ class OrderResult:
 
 @dataclass(slots=True)
 class LeaderAndIsrResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
+    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
     partitions: list[OrderResult] = field(default_factory=list)
@@ -86,6 +88,7 @@ class LeaderAndIsrRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
     response: ClassVar[type] = LeaderAndIsrResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "controller_id"
 
     controller_id: Int32
     controller_epoch: Int32
@@ -110,7 +113,8 @@ class StopPartition:
 
 @dataclass(slots=True)
 class StopReplicaResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
+    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
     partitions: list[OrderResult] = field(default_factory=list)
@@ -123,6 +127,7 @@ class StopReplicaRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
     response: ClassVar[type] = StopReplicaResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "controller_id"
 
     controller_id: Int32
     controller_epoch: Int32
@@ -132,7 +137,8 @@ class StopReplicaRequest(Request):
 
 @dataclass(slots=True)
 class UpdateMetadataResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
+    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
 
@@ -141,12 +147,17 @@ class UpdateMetadataResponse:
 class UpdateMetadataRequest(Request):
     """What every broker tells clients. ``full`` replaces the image; else the listed partitions are
     changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole, and so is
-    ``broker_configs``; nil leaves what is known."""
+    ``broker_configs``; nil leaves what is known.
+
+    A full one may come in slices, each with some of the partitions and configs, from the ``first``
+    to the ``last``: the image is replaced when the last has come. Errors, besides: INVALID_REQUEST
+    (a slice without those before it)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
-    versions: ClassVar[tuple[int, int]] = (0, 1)
+    versions: ClassVar[tuple[int, int]] = (0, 2)
     response: ClassVar[type] = UpdateMetadataResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "controller_id"
 
     controller_id: Int32
     controller_epoch: Int32
@@ -156,6 +167,8 @@ class UpdateMetadataRequest(Request):
     live_brokers: list[ClusterBroker]
     configs: list[TopicConfig] = field(default_factory=list)
     broker_configs: list[BrokerOverrides] | None = since(1, default=None)
+    first: bool = since(2, default=True)
+    last: bool = since(2, default=True)
 
 
 @dataclass(slots=True)
@@ -170,7 +183,7 @@ class IsrMember:
 @dataclass(slots=True)
 class AlterPartitionItem:
     """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version
-    is checked (Z9). ``incomplete`` are replicas that were found to lack committed records: they do
+    is checked [Z9]. ``incomplete`` are replicas that were found to lack committed records: they do
     not go to the ELR."""
 
     topic: Name
@@ -213,6 +226,7 @@ class AlterPartitionRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
     response: ClassVar[type] = AlterPartitionResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "broker_id"
 
     broker_id: Int32
     broker_epoch: Int64
@@ -234,6 +248,7 @@ class ControlledShutdownRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
     response: ClassVar[type] = ControlledShutdownResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "broker_id"
 
     broker_id: Int32
     broker_epoch: Int64

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
 from oncelog_protocol.messages.transactions import TxnTopic
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 
 @dataclass(slots=True)
@@ -106,11 +106,13 @@ class DescribedProducer:
 @dataclass(slots=True)
 class DescribeProducersPartition:
     """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED,
-    STORAGE_ERROR."""
+    STORAGE_ERROR. ``producers`` by id; ``more``: there are more behind the last of these, or, where
+    there are none, behind where was asked from."""
 
     partition: Int32
     error_code: Int16 = 0
     producers: list[DescribedProducer] = field(default_factory=list)
+    more: bool = since(1, default=False)
 
 
 @dataclass(slots=True)
@@ -131,12 +133,17 @@ class DescribeProducersResponse:
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Request):
-    """What partitions know of their producers; asked of the leaders."""
+    """What partitions know of their producers; asked of the leaders. A partition may remember more
+    than an answer holds: they are told in pages, of ids above ``after_producer_id``. Version 0 has
+    no pages: it is told those with open transactions first, and of the others what there is room
+    for."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = DescribeProducersResponse
 
     topics: list[TxnTopic]
+    after_producer_id: Int64 = since(1, default=-1)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncelog_protocol.messages.base import ApiKey, Request
-from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
+from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 
 @dataclass(slots=True)
@@ -69,6 +69,7 @@ class AllocateProducerIdsRequest(Request):
     api_key: ClassVar[ApiKey] = ApiKey.ALLOCATE_PRODUCER_IDS
     response: ClassVar[type] = AllocateProducerIdsResponse
     between_brokers: ClassVar[bool] = True
+    asker_field: ClassVar[str] = "broker_id"
 
     broker_id: Int32
     broker_epoch: Int64
@@ -166,15 +167,17 @@ class TxnOffsetCommitPartition:
 
 @dataclass(slots=True)
 class TxnOffsetCommitTopic:
-    """Offsets of one topic."""
+    """Offsets of one topic; ``topic_id`` as in OffsetCommit."""
 
     topic: Name
     partitions: list[TxnOffsetCommitPartition]
+    topic_id: Name = since(1, default="")
 
 
 @dataclass(slots=True)
 class TxnOffsetCommitPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE."""
+    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
+    OFFSET_METADATA_TOO_LARGE."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -207,6 +210,7 @@ class TxnOffsetCommitRequest(Request):
     adds its partition to the transaction and checks the member as in OffsetCommit."""
 
     api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
+    versions: ClassVar[tuple[int, int]] = (0, 1)
     response: ClassVar[type] = TxnOffsetCommitResponse
 
     transactional_id: Name

@@ -49,6 +49,15 @@ class CodecUnavailableError(OncelogError):
     """The library of a codec is not installed; the message names the extra to install."""
 
 
+def require(codec: Codec) -> None:
+    """Make sure that ``codec`` can be used here.
+
+    :raises CodecUnavailableError: its library is not installed.
+    """
+    if codec in (Codec.LZ4, Codec.ZSTD):
+        _library(codec)
+
+
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """``data`` as one stream of ``codec``; the same input gives the same output.
 

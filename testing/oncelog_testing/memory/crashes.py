@@ -5,7 +5,8 @@ Owns the model of a machine that stops. Rules:
 - a killed process loses nothing: its writes are the kernel's;
 - a power cut leaves every file anything between what was synced and what was written: operations
   from the oldest on, with the next one torn at any byte; any choice of its unsynced sectors, with
-  zeros in the holes; or the new length with zeros in all of it (metadata without data);
+  zeros in the holes; or the new length with zeros in all of it (metadata without data); or the old
+  length, also where a failed sync has dropped what was appended;
 - what no unsynced operation touched is never changed, but for the block in which an unsynced
   truncation ended: the kernel may have written that one before the new length;
 - each directory keeps its unsynced changes from the oldest on; a journal of the whole file system
@@ -88,6 +89,11 @@ class CrashView:
     def common(self) -> int:
         """Bytes from the start that ``durable`` and ``current`` share, as nothing touched them."""
         return self._inode.common()
+
+    @property
+    def shortened(self) -> bytes:
+        """What was synced, without what a failed sync has dropped at its end."""
+        return self.durable[: self._inode.lost_from()]
 
     @property
     def was_cut(self) -> bool:
@@ -233,9 +239,11 @@ def draw_power_cut(random: Random) -> Crash:
 
 
 def _draw_data(random: Random) -> tuple[KeepData, str]:
-    style = random.randint(0, 6)
+    style = random.randint(0, 7)
     if style == 0:
         return "none", "nothing unsynced"
+    if style == 7:
+        return lambda view: view.shortened, "nothing unsynced, files shortened"
     if style == 1:
         return "all", "everything written"
     if style == 2:
@@ -272,9 +280,11 @@ def _drawn_sectors(random: Random, view: CrashView, sector_bytes: int) -> bytes:
 
 
 def _drawn_mixture(random: Random, view: CrashView) -> bytes:
-    style = random.randint(0, 4)
+    style = random.randint(0, 5)
     if style == 0:
         return view.durable
+    if style == 5:
+        return view.shortened
     if style == 1:
         return view.current
     if style == 2:

@@ -7,7 +7,7 @@ Owns the state behind ``files.MemoryFiles``. Rules:
 - a directory is its names, those that ``sync_dir`` made durable, and the changes in between, in the
   order of the disk: a journal may have written any number of them, from the oldest on;
 - what a failed sync dropped stays readable and becomes durable only once it was written again and
-  synced: until then it is zeros after a power cut.
+  synced: until then it is zeros after a power cut, or the file ends before it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ class Inode:
             if start < end:
                 content[start:end] = bytes(end - start)
         return bytes(content)
+
+    def lost_from(self) -> int:
+        """Where the file ends if the length of what a failed sync dropped was lost with it."""
+        size = len(self.data)
+        for start, end in sorted(self.lost, reverse=True):
+            if end >= size:
+                size = min(size, start)
+        return size
 
     def common(self) -> int:
         """Bytes from the start that no unsynced operation has touched."""
@@ -305,6 +313,63 @@ class Disk:
             failing = Fault(operation, path, errno.EROFS, None)
         self.armed = bool(self.faults) or self.read_only
         return failing
+
+    def arm(self, fault: Fault) -> None:
+        """Let operations fail, or take long."""
+        self.faults.append(fault)
+        self.armed = True
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Mount it again: every change fails with EROFS."""
+        self.read_only = read_only
+        self.armed = read_only or bool(self.faults)
+
+    def set_open_max(self, open_max: int | None) -> None:
+        """Let so many handles be open at once."""
+        self.open_max = open_max
+
+    def heal(self) -> None:
+        """Disarm every fault; give all room back."""
+        self.faults.clear()
+        self.read_only = self.armed = False
+        self.open_max = None
+        self.free_bytes = self.total_bytes - self.used_bytes()
+
+    def set_free_bytes(self, free_bytes: int) -> None:
+        """Say how much room is left."""
+        self.free_bytes = free_bytes
+
+    def grow(self, size_bytes: int) -> None:
+        """Files take so much more room; less, when it is negative."""
+        self.free_bytes -= size_bytes
+
+    def take_delay(self) -> float:
+        """Return the seconds beyond the usual since the last call."""
+        delay_s, self.delay_s = self.delay_s, 0.0
+        return delay_s
+
+    def opened(self) -> None:
+        """Count a handle."""
+        self.open_count += 1
+
+    def closed(self) -> None:
+        """Count a handle no more."""
+        self.open_count -= 1
+
+    def end_incarnation(self) -> int:
+        """Handles and locks die with the process. Returns the number of the next incarnation."""
+        self.incarnation += 1
+        self.locked.clear()
+        self.open_count = 0
+        self.delay_s = 0.0
+        return self.incarnation
+
+    def reboot(self, root: Directory, *, boots: int) -> None:
+        """The machine has stopped, and ``root`` is what has survived that."""
+        self.free_bytes += self.used_bytes()
+        self.root = root
+        self.free_bytes -= self.used_bytes()
+        self.boots = boots
 
     def used_bytes(self) -> int:
         """Bytes in files that have a name."""

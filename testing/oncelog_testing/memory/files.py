@@ -75,32 +75,41 @@ class MemoryFiles:
 
     # ---- crashes
 
-    def crash(self, keep: Keep = "none", *, keep_names: bool | None = None) -> None:
+    def crash(
+        self, keep: Keep = "none", *, keep_names: bool | None = None, remount: str | None = None
+    ) -> None:
         """Stop the machine: unsynced bytes and names are kept or forgotten, handles and locks die.
 
         ``keep`` is "all" (only the process dies), "none", a ``Crash``, or a function that is asked
         for each file with unsynced operations. ``keep_names`` says, unless ``keep`` is a ``Crash``,
         whether names that no ``sync_dir`` made durable survive; by default they do unless ``keep``
-        is "none".
+        is "none". With ``remount`` only the process dies, and the volume that is mounted at that
+        directory is mounted again: the machine runs on, and of the volume is left what ``keep``
+        says.
         """
         disk = self._disk
-        disk.incarnation += 1
-        disk.locked.clear()
-        disk.open_count = 0
-        disk.delay_s = 0.0
-        self._incarnation = disk.incarnation
+        self._incarnation = disk.end_incarnation()
         crash = crash_of(keep, keep_names)
-        if not crash.killed:
+        if remount is not None:
+            self._remount(remount, crash)
+        elif not crash.killed:
             # Dead handles hold the inodes of before; what survived is a copy, out of their reach.
-            disk.free_bytes += disk.used_bytes()
-            disk.root = survivor(disk.root, "", crash)
-            disk.free_bytes -= disk.used_bytes()
-            disk.boots += 1
+            disk.reboot(survivor(disk.root, "", crash), boots=disk.boots + 1)
 
-    def reborn(self, keep: Keep = "none", *, keep_names: bool | None = None) -> MemoryFiles:
+    def _remount(self, path: str, crash: Crash) -> None:
+        disk = self._disk
+        parent, name = self._parent(path)
+        before = disk.used_bytes()
+        parent.change(disk, "mount", (name, survivor(self._directory(path), path, crash)))
+        disk.grow(disk.used_bytes() - before)
+        parent.sync()
+
+    def reborn(
+        self, keep: Keep = "none", *, keep_names: bool | None = None, remount: str | None = None
+    ) -> MemoryFiles:
         """Crash, and give the next incarnation a view of its own; this one is dead from now on."""
         dead = self._incarnation
-        self.crash(keep, keep_names=keep_names)
+        self.crash(keep, keep_names=keep_names, remount=remount)
         self._incarnation = dead
         return MemoryFiles(_disk=self._disk)
 
@@ -110,9 +119,8 @@ class MemoryFiles:
         if crash.killed:
             return MemoryFiles(_disk=self._disk.copy())
         disk = Disk(self._disk.total_bytes)
-        disk.free_bytes = self._disk.free_bytes
-        disk.root = survivor(self._disk.root, "", crash)
-        disk.boots = self._disk.boots + 1
+        disk.reboot(survivor(self._disk.root, "", crash), boots=self._disk.boots + 1)
+        disk.set_free_bytes(self._disk.free_bytes)
         return MemoryFiles(_disk=disk)
 
     # ---- faults
@@ -131,8 +139,7 @@ class MemoryFiles:
         A failed append leaves the first ``keep_bytes`` bytes in the file. A failed sync drops the
         unsynced bytes as kernels do: a later sync succeeds without them.
         """
-        self._disk.faults.append(Fault(operation, prefix, error, times, keep_bytes))
-        self._disk.armed = True
+        self._disk.arm(Fault(operation, prefix, error, times, keep_bytes))
 
     def stall(
         self,
@@ -143,37 +150,30 @@ class MemoryFiles:
         times: int | None = None,
     ) -> None:
         """Let such operations under a path take so long each (a gray failure); see take_delay."""
-        self._disk.faults.append(Fault(operation, prefix, 0, times, seconds=seconds))
-        self._disk.armed = True
+        self._disk.arm(Fault(operation, prefix, 0, times, seconds=seconds))
 
     def take_delay(self) -> float:
         """Seconds that operations took beyond the usual since this was last asked.
 
         Nothing waits here: who runs a job for the disk asks afterwards, and lets the time pass.
         """
-        delay_s, self._disk.delay_s = self._disk.delay_s, 0.0
-        return delay_s
+        return self._disk.take_delay()
 
     def heal(self) -> None:
         """Disarm every fault; give the disk its room back."""
-        disk = self._disk
-        disk.faults.clear()
-        disk.read_only = disk.armed = False
-        disk.open_max = None
-        disk.free_bytes = disk.total_bytes - disk.used_bytes()
+        self._disk.heal()
 
     def set_free_bytes(self, free_bytes: int) -> None:
         """Let appends fail with ENOSPC after so many more bytes, the part that fits written."""
-        self._disk.free_bytes = free_bytes
+        self._disk.set_free_bytes(free_bytes)
 
     def set_read_only(self, read_only: bool = True) -> None:
         """Remount: every change fails with EROFS, and so does opening, as files open for both."""
-        self._disk.read_only = read_only
-        self._disk.armed = read_only or bool(self._disk.faults)
+        self._disk.set_read_only(read_only)
 
     def set_open_max(self, open_max: int | None) -> None:
         """Let ``open`` fail with EMFILE while so many handles are open."""
-        self._disk.open_max = open_max
+        self._disk.set_open_max(open_max)
 
     def corrupt(self, path: str, offset: int, mask: int = 0xFF) -> None:
         """Flip bits of one byte at rest, durably."""
@@ -277,7 +277,7 @@ class MemoryFiles:
         elif taken is not None:
             if isinstance(node, Directory):
                 raise disk_error(errno.ENOTDIR, target)
-            self._disk.free_bytes += len(taken.data)
+            self._disk.grow(-len(taken.data))
         self._changing("rename", source)
         if parent is target_parent:
             parent.change(self._disk, "rename", (name, None), (target_name, node))
@@ -299,7 +299,7 @@ class MemoryFiles:
         self._changing("remove", path)
         parent.change(self._disk, "remove", (name, None))
         if isinstance(node, Inode):
-            self._disk.free_bytes += len(node.data)
+            self._disk.grow(-len(node.data))
 
     def read_bytes(self, path: str) -> bytes:
         self._check("read", path)
@@ -368,9 +368,9 @@ class MemoryFiles:
         return self.read_bytes(path)
 
     async def remove_tree(self, path: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._remove_tree, path)
+        await asyncio.get_running_loop().run_in_executor(None, self.remove_tree_now, path)
 
-    def _remove_tree(self, path: str) -> None:
+    def remove_tree_now(self, path: str) -> None:
         self._check("remove", path)
         node = self._find(path)
         if node is None:
@@ -378,7 +378,7 @@ class MemoryFiles:
         parent, name = self._parent(path)
         if isinstance(node, Directory):
             for child in sorted(node.names):
-                self._remove_tree(f"{path}/{child}")
+                self.remove_tree_now(f"{path}/{child}")
         self._remove(path, parent, name, node)
 
     # ---- inside
@@ -442,7 +442,7 @@ class MemoryFile:
         self._path = path
         self._inode = inode
         self._incarnation = files._incarnation
-        self._disk.open_count += 1
+        self._disk.opened()
 
     @property
     def path(self) -> str:
@@ -465,17 +465,17 @@ class MemoryFile:
             fault = disk.check("append", self._path)
             if fault is not None:
                 content += b"".join(data)[: fault.keep_bytes]
-                disk.free_bytes -= len(content) - before
+                disk.grow(len(content) - before)
                 inode.undo.append(before)
                 raise disk_error(fault.error, self._path)
         for piece in data:
             content += piece
         after = len(content)
         inode.undo.append(before)
-        disk.free_bytes -= after - before
+        disk.grow(after - before)
         if disk.free_bytes < 0:
             del content[max(before, after + disk.free_bytes) :]
-            disk.free_bytes += after - len(content)
+            disk.grow(len(content) - after)
             raise disk_error(errno.ENOSPC, self._path)
         return after - before
 
@@ -497,7 +497,7 @@ class MemoryFile:
         if not 0 <= size <= len(inode.data):
             raise ValueError(f"{self._path}: cannot cut {len(inode.data)} bytes to {size}")
         with self._files._sync_lock:
-            self._disk.free_bytes += len(inode.data) - size
+            self._disk.grow(size - len(inode.data))
             inode.cut(size)
 
     def rewrite(self, offset: int, length: int) -> None:
@@ -534,7 +534,7 @@ class MemoryFile:
 
     def close(self) -> None:
         if self._incarnation == self._disk.incarnation:
-            self._disk.open_count -= 1
+            self._disk.closed()
         self._incarnation = -1
 
     def __repr__(self) -> str:

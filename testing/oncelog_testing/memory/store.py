@@ -79,6 +79,8 @@ class MemoryMetadataStore:
 
     async def close(self) -> None:
         """See the port."""
+        if self._closed:
+            return  # or it has crashed, and what it had runs out by itself
         session, self.session = self.session, None
         self.session_id = None
         self._closed = True

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is said about mistakes (RELIABILITY 8.8/105)."""
+"""Settings: where they come from, and what is said about mistakes."""
 
 from __future__ import annotations
 

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 import uvloop
 
-from oncelog_broker.coordinator.led_shard import LedShard, ShardState, append_refusal
-from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
+from oncelog_broker.coordinator.led_shard import (
+    LedShard,
+    ShardState,
+    append_refusal,
+)
+from oncelog_broker.coordinator.result import (
+    BARRIER,
+    CoordinatorRecord,
+    Result,
+)
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
 from oncelog_protocol.errors import (
     ApiError,
@@ -28,52 +36,14 @@ from oncelog_protocol.errors import (
     StorageError,
     UnknownServerError,
 )
-from oncelog_protocol.types import TopicPartition
-from support.coordinators import MemoryPartition, MemoryWriter, TextShard
+from support.coordinators import TP, Bench, MemoryWriter, TextShard
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
-TP = TopicPartition("__consumer_offsets", 0)
 NOT_HERE = NotCoordinatorError.code
 NOT_AVAILABLE = CoordinatorNotAvailableError.code
 TIMED_OUT = RequestTimedOutError.code
-
-
-class Bench:
-    """A loaded shard over memory."""
-
-    def __init__(self, *, auto_commit: bool = False, commit_timeout_s: float = 60.0) -> None:
-        self.writer = MemoryWriter(auto_commit=auto_commit)
-        self.answers: list[tuple[Any, int]] = []
-        self.led = LedShard(
-            TP,
-            0,
-            writer=self.writer,
-            make_shard=TextShard,
-            commit_timeout_s=commit_timeout_s,
-            safeguards=CoordinatorSafeguards(),
-            on_broken=lambda led: led.unload(NOT_AVAILABLE),
-        )
-        self.shard = self.led.shard
-        self.led.activate(0)
-
-    @property
-    def log(self) -> MemoryPartition:
-        return self.writer.partition(TP)
-
-    def reply(self, value: Any, code: int) -> None:
-        self.answers.append((value, code))
-
-    def put(self, name: str, value: str | None, reply: str | None = "ok") -> None:
-        self.led.write(lambda shard: shard.put(name, value, reply), self.reply)
-
-    def get(self, name: str) -> None:
-        self.led.read(lambda shard: shard.values.get(name, "none"), self.reply)
-
-    def told(self) -> list[tuple[Any, int]]:
-        answers, self.answers = self.answers, []
-        return answers
 
 
 async def test_a_reply_waits_for_its_commit() -> None:

@@ -26,8 +26,15 @@ class Ran:
         self.names: list[str] = []
         self.timers = ShardTimers(self.run)
 
-    def run(self, operation: TimerOperation) -> None:
+        self.fails = 0
+        """So many that run next are not carried out."""
+
+    def run(self, operation: TimerOperation, again: Callable[[], None] | None) -> None:
         operation()
+        if self.fails:
+            self.fails -= 1
+            if again is not None:
+                again()
 
     def operation(self, name: str) -> Callable[[], Result[None]]:
         def run() -> Result[None]:
@@ -165,3 +172,49 @@ async def test_sessions_that_live_on_do_not_grow_the_heap() -> None:
     assert len(ran.timers._heap) <= 2 * len(ran.timers) + HEAP_SLACK_COUNT + 1
     assert ran.timers.now_s() == pytest.approx(asyncio.get_running_loop().time(), abs=5)
     ran.timers.close()
+
+
+async def test_what_is_to_run_soon_runs_in_order_and_gives_way() -> None:
+    ran = Ran()
+    count = 2 * DUE_COUNT_MAX
+    for number in range(count):
+        ran.timers.soon(ran.operation(str(number)))
+    await asyncio.sleep(0)
+    assert not ran.names
+    ran.timers.start()
+    assert not ran.names
+    await asyncio.sleep(0)
+    assert len(ran.names) == DUE_COUNT_MAX
+    await eventually(lambda: len(ran.names) == count)
+    assert ran.names == [str(number) for number in range(count)]
+    ran.timers.soon(ran.operation("late"))
+    ran.timers.close()
+    ran.timers.soon(ran.operation("later"))
+    await asyncio.sleep(0)
+    assert len(ran.names) == count
+
+
+async def test_what_fails_is_tried_again_if_that_was_wanted() -> None:
+    ran = await made()
+    ran.fails = 3
+    ran.set("once", 0.0)
+    ran.timers.set("timer", 0.0, ran.operation("timer"), retry_s=0.02)
+    ran.timers.soon(ran.operation("soon"), retry_s=0.01)
+    await eventually(lambda: len(ran.names) == 5)
+    assert sorted(ran.names[:3]) == ["once", "soon", "timer"]
+    assert ran.names[3:] == ["soon", "timer"]
+    assert len(ran.timers) == 0
+
+
+async def test_a_retry_replaces_no_timer_that_was_set_meanwhile() -> None:
+    ran = await made()
+
+    def first() -> Result[None]:
+        ran.names.append("first")
+        ran.set("a", 0.001, "second")
+        return Result()
+
+    ran.fails = 1
+    ran.timers.set("a", 0.0, first, retry_s=0.0)
+    await eventually(lambda: len(ran.names) == 2)
+    assert ran.names == ["first", "second"]

@@ -31,13 +31,13 @@ def test_a_tombstone_waits_from_the_pass_that_made_it_clean() -> None:
 
 def test_a_cut_takes_rows_along() -> None:
     state = CleanState([(100, 1000), (200, 5000)])
-    state.cut(300)
+    state.truncate(300)
     assert state.upto == 200
-    state.cut(150)
+    state.truncate(150)
     assert state.rows(1000) == [(100, 1000), (150, 5000)]
-    state.cut(100)
+    state.truncate(100)
     assert state.rows(1000) == [(100, 1000)]
-    state.cut(0)
+    state.truncate(0)
     assert (state.rows(1000), state.upto) == ([], 0)
 
 

@@ -31,7 +31,7 @@ from support.compaction import (
     newest_in,
     records_in,
 )
-from support.crash_points import InlineExecutor
+from support.crash_points import run_inline
 from support.logs import NOW_MS, TP, batch, make_log, make_log_dir, reload_log, sync, topic_config
 from support.waiting import eventually
 
@@ -309,8 +309,8 @@ class Interrupted(Cleaner):
     then: Callable[[], None] = staticmethod(lambda: None)
     trips = 0
 
-    async def _in_executor(self, job: Callable[..., T], *arguments: object) -> T:
-        result = await super()._in_executor(job, *arguments)
+    async def _in_thread(self, log: PartitionLog, job: Callable[..., T], *arguments: object) -> T:
+        result = await super()._in_thread(log, job, *arguments)
         self.trips += 1
         if self.trips == self.at:
             self.then()
@@ -396,10 +396,9 @@ def test_whatever_happens_to_the_log_meanwhile(change: Callable[[PartitionLog], 
         assert work is not None
 
         async def go(cleaner: Cleaner = cleaner, work: Work = work) -> None:
-            asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
             await cleaner.clean(work)
 
-        asyncio.run(go())
+        run_inline(go())
         assert log.log_dir.online
         assert not damage
         if cleaner.trips < at:
@@ -474,8 +473,6 @@ def test_cancelled_it_leaves_nothing_behind() -> None:
         before = records_in(log)
 
         async def go(log: PartitionLog = log, at: int = at) -> bool:
-            asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
-
             def cancel() -> None:
                 task.cancel()
 
@@ -484,7 +481,7 @@ def test_cancelled_it_leaves_nothing_behind() -> None:
             await asyncio.gather(task, return_exceptions=True)
             return task.cancelled()
 
-        if not asyncio.run(go()):
+        if not run_inline(go()):
             break
         assert newest_in(records_in(log)) == newest_in(before)
         assert not [name for name in files.list_dir(log.directory) if "cleaned" in name]
@@ -518,14 +515,13 @@ def test_the_dirtiest_log_goes_first() -> None:
         sync(log)
 
     async def go() -> list[int]:
-        asyncio.get_running_loop().set_default_executor(InlineExecutor(1))
         assert await cleaners.clean_dirtiest()
         first = [log.swaps for log in logs]
         assert await cleaners.clean_dirtiest()
         return first
 
     before = [log.swaps for log in logs]
-    first = asyncio.run(go())
+    first = run_inline(go())
     assert first[0] == before[0]
     assert first[1] > before[1]
     assert logs[0].swaps > before[0]

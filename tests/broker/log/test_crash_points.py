@@ -1,4 +1,4 @@
-"""A crash at every single step of a broker's life with its logs (target R7; F39, F48, F49).
+"""A crash at every single step of a broker's life with its logs.
 
 Each scenario runs once; at each of its changes of the disk, images are taken of what a crash there
 would leave, in every style: a kill, and power cuts that keep nothing, torn prefixes, odd sectors,

@@ -6,7 +6,6 @@ import errno
 
 import pytest
 
-from oncelog_broker.log.failures import append_failed, failed, refuse
 from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_testing.memory.files import MemoryFiles
@@ -17,7 +16,7 @@ from support.logs import make_log
 def test_what_says_nothing_about_the_disk_fails_the_call_alone(number: int) -> None:
     log = make_log(MemoryFiles())
     with pytest.raises(StorageError, match="roll failed"):
-        failed(log, "roll", OSError(number, "no"))
+        log.failed("roll", OSError(number, "no"))
     assert log.log_dir.online
     assert not log.damage
 
@@ -25,27 +24,27 @@ def test_what_says_nothing_about_the_disk_fails_the_call_alone(number: int) -> N
 def test_an_error_of_the_disk_stops_the_directory() -> None:
     log = make_log(MemoryFiles())
     with pytest.raises(StorageError):
-        failed(log, "roll", OSError(errno.EIO, "broken"))
+        log.failed("roll", OSError(errno.EIO, "broken"))
     assert not log.log_dir.online
     with pytest.raises(StorageError, match="offline: roll"):
-        refuse(log)
+        log.refuse()
 
 
 @pytest.mark.parametrize("error", [CorruptBatchError("rot"), CorruptMessageError("rot")])
 def test_bytes_that_do_not_hold_are_damage_of_the_log(error: Exception) -> None:
     log = make_log(MemoryFiles())
     with pytest.raises(StorageError, match="rot"):
-        failed(log, "truncate", error)
+        log.failed("truncate", error)
     assert log.damage == "rot"
     assert log.log_dir.online
     with pytest.raises(StorageError, match="rot"):
-        refuse(log)
+        log.refuse()
 
 
 def test_a_full_disk_refuses_writes_and_goes_on() -> None:
     log = make_log(MemoryFiles())
     with pytest.raises(StorageError, match="is full"):
-        append_failed(log, log.segments.active, OSError(errno.ENOSPC, "full"))
+        log.append_failed(log.segments.active, OSError(errno.ENOSPC, "full"))
     assert log.log_dir.full
     assert log.log_dir.online
 
@@ -56,5 +55,5 @@ def test_an_end_that_cannot_be_cut_off_stops_the_directory() -> None:
     log.segments.active.write((b"torn",))
     files.fail("truncate", error=errno.ENOSPC)
     with pytest.raises(StorageError, match="append failed"):
-        append_failed(log, log.segments.active, OSError(errno.ENOSPC, "full"))
+        log.append_failed(log.segments.active, OSError(errno.ENOSPC, "full"))
     assert not log.log_dir.online

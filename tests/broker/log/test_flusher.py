@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from oncelog_broker.log.flusher import (
+    FILES_PER_CALL,
     INLINE_PAUSE_S,
     INLINE_SECONDS_MAX,
+    ROUND_LOGS_MAX,
+    ROUND_NEW_LOGS_MAX,
     Flusher,
     SyncJob,
+    SyncTimeoutError,
 )
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_runtime.files import File
+from oncelog_runtime.lanes import Lane
 from oncelog_testing.memory.files import MemoryFiles
 from support.waiting import eventually
 
@@ -29,6 +35,8 @@ class OneFile:
         self.flusher = flusher
         self.synced = 0
         self.finished: list[int] = []
+        self.rounds: list[int] = []
+        """The numbers of the rounds that it was in."""
         self.on_finish: Callable[[], None] | None = None
 
     def append(self, size: int = 1, *, later: bool = False) -> None:
@@ -44,15 +52,18 @@ class OneFile:
     def finish_sync(self, job: SyncJob) -> None:
         self.synced = job.end_offset
         self.finished.append(job.end_offset)
+        self.rounds.append(self.flusher.rounds)
         if self.on_finish is not None:
             self.on_finish()
 
 
-def make(interval_ms: int = 10) -> tuple[MemoryFiles, Flusher, list[OSError]]:
+def make(interval_ms: int = 10, threads: int = 1) -> tuple[MemoryFiles, Flusher, list[OSError]]:
     files = MemoryFiles("/d")
     failures: list[OSError] = []
     pool = OpenSegments(files, 10)
-    return files, Flusher(pool, interval_ms=interval_ms, on_failure=failures.append), failures
+    lane = Lane("/d", threads)
+    flusher = Flusher(pool, lane=lane, interval_ms=interval_ms, on_failure=failures.append)
+    return files, flusher, failures
 
 
 @pytest.mark.asyncio
@@ -234,6 +245,83 @@ async def test_files_synced_once_are_closed_after_the_round() -> None:
         once.append([b"x"])
 
 
+@pytest.mark.asyncio
+async def test_many_files_are_synced_side_by_side_and_names_after_all_of_them() -> None:
+    threads = 4
+    files, flusher, _ = make(threads=threads)
+    flusher.start(asyncio.get_running_loop())
+    logs = [OneFile(files, flusher, f"f{number}") for number in range(threads * FILES_PER_CALL)]
+    together = threading.Barrier(threads)
+    done: list[str] = []
+
+    def meet(operation: str, path: str) -> None:
+        if operation == "sync" and int(path.removeprefix("/d/f")) % FILES_PER_CALL == 0:
+            together.wait(30)  # the first file of each thread: broken if they come one by one
+        if operation in ("sync", "sync_dir"):
+            done.append(operation)
+
+    files.before_change = meet
+    for log in logs:
+        log.append()
+    await flusher.idle()
+    assert [log.synced for log in logs] == [1] * len(logs)
+    assert done == ["sync"] * len(logs) + ["sync_dir"]
+
+
+@pytest.mark.asyncio
+async def test_a_round_that_fails_in_one_thread_proves_nothing_of_any_file() -> None:
+    files, flusher, failures = make(threads=4)
+    flusher.start(asyncio.get_running_loop())
+    logs = [OneFile(files, flusher, f"f{number}") for number in range(4 * FILES_PER_CALL)]
+    files.fail("sync", "/d/f9")
+    for log in logs:
+        log.append()
+    await eventually(lambda: failures)
+    await flusher.idle()
+    assert len(failures) == 1
+    assert not any(log.finished for log in logs)
+
+
+@pytest.mark.asyncio
+async def test_a_round_is_of_so_many_logs_those_first_that_wait_longest() -> None:
+    files, flusher, _ = make(threads=4)
+    flusher.start(asyncio.get_running_loop())
+    logs = [OneFile(files, flusher, f"f{number}") for number in range(ROUND_LOGS_MAX + 10)]
+    for log in logs:
+        log.append()
+    await flusher.idle()
+    assert [log.rounds for log in logs] == [[1]] * ROUND_LOGS_MAX + [[2]] * 10
+
+
+@pytest.mark.asyncio
+async def test_new_logs_do_not_hold_up_those_with_records() -> None:
+    files, flusher, _ = make()
+    new = [OneFile(files, flusher, f"n{number}") for number in range(5 * ROUND_NEW_LOGS_MAX)]
+    log = OneFile(files, flusher, "a")
+    for each in new:
+        flusher.mark_new(each)
+    log.append()
+    for each in new[-2:]:
+        each.append()  # no longer only new
+    flusher.forget(new[0])
+    flusher.start(asyncio.get_running_loop())
+    await flusher.idle()
+    assert log.rounds == [1]
+    late = len(new) - 1 - ROUND_NEW_LOGS_MAX - 2
+    # Without others, all at once.
+    assert [each.rounds for each in new] == (
+        [[], *[[1]] * ROUND_NEW_LOGS_MAX, *[[2]] * late, [1], [1]]
+    )
+
+
+def test_without_a_loop_new_logs_are_synced_on_demand() -> None:
+    files, flusher, _ = make()
+    log = OneFile(files, flusher, "a")
+    flusher.mark_new(log)
+    flusher.sync_now()
+    assert log.finished == [0]
+
+
 class SmallWrites(OneFile):
     """A log that tells how little is dirty."""
 
@@ -254,6 +342,9 @@ class CountingLoop:
 
     def call_soon(self, *arguments: Any) -> asyncio.Handle:
         return self._loop.call_soon(*arguments)
+
+    def call_later(self, *arguments: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(*arguments)
 
     def run_in_executor(self, *arguments: Any) -> asyncio.Future[None]:
         self.handed_over += 1
@@ -319,9 +410,75 @@ async def test_nothing_is_synced_on_the_loop_when_that_is_switched_off() -> None
     files = MemoryFiles("/d")
     failures: list[OSError] = []
     flusher = Flusher(
-        OpenSegments(files, 10), interval_ms=10, on_failure=failures.append, inline_bytes_max=0
+        OpenSegments(files, 10),
+        lane=Lane("/d"),
+        interval_ms=10,
+        on_failure=failures.append,
+        inline_bytes_max=0,
     )
     loop, log = small(files, flusher)
     log.append()
     await flusher.idle()
     assert (log.synced, loop.handed_over) == (1, 1)
+
+
+class HungFiles(MemoryFiles):
+    """Directories do not become durable until told so."""
+
+    def __init__(self) -> None:
+        super().__init__("/d")
+        self.answers = threading.Event()
+
+    def sync_dir(self, path: str) -> None:
+        self.answers.wait(30)
+        super().sync_dir(path)
+
+
+@pytest.mark.asyncio
+async def test_a_sync_that_does_not_end_is_given_up_and_its_files_stay_open() -> None:
+    files = HungFiles()
+    failures: list[OSError] = []
+    pool = OpenSegments(files, 10)
+    flusher = Flusher(
+        pool, lane=Lane("/d"), interval_ms=10, on_failure=failures.append, timeout_ms=30
+    )
+    flusher.start(asyncio.get_running_loop())
+    log = OneFile(files, flusher, "a")
+    log.append()
+    await eventually(lambda: bool(failures))
+    assert isinstance(failures[0], SyncTimeoutError)
+    await flusher.drain()
+    await flusher.round_over()
+    aside = files.open("/d/b", create=True)
+    pool.close_file(aside)
+    assert aside.size() == 0
+    aside.append([b"open as long as the sync runs"])
+    files.answers.set()
+    await eventually(lambda: files.open_count == 1)
+    log.append()
+    await flusher.idle()
+    assert (log.synced, len(failures)) == (0, 1), "whatever comes of it"
+
+
+@pytest.mark.asyncio
+async def test_a_round_that_takes_a_third_of_its_time_stalls() -> None:
+    files = HungFiles()
+    flusher = Flusher(
+        OpenSegments(files, 10),
+        lane=Lane("/d"),
+        interval_ms=10,
+        on_failure=lambda _: None,
+        timeout_ms=30_000,
+    )
+    loop = CountingLoop()
+    flusher.start(cast(asyncio.AbstractEventLoop, loop))
+    log = OneFile(files, flusher, "a")
+    loop.now = 100.0
+    log.append()
+    await eventually(lambda: flusher.rounds == 1)
+    seen = []
+    for loop.now in (109.9, 110.0):
+        seen.append(flusher.stalled_since)
+    files.answers.set()
+    await flusher.idle()
+    assert [*seen, flusher.stalled_since] == [None, 100.0, None]

@@ -9,9 +9,11 @@ import errno
 import pytest
 
 from oncelog_broker.log import checkpoint
-from oncelog_broker.log.log_dir import LOCK_FILE, LogDir, LogDirError
+from oncelog_broker.log.dir_making import LOCK_FILE
+from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import StorageError
+from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import DiskSpace, SystemFiles
 from oncelog_testing.memory.files import MemoryFiles
@@ -26,6 +28,7 @@ from support.logs import (
     reload_log,
     topic_config,
 )
+from support.turns import Turns
 from support.waiting import eventually
 
 
@@ -340,6 +343,41 @@ async def test_a_mark_that_a_restart_found_goes_with_the_first_checkpoint() -> N
 
 
 @pytest.mark.asyncio
+async def test_marks_of_many_cuts_go_some_a_turn() -> None:
+    """As after an election, when a broker follows everywhere that has led."""
+    files = MemoryFiles()
+    log_dir = make_log_dir(files)
+    logs = [
+        make_log(files, log_dir=log_dir, topic_partition=TopicPartition("t", number))
+        for number in range(200)
+    ]
+    for log in logs:
+        log.append_as_leader(batch(), 0)
+        log.append_as_leader(batch(), 0)
+    log_dir.flusher.sync_now()
+    assert await log_dir.write_checkpoints()
+    for log in logs:
+        log.truncate_to(1)
+
+    def changing(operation: str, path: str) -> None:
+        if operation == "remove" and path.endswith(TRUNCATION_MARK):
+            turns.note()
+            if turns.noted == 100:
+                logs[-1].truncate_to(0)
+
+    async with Turns() as turns:
+        files.before_change = changing
+        assert await log_dir.write_checkpoints()
+        files.before_change = None
+    assert turns.noted == 199
+    assert turns.most_in_one < 100
+    assert [files.exists(f"{log.directory}/{TRUNCATION_MARK}") for log in logs[-2:]] == [
+        False,
+        True,
+    ], "cut again meanwhile"
+
+
+@pytest.mark.asyncio
 async def test_a_log_cut_while_a_checkpoint_is_written_keeps_its_mark() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -444,7 +482,7 @@ async def test_news_of_one_iteration_is_told_once() -> None:
     log = make_log(files, topic_config(flush="interval"), log_dir=log_dir)
     log_dir.start()
     told: list[int] = []
-    log.on_synced = told.append
+    log.tell_synced_to(told.append)
     for _ in range(3):
         log.append_as_leader(batch(), 0)
         assert told == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 
 import pytest
 
@@ -13,6 +14,8 @@ from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.checked_clock import CheckedClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files, SystemFiles
 from oncelog_testing.memory.files import MemoryFiles
@@ -28,7 +31,7 @@ def manager(
     *,
     dirs: tuple[str, ...] = DIRS,
     offline: list[LogDir] | None = None,
-    clock: ManualClock | None = None,
+    clock: CautiousClock | None = None,
     **config: object,
 ) -> LogManager:
     return LogManager(
@@ -332,10 +335,36 @@ async def test_retention_asks_for_the_high_watermark() -> None:
     log = logs.create(TP, "id", logs.default_config)
     await append(log, b"x")
     clock.advance(10_000)
-    assert logs.apply_retention() == 0
+    assert await logs.apply_retention() == 0
     logs.set_high_watermark_source(lambda: {TP: 1})
-    assert logs.apply_retention() > 0
+    assert await logs.apply_retention() > 0
     assert log.log_start_offset == 1
+    await logs.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("days", [1, 10, -10])
+async def test_retention_waits_while_the_clock_is_in_doubt(days: int) -> None:
+    wall, day_ms = ManualClock(NOW_MS), 86_400_000
+    clock = CheckedClock(wall, lambda: 0.0)
+    clock.heard([NOW_MS, NOW_MS], 3)
+    settings = {"retention_ms": str(day_ms // 2), "segment_bytes": "1024"}
+    logs = await started(MemoryFiles(), clock=clock, topic_defaults=settings)
+    log = logs.create(TP, "id", logs.default_config)
+    logs.set_high_watermark_source(lambda: {TP: log.log_end_offset})
+    await append(log, b"before")
+    wall.advance(days * day_ms)
+    for number in range(20):
+        log.append_as_leader(batch(b"%100d" % number, timestamps=NOW_MS), 0)
+    await append(log, b"meanwhile")
+    assert await logs.apply_retention() == 0
+    wall.advance(-days * day_ms)
+    clock.heard([NOW_MS, NOW_MS], 3)
+    assert await logs.apply_retention() == 0, "what was written meanwhile is as old as it is"
+    wall.advance(day_ms)
+    clock.heard([NOW_MS + day_ms, NOW_MS + day_ms], 3)
+    assert await logs.apply_retention() > 0
+    assert log.log_start_offset == log.log_end_offset
     await logs.stop()
 
 
@@ -393,26 +422,25 @@ async def test_over_real_files(tmp_path: object) -> None:
 
 
 class SlowWrites(MemoryFiles):
-    """Atomic writes happen in a worker thread, which goes on when who waits for it is cancelled."""
+    """Files are put in place in a thread, which goes on when who waits for it is cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on = asyncio.Event()
+        self.go_on = threading.Event()
         self.go_on.set()
         self.being_written: list[str] = []
         self.written_at_once: list[str] = []
         """Paths that two writers wrote at the same time."""
 
-    async def write_atomic(self, path: str, data: bytes) -> None:
-        await asyncio.shield(asyncio.get_running_loop().create_task(self._write(path, data)))
-
-    async def _write(self, path: str, data: bytes) -> None:
-        if path in self.being_written:
-            self.written_at_once.append(path)
-        self.being_written.append(path)
-        await self.go_on.wait()
-        self.write_atomic_now(path, data)
-        self.being_written.remove(path)
+    def rename(self, source: str, target: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            return super().rename(source, target)
+        if target in self.being_written:
+            self.written_at_once.append(target)
+        self.being_written.append(target)
+        self.go_on.wait(30)
+        super().rename(source, target)
+        self.being_written.remove(target)
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -503,10 +531,10 @@ async def test_the_retention_loop_forgets_producers() -> None:
     logs = await started(MemoryFiles(*DIRS), clock=clock, producer_id_expiration_ms=1000)
     log = logs.create(tp(0), "id", logs.default_config)
     log.append_as_leader(batch(b"x", producer=(7, 0, 0)), 0)
-    logs.apply_retention()
+    await logs.apply_retention()
     assert log.producers.state.producers
     clock.advance(1001)
-    logs.apply_retention()
+    await logs.apply_retention()
     assert not log.producers.state.producers
     await logs.stop()
 

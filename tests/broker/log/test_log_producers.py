@@ -1,19 +1,24 @@
-"""A log and its producers: repeats, cuts, lives, deletions (K1, K8, I14)."""
+"""A log and its producers: repeats, cuts, lives, deletions [K1] [K8] [I14]."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
+from oncelog_broker.log import log_producers
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_snapshots import decode, snapshot_path
 from oncelog_broker.log.producer_state import BATCHES_MAX, ProducerState
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
+    ThrottlingQuotaExceededError,
 )
+from oncelog_protocol.records.batch import parse_header
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import COMPACTED, clean, headers_in
@@ -29,6 +34,7 @@ from support.logs import (
     topic_config,
     values_in,
 )
+from support.transactional_logs import txn_batch
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
@@ -217,7 +223,7 @@ def test_a_cut_does_not_forget_whose_records_were_deleted() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_deleting_all_records_forgets_no_producer(clean: bool) -> None:
-    # K8, KIP-360: the next batch of a producer follows its last one, which is deleted.
+    # [K8], KIP-360: the next batch of a producer follows its last one, which is deleted.
     files = MemoryFiles()
     config = topic_config(segment_bytes=1024, retention_bytes=0)
     log = make_log(files, config)
@@ -256,6 +262,43 @@ def test_a_producer_is_forgotten_by_time_alone() -> None:
     assert sorted(state_of(log)) == [2]
 
 
+def test_more_producers_than_are_remembered_wait_until_some_are_forgotten() -> None:
+    files, clock = MemoryFiles(), ManualClock(NOW_MS)
+    log = make_log(files, log_dir=make_log_dir(files, clock=clock, producer_ids_max=2))
+    first, second, third = Producer(1), Producer(2), Producer(3)
+    first.write(log, 2)
+    second.write(log, 1)
+    refused = third.next()
+    with pytest.raises(ThrottlingQuotaExceededError, match="producer_ids_per_partition_max is 2"):
+        log.append_as_leader(refused, 0)
+    end = log.log_end_offset
+    assert log.append_as_leader(first.again(0), 0).repeated, "who is remembered is not affected"
+    second.write(log, 1)
+    clock.advance(1000)
+    second.write(log, 1)
+    log.producers.expire(NOW_MS + 1500, 1000)
+    assert log.append_as_leader(third.again(0), 0).base_offset == end + 2
+    assert sorted(state_of(log)) == [2, 3]
+
+
+def test_a_follower_takes_whatever_its_leader_has_taken() -> None:
+    leader, files = make_log(MemoryFiles()), MemoryFiles()
+    follower = make_log(files, log_dir=make_log_dir(files, producer_ids_max=1))
+    for producer_id in range(5):
+        Producer(producer_id).write(leader, 1)
+    copy(follower, leader)
+    assert sorted(state_of(follower)) == list(range(5))
+
+
+def test_a_transaction_is_refused_before_its_coordinator_is_asked() -> None:
+    files = MemoryFiles()
+    log = make_log(files, log_dir=make_log_dir(files, producer_ids_max=1))
+    Producer(1).write(log, 1)
+    data = txn_batch(b"v", producer=(2, 0, 0))
+    with pytest.raises(ThrottlingQuotaExceededError):
+        log.producers.needs_guard(parse_header(data))
+
+
 def test_of_a_damaged_log_nothing_is_said() -> None:
     files = MemoryFiles()
     log = make_log(files)
@@ -272,7 +315,7 @@ def test_of_a_damaged_log_nothing_is_said() -> None:
 def test_without_the_rules_repeats_are_appended_or_refused() -> None:
     def with_five_batches(safeguards: LogSafeguards) -> tuple[PartitionLog, Producer]:
         log, producer = make_log(MemoryFiles()), Producer()
-        log.producers.state = safeguards.producer_state()
+        log.producers._state = safeguards.producer_state()
         producer.write(log, BATCHES_MAX)
         return log, producer
 
@@ -316,7 +359,7 @@ def test_contradictions_are_named() -> None:
     entry.epoch = 0
     entry.batches[-1] = entry.batches[-1]._replace(base_offset=9)
     assert "the log has" in log.producers.contradiction()
-    log.producers.state = ProducerState()
+    log.producers._state = ProducerState()
     assert "not known" in log.producers.contradiction()
 
 
@@ -391,3 +434,69 @@ def test_the_last_batch_of_a_producer_keeps_its_sequences() -> None:
     write(3, 1)
     clean(log)
     assert [header.producer_id for header in headers_in(log)].count(1) == 1
+
+
+def snapshots(files: MemoryFiles) -> list[int]:
+    names = files.list_dir(f"{DATA}/{TP}")
+    return [int(name[:20]) for name in names if name.endswith(".snapshot")]
+
+
+async def log_of_many_producers(files: MemoryFiles, count: int) -> PartitionLog:
+    log = make_log(files)
+    log.log_dir.start()
+    for producer_id in range(count):
+        Producer(producer_id).write(log, 1)
+    await log.log_dir.flusher.idle()
+    return log
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_of_many_producers_takes_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_producers, "PRODUCERS_PER_TURN", 10)
+    files, count = MemoryFiles(), 45
+    log = await log_of_many_producers(files, count)
+    known = state_of(log)
+    log.roll()
+    turns = 0
+    while snapshots(files) == []:
+        if not turns:
+            Producer(5, 1).write(log, 1)  # not of that moment
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= count // 10
+    assert snapshots(files) == [count]
+    state = ProducerState()
+    offset, _, encoded, _ = decode(files.read_bytes(snapshot_path(log.directory, count)))
+    state.restore(encoded)
+    assert offset == count
+    assert {pid: (e.epoch, [b[:4] for b in e.batches]) for pid, e in state.producers.items()} == (
+        known
+    )
+    sync(log)
+    again = reload_log(files)
+    assert state_of(again) == state_of(log)
+    log.log_dir.flusher.stop()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("end", ["cut", "closed", "deleted", "stopped"])
+async def test_a_snapshot_that_is_not_whole_is_left_out(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_producers, "PRODUCERS_PER_TURN", 10)
+    files, count = MemoryFiles(), 45
+    log = await log_of_many_producers(files, count)
+    log.roll()
+    await asyncio.sleep(0)
+    if end == "cut":
+        log.truncate_to(40)
+    elif end == "stopped":
+        await log.log_dir.stop(clean=False, broker_epoch=1)
+    else:
+        log.close(keep=end == "closed")
+    for _ in range(count):
+        await asyncio.sleep(0)
+    assert snapshots(files) == ([count] if end == "closed" else [])
+    log.log_dir.flusher.stop()

@@ -24,7 +24,7 @@ class Holder:
     def open(self) -> None:
         self.file = self.pool.open(self, f"/d/{self.name}", create=True)
 
-    def close(self) -> None:
+    def park(self) -> None:
         file, self.file = self.file, None
         assert file is not None
         self.pool.retire(self, file)
@@ -82,7 +82,7 @@ def test_nothing_is_closed_under_a_running_sync() -> None:
     file = made[0].file
     assert file is not None
     pool.sync_began()
-    made[0].close()
+    made[0].park()
     file.append([b"x"])  # still open
     pool.sync_ended()
     with pytest.raises(OSError):
@@ -110,3 +110,46 @@ def test_other_errors_are_raised() -> None:
     with pytest.raises(OSError):
         Holder(pool, "x").open()
     assert len(pool) == 0
+
+
+class Looked(Holder):
+    """Counts how often somebody asks whether it may go."""
+
+    looks = 0
+
+    @property
+    def dirty(self) -> bool:
+        self.looks += 1
+        return self.busy
+
+    @dirty.setter
+    def dirty(self, busy: bool) -> None:
+        self.busy = busy
+
+
+def test_where_all_are_dirty_nobody_looks_again_before_a_sync_has_ended() -> None:
+    """With more partitions that are written than may be open, each write would look at all."""
+    pool = OpenSegments(MemoryFiles("/d"), 4)
+    made = [Looked(pool, f"f{number}") for number in range(50)]
+    for holder in made:
+        holder.dirty = True
+        holder.open()
+    assert len(pool) == 50
+    assert sum(holder.looks for holder in made) <= 2 * 4
+    pool.sync_began()
+    for holder in made:
+        holder.dirty = False
+    pool.sync_ended()
+    pool.trim()
+    assert len(pool) == 4
+
+
+def test_the_look_out_goes_on_where_it_stopped() -> None:
+    pool = OpenSegments(MemoryFiles("/d"), 100)
+    made = [Looked(pool, f"f{number}") for number in range(300)]
+    for holder in made:
+        holder.dirty = False
+        holder.open()
+        holder.used = True
+    assert len(pool) == 100
+    assert sum(holder.looks for holder in made) <= 3 * len(made)

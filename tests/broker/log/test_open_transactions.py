@@ -72,7 +72,7 @@ def test_a_start_goes_by_the_high_watermark_that_was_written() -> None:
     assert again.first_undecided == 6
     again.committed(7)
     assert again.first_undecided == 6
-    transactions.cut(8, [6])
+    transactions.truncate(8, [6])
     assert transactions.snapshot() == []
     assert transactions.first_undecided == 6
 

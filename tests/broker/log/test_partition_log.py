@@ -262,7 +262,7 @@ def test_truncation(offset: int, synced: bool) -> None:
     before = values_in(log)
     if synced:
         sync(log)
-        log.checkpointed_recovery_point = log.recovery_point
+        log.begin_checkpoint()
     assert log.truncate_to(offset) == (offset < 100)
     assert values_in(log) == before[:offset]
     assert log.log_end_offset == offset
@@ -424,7 +424,7 @@ def test_epochs_end_where_the_next_begins() -> None:
 def test_offsets_count_when_they_are_synced() -> None:
     log = make_log(MemoryFiles())
     told: list[int] = []
-    log.on_synced = told.append
+    log.tell_synced_to(told.append)
     fill(log, 3)
     assert (log.log_end_offset, log.synced_offset) == (3, 0)
     sync(log)

@@ -164,7 +164,7 @@ def test_a_second_cut_promises_nothing_that_the_first_one_took() -> None:
     log = make_log(files)
     fill(log, 10)
     sync(log)
-    log.checkpointed_recovery_point = 10
+    log._checkpointed_recovery_point = 10
     entries = log.epochs.entries()
     files.write_atomic_now(
         f"{log.directory}/{checkpoint.LEADER_EPOCH}", checkpoint.encode_epochs(entries)

@@ -47,10 +47,10 @@ def snapshots_of(log: PartitionLog) -> ProducerSnapshots:
 
 
 def loaded(
-    log: PartitionLog, *, clean: bool = False, was_cut: bool = False
+    log: PartitionLog, *, clean: bool = False, was_truncated: bool = False
 ) -> tuple[ProducerState, ProducerSnapshots]:
     state, snapshots = ProducerState(), snapshots_of(log)
-    snapshots.load(list(log.segments), state, NOW_MS, clean=clean, was_cut=was_cut)
+    snapshots.load(list(log.segments), state, NOW_MS, clean=clean, was_truncated=was_truncated)
     return state, snapshots
 
 
@@ -133,16 +133,18 @@ def test_one_of_other_records_at_the_same_offsets_is_not_used() -> None:
     assert names(files) == []
 
 
-@pytest.mark.parametrize("was_cut", [False, True])
-def test_one_that_no_batch_vouches_for_counts_unless_the_log_was_emptied(was_cut: bool) -> None:
+@pytest.mark.parametrize("was_truncated", [False, True])
+def test_one_that_no_batch_vouches_for_counts_unless_the_log_was_emptied(
+    was_truncated: bool,
+) -> None:
     files = MemoryFiles()
     log = make_log(files, SMALL)
     write(log, 3)
     log.roll()
     sync(log)
     log.segments.drop_oldest(1)
-    state, _ = loaded(log, was_cut=was_cut)
-    assert (7 in state.producers) is not was_cut
+    state, _ = loaded(log, was_truncated=was_truncated)
+    assert (7 in state.producers) is not was_truncated
 
 
 def test_after_a_clean_stop_the_log_is_not_read() -> None:

@@ -1,4 +1,4 @@
-"""Rules of one producer in one partition, by the batches that it sends (K1, KIP-98, KIP-360)."""
+"""Rules of one producer in one partition, by the batches that it sends ([K1], KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_a_cut_reopens_what_a_marker_had_ended() -> None:
     state.applied(txn_header(0, 0), 1000, append_time=False)
     state.applied(txn_header(0, 1, pid=8), 1000, append_time=False)
     state.marked(marker(2), 1000)
-    assert state.cut(2) == [7], "the log is to be asked"
+    assert state.truncate(2) == [7], "the log is to be asked"
     known = ProducerState()
     known.applied(txn_header(0, 0), 1000, append_time=False)
     state.adopt(known, [7])
@@ -348,7 +348,7 @@ def test_a_cut_behind_a_marker_leaves_it() -> None:
     state = ProducerState()
     state.applied(txn_header(0, 0), 1000, append_time=False)
     state.marked(marker(1), 1000)
-    assert state.cut(2) == []
+    assert state.truncate(2) == []
     assert state.producers[7].marker_offset == 1
     state.recount(2)
     assert state.transactions.snapshot() == [EndedTransaction(0, 1)]
@@ -388,3 +388,36 @@ def test_a_transaction_that_only_one_knows_of_is_a_contradiction() -> None:
     assert state.contradiction(other) == ""
     other.producers[7].txn_first_offset = -1
     assert "a transaction from 0" in state.contradiction(other)
+
+
+def test_a_captured_state_is_that_of_its_moment_whatever_comes_meanwhile() -> None:
+    state = ProducerState()
+    for pid in range(20):
+        state.applied(header(0, offset=pid, pid=pid), 1, append_time=False)
+    state.marked(Marker(ControlType.COMMIT, 3, 1, 0, 20, 3), 2)
+    before = state.encode()
+    capture = state.capture()
+    capture.encode_some(5)
+    for pid in (2, 10, 10, 99):  # encoded already, not yet, changed twice, not known then
+        state.applied(header(1, offset=30, pid=pid), 3, append_time=False)
+    state.marked(Marker(ControlType.ABORT, 11, 1, 0, 31, 11), 4)
+    state.expire(1_000_000, 10)
+    while capture.left:
+        capture.encode_some(5)
+    assert capture.encoded() == before
+    restored = ProducerState()
+    restored.restore(capture.encoded())
+    assert restored.encode() == before
+
+
+def test_of_a_producer_that_is_remembered_from_its_first_batch_on_nothing_older_is_looked_for() -> (
+    None
+):
+    state = ProducerState()
+    state.applied(header(0, offset=10, pid=1), 1, append_time=False)  # its first
+    state.applied(header(5, offset=11, pid=2), 1, append_time=False)  # forgotten before
+    state.applied(header(0, offset=12, pid=3, epoch=1), 1, append_time=False)  # had another epoch
+    for number in range(BATCHES_MAX):  # more than are remembered may have been before
+        state.applied(header(number, offset=13 + number, pid=4), 1, append_time=False)
+    assert state.truncate(10) == [2, 3, 4]
+    assert not state.producers

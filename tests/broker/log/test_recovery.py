@@ -463,7 +463,7 @@ def test_a_truncation_mark_lowers_the_recovery_point() -> None:
     log = make_log(files)
     fill(log, 10)
     sync(log)
-    log.checkpointed_recovery_point = 10
+    log._checkpointed_recovery_point = 10
     log.truncate_to(4)
     fill(log, 3, epoch=1)
     files.crash("none")

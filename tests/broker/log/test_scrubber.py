@@ -32,9 +32,18 @@ def fill(log: PartitionLog, count: int, epoch: int = 0, size: int = 100) -> None
         log.append_as_leader(batch(b"." * size), epoch)
 
 
+def finder(log_dir: LogDir) -> Callable[[TopicPartition], PartitionLog | None]:
+    def find(topic_partition: TopicPartition) -> PartitionLog | None:
+        log = log_dir.logs.get(topic_partition)
+        return log if isinstance(log, PartitionLog) else None
+
+    return find
+
+
 def scrubber(log_dir: LogDir, found: list[str], *, interval_ms: int = 1) -> Scrubber:
     return Scrubber(
         log_dir,
+        find=finder(log_dir),
         interval_ms=interval_ms,
         bytes_per_second=1 << 40,
         entropy=SeededEntropy(1),
@@ -227,6 +236,7 @@ async def test_passes_are_spread_over_the_interval() -> None:
     assert scrub._rate() == log.size_bytes / 10
     slow = Scrubber(
         log.log_dir,
+        find=finder(log.log_dir),
         interval_ms=1,
         bytes_per_second=1000,
         entropy=SeededEntropy(1),
@@ -257,7 +267,7 @@ async def test_the_manager_runs_it_and_hands_on_what_it_finds() -> None:
     )
     await logs.start("cluster")
     found: list[tuple[PartitionLog, str]] = []
-    logs.on_damage = lambda log, text: found.append((log, text))
+    logs.tell_damage_to(lambda log, text: found.append((log, text)))
     log = logs.create(TP, "id", logs.default_config)
     fill(log, 3)
     await log.log_dir.flusher.drain()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog_broker.log.open_segments import OpenSegments
-from oncelog_broker.log.segment import Segment, file_name
+from oncelog_broker.log.segment import PARKED_ENTRIES_MAX, Segment, file_name
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, iter_headers
 from oncelog_testing.memory.files import MemoryFiles
@@ -205,7 +205,7 @@ def test_a_failed_write_leaves_the_end_where_it_was() -> None:
     with pytest.raises(OSError):
         segment.write((follower_batches((5, 1, 0)),))
     assert files.size(segment.path) == size + 30
-    segment.cut_unnoted()
+    segment.truncate_unnoted()
     assert files.size(segment.path) == size == segment.size_bytes
 
 
@@ -282,3 +282,48 @@ def test_create_cuts_off_what_an_older_segment_left() -> None:
     assert files.list_dir(DIRECTORY) == [file_name(0, ".log")]
     extend(again, [7])
     check_reads(files, again, 500, 7)
+
+
+def test_a_parked_segment_keeps_a_small_index_and_reads_none() -> None:
+    files, pool, segment = make_segment([3] * 40, interval_bytes=200)
+    opened = []
+    segment.park()
+    assert len(pool) == 0
+    read = files.read_bytes
+
+    def counted(path: str) -> bytes:
+        opened.append(path)
+        return read(path)
+
+    files.read_bytes = counted  # type: ignore[method-assign]
+    extend(segment, [2, 2])
+    assert opened == []
+    assert not files.exists(f"{DIRECTORY}/{file_name(0, '.index')}"), "parking writes nothing"
+    files.read_bytes = read  # type: ignore[method-assign]
+    check_reads(files, segment, 500, segment.next_offset)
+    segment.park()
+    segment.close()
+    again = reopened(pool, segment, 200)
+    check_reads(files, again, 500, again.next_offset)
+    assert again.unpersisted_entries == 0
+
+
+def test_a_parked_segment_is_closed_with_its_index_written() -> None:
+    files, _, segment = make_segment([3] * 40, interval_bytes=200)
+    segment.park()
+    assert segment.unpersisted_entries > 0
+    segment.close()
+    assert segment.read_summary(segment.size_bytes) == segment.summary
+    assert segment.unpersisted_entries == 0
+    check_reads(files, segment, 500, segment.next_offset)
+
+
+def test_a_large_index_is_given_up_when_parked() -> None:
+    files, _, segment = make_segment([1] * (PARKED_ENTRIES_MAX + 10), interval_bytes=1)
+    segment.park()
+    assert segment.read_summary(segment.size_bytes) == segment.summary
+    assert segment.unpersisted_entries == 0
+    check_reads(files, segment, 500, 20)
+    segment.truncate_to(7, NOW_MS)
+    segment.park()
+    check_reads(files, segment, 500, 7)

@@ -1,4 +1,4 @@
-"""A crash at every step of a compaction leaves the log as it was or as it is to be (B26, F49).
+"""A crash at every step of a compaction leaves the log as it was or as it is to be [B26].
 
 As in ``test_crash_points``: each scenario runs once, and at each change of the disk images are
 taken of what a crash there would leave, in every style; each is loaded and judged.
@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from oncelog_broker.log import swap
 from oncelog_broker.log.invariants import InvariantError
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.log.segment import Segment
@@ -158,11 +157,11 @@ def test_what_was_replaced_goes_before_a_cut() -> None:
     clean(log, config=WIDE)
     (merged, active) = list(log.segments)
     assert active.base_offset == 6
-    log.replaced = [run[1]]  # as if the directory had not been synced yet
+    log.swap.replaced = [run[1]]  # as if the directory had not been synced yet
     old = run[1].path
     files.open(old, create=True).append([b"what was there"])
     log.truncate_to(6)
-    assert log.replaced == []
+    assert log.swap.replaced == []
     assert not files.exists(old)
     assert merged.next_offset == 6
 
@@ -200,7 +199,7 @@ def test_a_segment_that_does_not_fit_is_refused() -> None:
     run = list(log.segments)[:2]
     other = Segment.cleaned(log.log_dir.pool, log.directory, run[0].base_offset, 300)
     with pytest.raises(InvariantError):
-        swap.swap_in(log, run, other)
+        log.swap_in(run, other)
     assert log.swaps == 0
     assert len(headers_in(log)) == 100
 

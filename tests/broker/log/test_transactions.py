@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog_broker.log.open_transactions import NONE_UNDECIDED
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.producer_state import ENDED_MS
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.errors import (
     InvalidProducerEpochError,
@@ -279,10 +280,13 @@ def test_what_is_told_of_producers() -> None:
     first.send(log, b"a", b"b")
     second.send(log, b"c")
     second.end(log, commit=True, coordinator_epoch=9)
-    assert log.producers.describe() == [
-        DescribedProducer(3, 3, -1, NOW_MS, 9, -1),
-        DescribedProducer(7, 0, 1, NOW_MS, -1, 0),
-    ]
+    ended = DescribedProducer(3, 3, -1, NOW_MS, 9, -1)
+    opened = DescribedProducer(7, 0, 1, NOW_MS, -1, 0)
+    assert log.producers.describe(2) == ([ended, opened], False)
+    assert log.producers.describe(1) == ([ended], True)
+    assert log.producers.describe(1, after=3) == ([opened], False)
+    assert log.producers.describe(1, after=7) == ([], False)
+    assert log.producers.describe_open(1) == [opened]
 
 
 def test_open_transactions_and_uncommitted_markers_are_not_forgotten() -> None:
@@ -299,6 +303,42 @@ def test_open_transactions_and_uncommitted_markers_are_not_forgotten() -> None:
     log.producers.committed(log.log_end_offset)
     log.producers.expire(NOW_MS + 5000, 1000)
     assert sorted(log.producers.state.producers) == [1]
+
+
+def test_who_has_ended_is_forgotten_soon_and_who_writes_without_transactions_is_not() -> None:
+    log = make_log(MemoryFiles())
+    day_ms = 86_400_000
+    ended, again = TxnProducer(1), TxnProducer(2)
+    for producer in (ended, again):
+        producer.send(log, b"v")
+        producer.end(log, commit=True)
+    again.send(log, b"open")
+    log.append_as_leader(batch(b"w", producer=(3, 0, 0)), 0)
+    log.producers.committed(log.log_end_offset)
+    log.producers.expire(NOW_MS + ENDED_MS, day_ms)
+    assert sorted(log.producers.state.producers) == [1, 2, 3]
+    log.producers.expire(NOW_MS + ENDED_MS + 1, day_ms)
+    assert sorted(log.producers.state.producers) == [2, 3]
+    assert log.producers.contradiction() == ""
+
+
+def test_what_comes_late_of_one_that_was_forgotten_is_verified() -> None:
+    """Its coordinator knows that the transaction has ended."""
+    log = make_log(MemoryFiles())
+    producer = TxnProducer(1)
+    late = [producer.batch(b"v"), producer.batch(b"w")]
+    first = log.producers.take_guard(1, 0)
+    append_txn(log, memoryview(bytearray(late[0])))
+    producer.end(log, commit=True)
+    log.producers.committed(log.log_end_offset)
+    log.producers.expire(NOW_MS + ENDED_MS + 1, 86_400_000)
+    assert log.producers.state.producers == {}
+    assert log.producers.needs_guard(parse_header(late[0]))
+    for guard in (None, first):
+        with pytest.raises(InvalidTxnStateError):
+            log.append_as_leader(memoryview(bytearray(late[0])), 0, guard)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        log.append_as_leader(memoryview(bytearray(late[1])), 0)
 
 
 def test_a_follower_knows_what_its_leader_knows() -> None:

@@ -1,4 +1,4 @@
-"""When a guard ends (K13): each way, and that nothing else ends it."""
+"""When a guard ends [K13]: each way, and that nothing else ends it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from support.logs import NOW_MS, follower_batches, make_log
 
 def make() -> tuple[Unsynced, Segment, MemoryFiles]:
     files = MemoryFiles("/d")
-    segment = Segment(make_log(files).log_dir.pool, "/d", 0, 4096)
-    return Unsynced(), segment, files
+    log = make_log(files)
+    segment = Segment(log.log_dir.pool, "/d", 0, 4096)
+    return Unsynced(log, log.log_dir.flusher), segment, files
 
 
 def append(unsynced: Unsynced, segment: Segment) -> None:
@@ -25,9 +26,7 @@ def append(unsynced: Unsynced, segment: Segment) -> None:
 
 
 def begin(unsynced: Unsynced) -> SyncJob:
-    job = SyncJob(make_log(MemoryFiles("/x")), 1)
-    unsynced.begin(job, "/d", "/")
-    return job
+    return unsynced.begin(1, "/d", "/")
 
 
 def test_the_first_write_into_a_file_has_its_name_synced_too() -> None:
@@ -60,7 +59,7 @@ def test_a_cut_makes_the_proof_void() -> None:
     append(unsynced, segment)
     job = begin(unsynced)
     segment.truncate_to(0, NOW_MS)
-    unsynced.cut(segment)
+    unsynced.truncated(segment)
     append(unsynced, segment)
     assert not unsynced.finish(job)
     assert segment.dirty

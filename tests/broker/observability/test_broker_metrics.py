@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from oncelog_broker.observability.broker_metrics import release
+from oncelog_broker.observability.endpoint import Endpoint
+from oncelog_runtime.observe import precise_time
+from oncelog_runtime.turns import TurnWatch
 from support.observed import observed
 from support.waiting import eventually
 
@@ -30,6 +33,18 @@ async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
         assert samples["oncelog_tasks"]["replication",] >= 2
         assert samples["process_open_fds"][()] > 10
         assert set(samples["oncelog_assertions_failed_total"].values()) == {0}
+
+
+@pytest.mark.asyncio
+async def test_long_turns_are_counted(tmp_path: Path) -> None:
+    async with observed(tmp_path) as seen:
+        turns = TurnWatch(lambda held: None)
+        endpoint = Endpoint(seen.cluster.brokers[1], precise_time, turns)
+        turns.held, turns.held_s = 3, 0.5
+        page = b"".join(await endpoint.exposition.scrape()).decode()
+        assert 'oncelog_event_loop_held_total{broker="1"} 3' in page
+        assert 'oncelog_event_loop_held_seconds_total{broker="1"} 0.5' in page
+        await endpoint.exposition.close()
 
 
 @pytest.mark.asyncio

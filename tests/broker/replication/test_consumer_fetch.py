@@ -12,6 +12,7 @@ from oncelog_broker.replication.consumer_fetch import ConsumerFetch
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol import limits, schema
 from oncelog_protocol.errors import (
+    CorruptMessageError,
     FencedLeaderEpochError,
     InvalidRequestError,
     NotLeaderOrFollowerError,
@@ -41,6 +42,7 @@ class Consumer:
     def __init__(self, group: Replicas) -> None:
         self.group = group
         self.answers: list[tuple[FetchResponse, bytes]] = []
+        self.room = 1 << 20
 
     def lookup(self, tp: TopicPartition) -> Partition:
         if tp != self.group.leader.partition.topic_partition:
@@ -83,6 +85,7 @@ class Consumer:
             lookup=self.lookup,
             deadlines=self.group.deadlines,
             now=asyncio.get_running_loop().time(),
+            room=lambda: self.room,
         )
 
     def _respond(self, message: Any, payload: Sequence[Any] = ()) -> None:
@@ -328,6 +331,33 @@ async def test_read_committed_is_woken_by_the_end_of_a_transaction() -> None:
     assert consumer.one().aborted is None
 
 
+async def test_read_committed_does_not_look_while_a_transaction_keeps_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Replicas()
+    transact(group, 7, b"b")
+    consumer = Consumer(group)
+    looks = 0
+    read = Partition.read_for_consumer
+
+    def counted(self: Partition, *arguments: Any, **more: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return read(self, *arguments, **more)
+
+    monkeypatch.setattr(Partition, "read_for_consumer", counted)
+    consumer.fetch(0, isolation=1)
+    assert looks == 1
+    for _ in range(5):
+        group.produce(b"c")
+        group.replicate()
+        await asyncio.sleep(0)
+    assert looks == 1
+    end(group, 7, commit=True)
+    await asyncio.sleep(0)
+    assert consumer.values()[:6] == [b"b"] + [b"c"] * 5
+
+
 async def test_aborted_transactions_are_named_if_they_touch_what_is_sent() -> None:
     group = Replicas()
     transact(group, 7, b"a")  # 0
@@ -351,3 +381,80 @@ async def test_aborted_transactions_are_named_if_they_touch_what_is_sent() -> No
     assert named(5) == [(9, 4)]
     assert named(6) is None
     assert named(3, max_bytes=1) in (None, [])
+
+
+async def test_an_answer_is_cut_to_the_room_that_there_is() -> None:
+    group = Replicas()
+    group.produce(b"a" * 1000)
+    group.produce(b"b" * 1000)
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.room = 1500
+    consumer.fetch(0, min_bytes=2000)
+    assert consumer.values() == [b"a" * 1000]
+
+
+async def test_without_room_nothing_is_read_until_there_is_some() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.room = 0
+    consumer.fetch(0)
+    assert consumer.answers == []
+    consumer.room = 1000
+    await eventually(lambda: len(consumer.answers) == 1)
+    assert consumer.values() == [b"a"]
+
+
+async def test_without_room_the_deadline_brings_an_empty_answer() -> None:
+    group = Replicas()
+    group.produce(b"a")
+    group.replicate()
+    consumer = Consumer(group)
+    consumer.room = 0
+    consumer.fetch(0, max_wait_ms=20)
+    await eventually(lambda: len(consumer.answers) == 1)
+    assert consumer.values() == []
+    assert consumer.one().error_code == 0
+
+
+async def rotten(isr: list[int]) -> tuple[Consumer, list[int]]:
+    """A leader whose second batch rots unseen, and where each batch begins."""
+    group = Replicas(isr=isr)
+    for value in (b"a", b"b", b"c"):
+        group.produce(value)
+    if 2 in isr:
+        group.replicate(2)
+    group.sync(1)
+    log = group[1].partition.log
+    group[1].files.corrupt(log.segments.active.path, log.size_bytes // 3 + 63)
+    return Consumer(group), [0, 1, 2]
+
+
+async def test_a_batch_that_is_asked_for_alone_is_looked_at() -> None:
+    """Rot in a body is not seen by who sends it; the consumer sees it, and asks again."""
+    consumer, offsets = await rotten([1, 2])
+    leader = consumer.group[1].partition
+    consumer.fetch(offsets[0])
+    assert consumer.one().error_code == 0
+    consumer.answers.clear()
+    consumer.fetch(offsets[0], partition_bytes=1)
+    assert consumer.values() == [b"a"], "it holds"
+    consumer.answers.clear()
+    consumer.fetch(offsets[1], partition_bytes=1)
+    assert consumer.one().error_code == NotLeaderOrFollowerError.code, "ask the next leader"
+    assert leader.log.needs_refetch
+    again = consumer.group.elect(1, to=[])
+    again.leader_epoch = leader.leader_epoch
+    assert consumer.group.deliver(again, 1) != 0, "that is how the controller hears"
+
+
+async def test_a_leader_that_is_alone_says_that_a_batch_has_rotted() -> None:
+    consumer, offsets = await rotten([1])
+    consumer.fetch(offsets[1], partition_bytes=1)
+    assert consumer.one().error_code == CorruptMessageError.code
+    assert consumer.group[1].partition.repair.corruption
+    consumer.answers.clear()
+    consumer.fetch(offsets[2], partition_bytes=1)
+    assert consumer.values() == [b"c"]

@@ -12,6 +12,7 @@ from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.progress import UNKNOWN_OFFSET
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_broker.replication.waiters import Deadlines
 from oncelog_protocol import schema
 from oncelog_protocol.errors import (
@@ -56,6 +57,7 @@ class Leader:
                 high_watermark=0,
                 owner=self,
                 safeguards=Safeguards(),
+                traffic=TopicTraffic(),
             )
             self.lead(tp, 0)
         self.logs.dirs[0].flusher.sync_now()
@@ -292,7 +294,7 @@ async def test_epochs_are_fenced_when_named_and_when_they_change() -> None:
 
 
 async def test_a_replica_of_a_former_topic_of_the_name_counts_for_nothing() -> None:
-    """K25: the leader epochs of the topic that was made anew begin again, so they fence nobody."""
+    """[K25]: the leader epochs of a topic that was made anew begin again and fence nobody."""
     leader = Leader()
     leader.append(A0)
     leader.fetch((A0, 1), topic_id="of the deleted one")

@@ -6,12 +6,14 @@ import errno
 
 import pytest
 
+from oncelog_broker.log import producer_snapshots
 from oncelog_broker.log.clean_state import FROM_SCRATCH
 from oncelog_broker.log.compaction import hole
-from oncelog_broker.replication.follower import FollowerMachine, FollowState
+from oncelog_broker.replication.follower import TRUNCATIONS_PER_TURN, FollowerMachine, FollowState
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.safeguards import Safeguards
+from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InvalidFetchSessionEpochError,
@@ -26,12 +28,14 @@ from oncelog_protocol.messages.fetch import (
     FetchTopicResponse,
 )
 from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.records.batch import stamp
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
-from support.replicas import NOW_MS, make_logs, topic_config
+from support.replicas import NOW_MS, batch_of, make_logs, topic_config
+from support.waiting import eventually
 
 CONFIG = ReplicaConfig(replica_fetch_backoff_ms=20, replica_fetch_backoff_max_ms=50)
 
@@ -58,6 +62,7 @@ class Follower:
             high_watermark=0,
             owner=self,
             safeguards=Safeguards(),
+            traffic=TopicTraffic(),
         )
         self.order(partition, 3)
         return partition
@@ -386,3 +391,72 @@ def test_nothing_is_asked_for_when_nothing_is_followed() -> None:
     follower = Follower()
     assert not follower.machine.wants_to_send(patient=False)
     assert len(follower.machine) == 0
+
+
+def diverged(follower: Follower) -> list[int]:
+    """Which partitions have been cut to nothing."""
+    logs = [partition.log for partition in follower.partitions]
+    return [number for number, log in enumerate(logs) if log.log_end_offset == 0]
+
+
+def test_of_many_that_diverge_some_are_cut_at_a_time() -> None:
+    count = 2 * TRUNCATIONS_PER_TURN + 4
+    follower = Follower(count)
+    follower.follow()
+    follower.answer(*[records(data(), number) for number in range(count)], payload=data())
+    follower.sync()
+    follower.machine.next_request(0.0)
+    cuts = [FetchPartitionResponse(n, diverging=EpochEnd(-1, 0)) for n in range(count)]
+    follower.answer(*cuts)
+    machine = follower.machine
+    assert diverged(follower) == list(range(TRUNCATIONS_PER_TURN))
+    assert follower.state(TRUNCATIONS_PER_TURN) is FollowState.TRUNCATING
+    assert machine.truncating
+    # One is led by somebody else now, one is no longer followed, one was named anew.
+    named_anew, moved, dropped = range(TRUNCATIONS_PER_TURN, TRUNCATIONS_PER_TURN + 3)
+    follower.order(follower.partitions[moved], 4)
+    machine.remove(TopicPartition("t", dropped))
+    machine.add(follower.partitions[named_anew])
+    machine.truncate_some(0.0)
+    assert diverged(follower) == [*range(TRUNCATIONS_PER_TURN), dropped + 1]
+    machine.truncate_some(0.0)
+    assert not follower.machine.truncating
+    assert diverged(follower) == [*range(TRUNCATIONS_PER_TURN), *range(dropped + 1, count)]
+    follower.sync()
+    assert follower.state(count - 1) is FollowState.NAMEABLE
+
+
+def test_a_broken_connection_ends_cutting() -> None:
+    count = TRUNCATIONS_PER_TURN + 1
+    follower = Follower(count)
+    follower.follow()
+    follower.answer(*[records(data(), number) for number in range(count)], payload=data())
+    follower.sync()
+    follower.machine.next_request(0.0)
+    follower.answer(*[FetchPartitionResponse(n, diverging=EpochEnd(-1, 0)) for n in range(count)])
+    follower.machine.reconnect()
+    assert not follower.machine.truncating
+    assert diverged(follower) == list(range(TRUNCATIONS_PER_TURN))
+
+
+@pytest.mark.asyncio
+async def test_a_position_is_named_only_when_the_producers_before_it_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their sequences are read again in later turns, and what comes next is checked by them."""
+    monkeypatch.setattr(producer_snapshots, "BATCHES_PER_STEP", 5)
+    follower = Follower()
+    log = follower.partitions[0].log
+    for sequence in range(30):
+        batch = batch_of(b"v", producer=(7, 1, sequence))
+        stamp(batch, 0, sequence, 1)
+        log.append_as_follower(batch)
+    follower.sync()
+    follower.follow()
+    follower.answer(FetchPartitionResponse(0, diverging=EpochEnd(1, 20)))
+    follower.sync()
+    assert log.log_end_offset == log.synced_offset == 20
+    assert follower.state() is FollowState.SYNCING
+    await eventually(lambda: follower.state() is FollowState.NAMEABLE)
+    assert not log.producers.is_reading
+    assert log.producers.state.producers[7].last_sequence == 19

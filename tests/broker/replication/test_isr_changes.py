@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from oncelog_broker.replication.isr_changes import leave_at_once, propose, take_answer
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.messages.replication import AlterPartitionResult
 from support.replicas import Replicas
@@ -24,14 +23,15 @@ async def test_who_lags_is_proposed_to_leave(caplog: pytest.LogCaptureFixture) -
     group = Replicas()
     group.produce(b"a")
     partition, leader = group[1].partition, leader_of(group)
-    assert not propose(partition, leader, group.now, 10.0)
+    end = partition.log.log_end_offset
+    assert not leader.propose_change(end, group.now, 10.0)
     with caplog.at_level(logging.WARNING):
-        assert propose(partition, leader, group.now + 60.0, 10.0)
+        assert leader.propose_change(end, group.now + 60.0, 10.0)
     assert "brokers [2, 3] lag" in caplog.text
     item = partition.isr_item()
     assert item is not None
     assert [member.broker_id for member in item.isr] == [1]
-    assert not propose(partition, leader, group.now + 60.0, 10.0), "one change at a time"
+    assert not leader.propose_change(end, group.now + 60.0, 10.0), "one change at a time"
 
 
 @pytest.mark.parametrize(("offset", "level"), [(0, logging.ERROR), (2, logging.INFO)])
@@ -41,19 +41,20 @@ async def test_who_has_lost_records_leaves_at_once(
     group = Replicas()
     group.produce(b"a", b"b")
     group.replicate()
-    partition, leader = group[1].partition, leader_of(group)
-    with caplog.at_level(logging.INFO, "oncelog_broker.replication.isr_changes"):
-        assert leave_at_once(partition, leader, 3, offset)
+    leader = leader_of(group)
+    with caplog.at_level(logging.INFO, "oncelog_broker.replication.leadership"):
+        assert leader.propose_leave_of_incomplete(3, offset)
     assert [record.levelno for record in caplog.records] == [level]
-    assert not leave_at_once(partition, leader, 3, offset)
+    assert not leader.propose_leave_of_incomplete(3, offset)
 
 
-async def test_an_answer_says_whether_the_isr_is_smaller() -> None:
+async def test_an_answer_is_the_new_isr() -> None:
     group = Replicas()
-    partition, leader = group[1].partition, leader_of(group)
+    leader = leader_of(group)
     assert leader.propose_leave([3])
-    assert not take_answer(partition, leader, None, group.now)
+    leader.unanswered()
+    assert 3 in leader.isr
     version = leader.state.partition_epoch
     smaller = AlterPartitionResult("t", 0, 0, 1, group.leader_epoch, [1, 2], version + 1)
-    assert take_answer(partition, leader, smaller, group.now)
+    leader.answered(smaller, group.now)
     assert leader.isr == (1, 2)

@@ -32,6 +32,7 @@ def role(
     elr: tuple[int, ...] = (),
 ) -> LeaderRole:
     return LeaderRole(
+        TP,
         1,
         EPOCH,
         epoch_start_offset=start,
@@ -134,13 +135,13 @@ def test_who_lacks_committed_records_is_named_when_the_isr_changes() -> None:
     fetch(leader, 2, 10)
     fetch(leader, 3, 80)
     assert leader.propose_leave([2, 3])
-    item = leader.item(TP, "id")
+    item = leader.item("id")
     assert item is not None
     assert item.incomplete == [2]
     leader.answered(result(isr=(1, 2, 3)), 2.0)
     fetch(leader, 2, 80)
     assert leader.propose_leave([2])
-    item = leader.item(TP, "id")
+    item = leader.item("id")
     assert item is not None
     assert item.incomplete == []
 
@@ -152,7 +153,7 @@ def test_an_eligible_replica_that_lacks_committed_records_is_not_to_be_elected()
     fetch(leader, 3, 10)
     assert not leader.propose_leave([3])
     assert leader.propose_leave([2])
-    item = leader.item(TP, "id")
+    item = leader.item("id")
     assert item is not None
     assert [member.broker_id for member in item.isr] == [1]
     assert 2 in item.incomplete
@@ -210,7 +211,7 @@ def test_the_proposal_carries_the_broker_epochs_seen_when_eligible() -> None:
     fetch(leader, 3, 100, epoch=30)
     assert leader.propose_join(3, 80, 1.0)
     fetch(leader, 3, 0, epoch=31)
-    item = leader.item(TP, "id")
+    item = leader.item("id")
     assert item is not None
     assert item.isr == [IsrMember(1, -1), IsrMember(2, -1), IsrMember(3, 30)]
     assert (item.leader_epoch, item.partition_epoch, item.topic_id) == (EPOCH, 8, "id")
@@ -301,3 +302,18 @@ def test_what_is_below_the_high_watermark_was_reported_by_the_whole_isr(
         assert moved <= max(watermark, own)
         assert moved == 0 or all(moved <= offset for offset in best.values())
         watermark = moved
+
+
+def test_who_is_ahead_of_this_disk_may_lead_and_holds_all_that_was_here() -> None:
+    leader = role(isr=(1, 2))
+    leader.watermark = 60
+    assert leader.ahead(60, 100, 0.5, 1.0) == []
+    fetch(leader, 3, 100, end=100)
+    assert leader.ahead(60, 100, 0.5, 1.0) == []  # in no ISR
+    fetch(leader, 2, 60, end=100)
+    assert leader.ahead(60, 100, 0.5, 1.0) == []  # has no more than this disk
+    fetch(leader, 2, 90, end=100, now=2.0)
+    assert leader.ahead(60, 100, 1.5, 2.0) == []  # lacks what was here then
+    fetch(leader, 2, 100, end=120, now=3.0)
+    assert leader.ahead(60, 120, 1.0, 3.0) == [2]
+    assert leader.ahead(100, 120, 1.0, 3.0) == []

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from oncelog_broker.replication.ports import ReplicaConfig
+from oncelog_broker.replication.replica_manager import CONFIGS_PER_TURN
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
+from support.turns import Turns
+from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
@@ -39,3 +44,24 @@ async def test_a_shorter_lag_time_counts_although_the_check_rests_by_the_longer_
         cluster[1].replicas.settings_changed()
         await cluster.isr_is(TP, 1, 2)
         assert (await answer.wait()).topics[0].partitions[0].error_code == 0
+
+
+async def test_many_logs_take_on_changed_settings_in_turns() -> None:
+    """The last settings hold for all of them, and what was deleted meanwhile stays so."""
+    async with Cluster() as cluster, Turns() as turns:
+        node = cluster[1]
+        logs = [
+            node.logs.create(TopicPartition("t", number), "id of t", node.logs.default_config)
+            for number in range(4 * CONFIGS_PER_TURN)
+        ]
+        before = turns.count
+        for retention_ms in ("1", "2"):
+            node.logs.config.topic_defaults = {"retention_ms": retention_ms}
+            node.replicas.settings_changed()
+            assert sum(log.config.retention_ms == int(retention_ms) for log in logs) < len(logs)
+            await asyncio.sleep(0)
+        deleted = asyncio.create_task(node.logs.delete(logs[-1].topic_partition))
+        await eventually(lambda: all(log.config.retention_ms == 2 for log in logs[:-1]))
+        assert turns.count - before >= 3
+        await deleted
+        assert logs[-1].config.retention_ms != 2

@@ -1,7 +1,7 @@
 """One partition on three brokers: roles, fencing, high watermark, ISR, truncation, damage.
 
 The last test drives random histories of crashes, lost messages, late orders and elections, and
-holds them against the promises: nothing acknowledged is lost, replicas agree, offsets obey I1.
+holds them against the promises: nothing acknowledged is lost, replicas agree, offsets obey [I1].
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class News:
     def data_ready(self) -> None:
         self.heard.append("data")
 
-    def watermark_moved(self) -> None:
+    def watermark_moved(self, stable_moved: bool) -> None:
         self.heard.append("watermark")
 
     def role_changed(self) -> None:
@@ -336,7 +336,7 @@ async def test_log_start_follows_the_leader_but_not_past_the_high_watermark() ->
 
 @pytest.mark.asyncio
 async def test_five_elections_without_data() -> None:
-    """F54: epochs that wrote nothing must not confuse anybody (B4, K4)."""
+    """Epochs that wrote nothing must not confuse anybody [B4] [K4]."""
     group = Replicas()
     group.produce(b"a")
     group.replicate()

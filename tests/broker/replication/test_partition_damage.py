@@ -156,7 +156,7 @@ async def test_a_damaged_member_keeps_its_log_while_anybody_counts_on_it() -> No
     group.produce(b"a", b"b", b"c")
     group.replicate()
     member = group[3].partition
-    member.rot_found("rot")
+    member.corruption_found("rot")
     assert member.log.needs_refetch
     for _ in range(3):
         group.fetch(3)
@@ -172,7 +172,7 @@ async def test_a_damaged_member_leaves_and_is_fetched_again() -> None:
     group.produce(b"a", b"b", b"c")
     group.replicate()
     member = group[3].partition
-    member.rot_found("rot")
+    member.corruption_found("rot")
     group.fetch(3)
     group.settle_isr()
     assert group.isr == [1, 2]
@@ -190,7 +190,7 @@ async def test_an_empty_member_leaves_although_its_new_leader_knows_of_nothing_c
     group.replicate()
     group[2].partition.high_watermark = 0
     group.elect(2)
-    group[3].partition.rot_found("rot")
+    group[3].partition.corruption_found("rot")
     group.fetch(3)
     assert group[2].partition.high_watermark == 0
     item = group[2].partition.isr_item()
@@ -223,7 +223,7 @@ def rotten_leader(position: int, *, isr: list[int]) -> Replicas:
 
 @pytest.mark.parametrize("position", [HEADER_BYTE, BODY_BYTE])
 async def test_a_leader_with_rot_makes_room_and_is_fetched_again(position: int) -> None:
-    """F41: not cut, not served for good, and not kept."""
+    """Not cut, not served for good, and not kept."""
     group = rotten_leader(position, isr=[1, 2])
     leader = group[1].partition
     assert leader.log.needs_refetch

@@ -1,5 +1,5 @@
 """Transactions in a partition: the last stable offset, markers, guards, and changes of the leader
-at the worst moments (I15, A23, F63)."""
+at the worst moments [I15] [A23]."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StableOffsets:
     def data_ready(self) -> None:
         """Not readable yet."""
 
-    def watermark_moved(self) -> None:
+    def watermark_moved(self, stable_moved: bool) -> None:
         self.seen.append(self.partition.last_stable_offset)
 
     def role_changed(self) -> None:
@@ -170,7 +170,8 @@ async def test_markers_that_come_late_or_from_the_past_are_refused() -> None:
         partition.append_marker(True, 7, 1, 3, group.now)
     with pytest.raises(TransactionCoordinatorFencedError):
         partition.append_marker(False, 7, 2, 2, group.now)
-    assert [each.txn_start_offset for each in partition.describe_producers()] == [2]
+    opened = partition.log.producers.describe_open(2)
+    assert [each.txn_start_offset for each in opened] == [2]
 
 
 # ---- changes of the leader
@@ -178,7 +179,7 @@ async def test_markers_that_come_late_or_from_the_past_are_refused() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 async def test_the_next_leader_knows_what_is_open_before_it_serves(commit: bool) -> None:
-    """F63: between the data and the marker."""
+    """Between the data and the marker."""
     group = Replicas()
     producer, other = TxnProducer(7), TxnProducer(8)
     send(group, other, b"aborted before")
@@ -281,7 +282,7 @@ async def test_a_last_stable_offset_that_moves_back_takes_the_replica_out_of_ser
 
 
 async def test_the_last_stable_offset_is_what_a_replay_finds() -> None:
-    """I15, step by step, over leaders that come and go."""
+    """[I15], step by step, over leaders that come and go."""
     group = Replicas(safeguards=Safeguards(log=LogSafeguards()))
     producers = [TxnProducer(pid) for pid in range(3)]
     for step in range(60):

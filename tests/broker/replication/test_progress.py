@@ -134,3 +134,14 @@ def test_without_the_safeguard_older_epochs_are_remembered() -> None:
         fetch(follower, offset, end=10, now=1.0)
         fetched.append(follower.durable_offset)
     assert fetched == [3, 1, 5, 7, 5]
+
+
+def test_a_follower_held_what_it_holds_to_the_end_or_has_caught_up_with_since() -> None:
+    follower = progress()
+    fetch(follower, 50, end=100, now=1.0)
+    assert not follower.held(100, 1.0)
+    fetch(follower, 100, end=120, now=2.0)  # the end as it was when this one was marked, at 0.0
+    assert follower.held(120, 0.0)
+    assert not follower.held(120, 1.0)
+    fetch(follower, 130, end=130, now=3.0)
+    assert follower.held(130, 99.0)

@@ -98,7 +98,7 @@ async def test_a_leader_makes_room_as_soon_as_somebody_complete_is_there() -> No
     group.produce(b"a", b"b")
     group.sync(1)
     leader = group[1].partition
-    leader.rot_found("rot")
+    leader.corruption_found("rot")
     assert not leader.log.needs_refetch, "nobody else has it all"
     group.replicate(2)
     assert 2 in group.isr
@@ -142,10 +142,11 @@ async def test_what_the_scrubber_finds_has_the_replica_fetched_again() -> None:
         files.corrupt(path, 70, 1)
         scrubber = Scrubber(
             log.log_dir,
+            find=cluster[2].logs.get,
             interval_ms=1,
             bytes_per_second=1 << 30,
             entropy=SeededEntropy(1),
-            on_damage=cluster[2].logs.on_damage or (lambda log, damage: None),
+            on_damage=cluster[2].logs.damage_found,
         )
         await scrubber.scrub()
         assert log.needs_refetch
@@ -157,6 +158,5 @@ async def test_what_the_scrubber_finds_has_the_replica_fetched_again() -> None:
 async def test_rot_in_a_log_that_is_nobody_s_replica_is_told() -> None:
     async with Cluster() as cluster:
         log = cluster[1].logs.create(TP, "id", cluster[1].logs.default_config)
-        assert cluster[1].logs.on_damage is not None
-        cluster[1].logs.on_damage(log, "rot")
+        cluster[1].logs.damage_found(log, "rot")
         assert not log.needs_refetch

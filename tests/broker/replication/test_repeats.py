@@ -1,4 +1,4 @@
-"""A batch that comes again, at a leader and at the next one (K1)."""
+"""A batch that comes again, at a leader and at the next one [K1]."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 
 import pytest
 
@@ -127,7 +128,7 @@ async def test_a_lower_min_isr_lets_go_what_was_held() -> None:
 
 
 async def test_a_topic_made_anew_is_not_followed_by_replicas_of_the_old_one() -> None:
-    """K25: broker 3 hears of nothing, and both topics have leader epoch 0."""
+    """[K25]: broker 3 hears of nothing, and both topics have leader epoch 0."""
     async with Cluster() as cluster:
         cluster.lead(TP, 1)
         await cluster.produced(TP, b"old")
@@ -205,15 +206,17 @@ class Deleting:
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.manager = cluster[broker_id].replicas
         self.files = cluster[broker_id].files
-        self.go_on = asyncio.Event()
+        self.go_on = threading.Event()
         self.begun = asyncio.Event()
-        self._remove_tree = self.files.remove_tree
-        self.files.remove_tree = self._slowly  # type: ignore[method-assign]
+        self._loop = asyncio.get_running_loop()
+        self._remove_tree = self.files.remove_tree_now
+        self.files.remove_tree_now = self._slowly  # type: ignore[method-assign]
 
-    async def _slowly(self, path: str) -> None:
-        self.begun.set()
-        await self.go_on.wait()
-        await self._remove_tree(path)
+    def _slowly(self, path: str) -> None:
+        """In a thread of the directory."""
+        self._loop.call_soon_threadsafe(self.begun.set)
+        assert self.go_on.wait(60)
+        self._remove_tree(path)
 
     def stop(self, *, epoch: int = -2, topic_id: str = "id") -> asyncio.Task[int]:
         async def ask() -> int:
@@ -296,7 +299,7 @@ async def test_not_here_is_told_from_nowhere() -> None:
         manager = cluster[1].replicas
         with pytest.raises(UnknownTopicOrPartitionError):
             manager.partition(TP)
-        manager.is_known = lambda tp: tp == TP
+        cluster.known.add(TP)
         with pytest.raises(NotLeaderOrFollowerError):
             manager.partition(TP)
 
@@ -423,3 +426,29 @@ async def test_stopping_answers_everybody() -> None:
         await asyncio.sleep(0)
         assert not parked.done.is_set()
     assert parked.message.topics[0].partitions[0].error_code == NotLeaderOrFollowerError.code
+
+
+async def test_who_gave_way_leads_on_when_its_disk_takes_writes_before_anybody_else_leads() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        node, order = cluster[1], cluster.orders[TP]
+        partition = node.partition(TP)
+        node.replicas.give_way([partition])
+        assert cluster.send_orders(1, [order])[0].error_code == StorageError.code
+        node.replicas.writable_again(partition.log.log_dir)
+        assert cluster.send_orders(1, [order])[0].error_code == 0
+        assert (await cluster.produced(TP, b"a")).error_code == 0
+        node.broken = 0  # it had asked
+
+
+async def test_who_gave_way_to_a_leader_that_died_asks_for_its_orders_again() -> None:
+    async with Cluster() as cluster:
+        cluster.lead(TP, 1)
+        node = cluster[1]
+        partition = node.partition(TP)
+        node.replicas.give_way([partition])
+        cluster.lead(TP, -1, isr=[2])
+        asked = node.broken
+        node.replicas.writable_again(partition.log.log_dir)
+        assert node.broken == asked + 1
+        node.broken = 0

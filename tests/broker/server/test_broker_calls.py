@@ -9,6 +9,7 @@ import pytest
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -22,6 +23,11 @@ def calls_to(address: tuple[str, int]) -> BrokerCalls:
     image = MetadataImage("c")
     image.note_controller(1, 1, [ClusterBroker(2, 1, [ListenerAddress("internal", *address)])])
     return BrokerCalls(BrokerConnector(1, image, "internal"))
+
+
+def serving(server: Server) -> ServerUnderTest:
+    handlers = {ApiKey.WRITE_TXN_MARKERS: server}
+    return ServerUnderTest(handlers, internal=True, identity=Identity("c", 2))
 
 
 class Server(Parked):
@@ -41,7 +47,7 @@ class Server(Parked):
 
 async def test_lanes_do_not_wait_for_each_other() -> None:
     server = Server()
-    async with ServerUnderTest({ApiKey.WRITE_TXN_MARKERS: server}, internal=True) as listener:
+    async with serving(server) as listener:
         calls = calls_to(listener.address)
         request = WriteTxnMarkersRequest([])
         for _ in range(3):
@@ -64,7 +70,7 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
 
 async def test_silence_and_absence() -> None:
     server = Server()
-    async with ServerUnderTest({ApiKey.WRITE_TXN_MARKERS: server}, internal=True) as listener:
+    async with serving(server) as listener:
         calls = calls_to(listener.address)
         server.holds = True
         with pytest.raises(TimeoutError):

@@ -228,6 +228,20 @@ async def test_handlers_hear_of_the_end_and_late_answers_are_dropped() -> None:
 
 
 @pytest.mark.asyncio
+async def test_the_buffer_goes_with_its_connection() -> None:
+    """The objects of a connection refer to each other, so they wait for the garbage collector.
+    Megabytes of half a frame must not."""
+    async with ServerUnderTest({ApiKey.METADATA: Parked()}) as server:
+        peer = await server.peer(hello=True)
+        peer.send(frame(request_head(ApiKey.METADATA, [None, False]), bytes(1 << 20))[:-1])
+        (channel,) = server.listener.connections
+        await eventually(lambda: channel.machine.buffer_bytes >= 1 << 20)
+        await peer.close()
+        await eventually(lambda: not server.listener.connections)
+        assert channel.machine.buffer_bytes == 0
+
+
+@pytest.mark.asyncio
 async def test_the_payload_reaches_the_handler_whole_and_writable() -> None:
     seen: list[bytes] = []
 

@@ -10,7 +10,12 @@ import pytest
 from oncelog_broker.server.controller_channel import BrokerConnector, ControllerChannel, IsrChannel
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext
-from oncelog_protocol.errors import NotControllerError, StaleBrokerEpochError
+from oncelog_protocol.errors import (
+    NotControllerError,
+    RebootstrapRequiredError,
+    StaleBrokerEpochError,
+)
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
@@ -55,6 +60,11 @@ def item(partition: int, *members: int) -> AlterPartitionItem:
 
 def broker(broker_id: int, address: tuple[str, int]) -> ClusterBroker:
     return ClusterBroker(broker_id, 1, [ListenerAddress("internal", *address)])
+
+
+def serving(broker_id: int, controller: Controller) -> ServerUnderTest:
+    handlers = {ApiKey.ALTER_PARTITION: controller}
+    return ServerUnderTest({}, handlers, internal=True, identity=Identity("c", broker_id))
 
 
 def make(image: MetadataImage, local: Controller, tasks: Tasks) -> tuple[ControllerChannel, Any]:
@@ -117,8 +127,8 @@ async def test_the_controller_is_followed_when_it_moves() -> None:
     old, new = Controller(), Controller()
     old.error_code = NotControllerError.code
     async with (
-        ServerUnderTest({}, {ApiKey.ALTER_PARTITION: old}, internal=True) as old_server,
-        ServerUnderTest({}, {ApiKey.ALTER_PARTITION: new}, internal=True) as new_server,
+        serving(2, old) as old_server,
+        serving(3, new) as new_server,
     ):
         brokers = [broker(2, old_server.address), broker(3, new_server.address)]
         channel, isr = make(image, local, tasks)
@@ -154,3 +164,35 @@ async def test_the_connector_finds_brokers_by_the_image() -> None:
         assert channel.versions
         channel.close()
         await channel.wait_closed()
+
+
+@pytest.mark.asyncio
+async def test_an_address_that_leads_astray_is_refused_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    image, controller = MetadataImage("c"), Controller()
+    async with serving(3, controller) as server:
+        image.note_controller(2, 1, [broker(2, server.address)])
+        connector = BrokerConnector(1, image, "internal")
+        for _ in range(3):
+            with pytest.raises(RebootstrapRequiredError, match="expected broker 2 of cluster 'c'"):
+                await connector.open(2)
+    lines = [r.getMessage() for r in caplog.records if "is registered at" in r.getMessage()]
+    assert len(lines) == 1
+    assert "found broker 3 of cluster 'c': check advertised_host" in lines[0]
+
+
+@pytest.mark.asyncio
+async def test_a_controller_whose_address_leads_astray_is_asked_again() -> None:
+    image, local, tasks = MetadataImage("c"), Controller(), Tasks("test")
+    right = Controller()
+    async with serving(3, Controller()) as wrong_server, serving(2, right) as server:
+        image.note_controller(2, 1, [broker(2, wrong_server.address)])
+        channel, isr = make(image, local, tasks)
+        asked = asyncio.create_task(isr.alter_partition([item(0, 1)]))
+        await eventually(lambda: wrong_server.listener.counters.misled > 1)
+        image.note_controller(2, 1, [broker(2, server.address)])
+        await asked
+        assert len(right.requests) == 1
+        channel.close()
+    await tasks.close()

@@ -11,7 +11,11 @@ from oncelog_broker.server.controller_channel import BrokerConnector, Controller
 from oncelog_broker.server.internal_topics import InternalTopics, group_topic
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.coordinators import GROUP_TOPIC
-from oncelog_protocol.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
+from oncelog_protocol.errors import (
+    CoordinatorNotAvailableError,
+    InvalidReplicationFactorError,
+    TopicAlreadyExistsError,
+)
 from oncelog_protocol.messages.admin import CreateTopicsResponse, TopicResult
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import PartitionOrder, UpdateMetadataRequest
@@ -33,7 +37,9 @@ def update(*orders: PartitionOrder, brokers: int = 1, full: bool = False) -> Upd
 
 
 class World:
-    def __init__(self, *codes: int, brokers: int = 3, min_insync_replicas: int = 1) -> None:
+    def __init__(
+        self, *codes: int, brokers: int = 3, replicas: int = 3, min_insync_replicas: int = 1
+    ) -> None:
         self.image = MetadataImage("c")
         self.image.apply(update(brokers=brokers))
         self.controller = ControllerStub(
@@ -44,12 +50,18 @@ class World:
             1, self.image, BrokerConnector(1, self.image, "internal"), self.controller
         )
         self.topics = InternalTopics(
-            [group_topic(50, 3)],
+            [group_topic(50, replicas)],
             image=self.image,
             channel=channel,
             tasks=self.tasks,
             min_insync_replicas=lambda: min_insync_replicas,
         )
+
+    def refusal(self) -> str:
+        """Why the topic is not there."""
+        with pytest.raises(CoordinatorNotAvailableError) as caught:
+            self.topics.ensure(GROUP_TOPIC)
+        return str(caught.value)
 
     async def idle(self) -> None:
         await eventually(lambda: not len(self.tasks))
@@ -57,8 +69,7 @@ class World:
 
 async def test_a_topic_that_is_not_there_is_asked_for_once() -> None:
     world = World(0)
-    assert not world.topics.ensure(GROUP_TOPIC)
-    assert not world.topics.ensure(GROUP_TOPIC)
+    assert world.refusal() == world.refusal() == "__consumer_offsets is being made"
     await world.idle()
     (request,) = world.controller.requests
     assert world.controller.internal == [True]
@@ -71,25 +82,29 @@ async def test_a_topic_that_is_not_there_is_asked_for_once() -> None:
         "segment_bytes": "104857600",
     }
     world.image.apply(update(order(0)))
-    assert world.topics.ensure(GROUP_TOPIC)
+    world.topics.ensure(GROUP_TOPIC)
 
 
-async def test_with_fewer_brokers_fewer_replicas_and_a_warning(
+async def test_with_fewer_brokers_than_replicas_it_waits_for_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(0, brokers=2, min_insync_replicas=2)
+    """One with fewer would stay so, and lose with one disk what groups have committed."""
+    world = World(0, brokers=2)
     with caplog.at_level(logging.WARNING):
-        world.topics.ensure(GROUP_TOPIC)
-        await world.idle()
-    topic = world.controller.requests[0].topics[0]
-    assert topic.replication_factor == 2
-    assert "min_insync_replicas" not in [entry.key for entry in topic.configs]
-    assert "gets 2 replicas, not 3" in caplog.text
+        said = world.refusal()
+    assert "it is to have 3 replicas (offsets_topic_replication_factor)" in said
+    assert "up: 2" in said
+    assert "3 replicas (offsets_topic_replication_factor), and 2 brokers are up" in caplog.text
+    assert world.controller.requests == []
+    world.image.apply(update(brokers=3))
+    assert "being made" in world.refusal()
+    await world.idle()
+    assert world.controller.requests[0].topics[0].replication_factor == 3
 
 
 async def test_what_could_never_be_written_asks_for_fewer_in_sync() -> None:
-    world = World(0, brokers=1, min_insync_replicas=2)
-    world.topics.ensure(GROUP_TOPIC)
+    world = World(0, brokers=3, replicas=1, min_insync_replicas=2)
+    world.refusal()
     await world.idle()
     topic = world.controller.requests[0].topics[0]
     assert topic.replication_factor == 1
@@ -98,9 +113,9 @@ async def test_what_could_never_be_written_asks_for_fewer_in_sync() -> None:
 
 async def test_a_failure_is_tried_again_by_the_next_who_asks() -> None:
     world = World(InvalidReplicationFactorError.code, TopicAlreadyExistsError.code)
-    world.topics.ensure(GROUP_TOPIC)
+    world.refusal()
     await world.idle()
-    world.topics.ensure(GROUP_TOPIC)
+    world.refusal()
     await world.idle()
     assert len(world.controller.requests) == 2
 
@@ -108,7 +123,8 @@ async def test_a_failure_is_tried_again_by_the_next_who_asks() -> None:
 async def test_nothing_is_asked_for_while_stopping() -> None:
     world = World()
     await world.tasks.close()
-    assert not world.topics.ensure(GROUP_TOPIC)
+    world.refusal()
+    assert world.controller.requests == []
 
 
 async def test_the_count_is_what_the_metadata_say() -> None:

@@ -1,6 +1,6 @@
-"""The listener against bad input (RELIABILITY 8.1, 8.2, 8.9), beside a canary that goes on working.
+"""The listener against bad input, beside a canary that goes on working.
 
-Each case is a row: the line's number, what is sent, and what becomes of the connection.
+Each case is a row: its name, what is sent, and what becomes of the connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.quotas import READ_BYTES_MIN, SMALL_BYTES, ConnectionLimits, PoolMember
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol import limits as wire
-from oncelog_protocol.errors import UnsupportedVersionError
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.errors import RebootstrapRequiredError, UnsupportedVersionError
+from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.fetch import (
     FetchPartitionResponse,
@@ -31,8 +33,10 @@ from oncelog_protocol.messages.fetch import (
     FetchTopicResponse,
 )
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.produce import ProduceResponse
 from oncelog_protocol.registry import REQUESTS
 from oncelog_protocol.schema import Span
+from oncelog_runtime.channel import RequestChannel
 from support.server import HELLO, Canary, Parked, RawPeer, ServerUnderTest, frame, request_head
 from support.waiting import eventually
 
@@ -65,6 +69,12 @@ def metadata(body: Any, **head: Any) -> bytes:
     return frame(request_head(METADATA, body, **head))
 
 
+def produce(payload: bytes, *spans: tuple[int, int]) -> bytes:
+    """A Produce whose batches lie at ``spans`` of the payload, all of it where none is named."""
+    partitions = [[i, list(span)] for i, span in enumerate(spans or [(0, len(payload))])]
+    return frame(request_head(ApiKey.PRODUCE, [None, -1, 1000, [["t", partitions]]]), payload)
+
+
 def raw_head(packed: bytes) -> bytes:
     """A frame whose head is these bytes."""
     return frame(packed)
@@ -77,51 +87,56 @@ def nested(depth: int, opening: bytes) -> bytes:
 _WELL = msgpack.packb(request_head(METADATA, [["a-topic"], False]))
 
 CLOSED: list[tuple[str, bytes]] = [
-    ("8.1/1 length 0", PREFIX.pack(0, 0)),
-    ("8.1/2 length 2^31", PREFIX.pack(2**31, 10)),
-    ("8.1/2 length negative", PREFIX.pack(2**32 - 1, 10)),
-    ("8.1/3 length max+1", PREFIX.pack(wire.FRAME_BYTES_MAX + 1, 10)),
-    ("8.1/5 length smaller than the head", PREFIX.pack(8, 100) + b"x" * 100),
-    ("8.1/5 head of no bytes", PREFIX.pack(4, 0)),
-    ("8.1/3 head above its limit", PREFIX.pack(wire.FRAME_BYTES_MAX // 2, wire.HEAD_BYTES_MAX + 1)),
-    ("8.1/9 TLS ClientHello", TLS_HELLO),
-    ("8.1/10 HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-    ("8.1/10 SMTP", b"EHLO example.org\r\n"),
-    ("8.1/10 random bytes", bytes((i * 197 + 31) % 256 for i in range(512))),
-    ("8.1/17 two values in one head", raw_head(_WELL + b"\xc0")),
-    ("8.1/22 client id of 64 KiB", metadata([None, False], client_id="x" * 65536)),
-    ("8.1/22 client id with NUL", metadata([None, False], client_id="a\0b")),
-    ("8.1/22 client id not UTF-8", raw_head(_WELL.replace(b"\xa3raw", b"\xa3\xff\xfe\xfd"))),
-    ("8.1/22 client id is no text", metadata([None, False], client_id=7)),
-    ("8.2/24 arrays 10^5 deep", raw_head(nested(100_000, b"\x91"))),
-    ("8.2/24 maps 10^5 deep", raw_head(nested(100_000, b"\x81\xa1k"))),
-    ("8.2/25 array32 of 2^32-1", raw_head(b"\xdd\xff\xff\xff\xff" + b"\xc0" * 15)),
-    ("8.2/25 map32 of 2^32-1", raw_head(b"\xdf\xff\xff\xff\xff" + b"\xc0" * 15)),
-    ("8.2/25 array32 of 2^32-1 inside", raw_head(b"\x95\x03\x00\x00\xa1r\xdd\xff\xff\xff\xff")),
-    ("8.2/26 str longer than the head", raw_head(b"\xdb\xff\xff\xff\xffabc")),
-    ("8.2/26 bin longer than the head", raw_head(b"\xc6\x7f\xff\xff\xffabc")),
-    ("8.2/27 map with duplicate keys", raw_head(b"\x82\xa1a\x01\xa1a\x02")),
-    ("8.2/29 map as body", metadata({"topics": None})),
-    ("8.2/30 unknown ext type", raw_head(b"\xd4\x05\x00")),
-    ("8.2/30 timestamp out of range", raw_head(b"\xc7\x0c\xff" + b"\xff" * 12)),
-    ("8.2/30 ext of 2^31 bytes", raw_head(b"\xc9\x80\x00\x00\x00\x05abc")),
-    ("8.2/31 text not UTF-8", raw_head(_WELL.replace(b"a-topic", b"\xff-topic"))),
-    ("8.2/32 NaN for an integer", frame([METADATA, 0, float("nan"), "c", [None, False]])),
-    ("8.2/32 float for an integer", frame([METADATA, 0.0, 1, "c", [None, False]])),
-    ("8.2/32 bool for an integer", frame([METADATA, False, 1, "c", [None, False]])),
-    ("8.2/32 integer for a bool", metadata([None, 0])),
-    ("8.2/33 uint64 for an int32", metadata([None, False], correlation_id=2**64 - 1)),
-    ("8.2/34 nil for a required field", metadata([None, None])),
-    ("8.2/34 a field missing", metadata([None])),
-    ("8.2/34 a field too many", metadata([None, False, 1])),
-    ("8.2/34 head too short", frame([METADATA, 0, 1])),
-    ("8.2/35 reserved byte", raw_head(b"\x95\x03\x00\x00\xa1r\xc1")),
-    ("8.2/38 lone surrogate", raw_head(_WELL.replace(b"a-topic", b"\xed\xa0\x80topi"))),
-    ("8.2 head is no array", raw_head(b"\x07")),
+    ("length 0", PREFIX.pack(0, 0)),
+    ("length 2^31", PREFIX.pack(2**31, 10)),
+    ("length negative", PREFIX.pack(2**32 - 1, 10)),
+    ("length max+1", PREFIX.pack(wire.FRAME_BYTES_MAX + 1, 10)),
+    ("length smaller than the head", PREFIX.pack(8, 100) + b"x" * 100),
+    ("head of no bytes", PREFIX.pack(4, 0)),
+    ("head above its limit", PREFIX.pack(wire.FRAME_BYTES_MAX // 2, wire.HEAD_BYTES_MAX + 1)),
+    ("TLS ClientHello", TLS_HELLO),
+    ("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+    ("SMTP", b"EHLO example.org\r\n"),
+    ("random bytes", bytes((i * 197 + 31) % 256 for i in range(512))),
+    ("two values in one head", raw_head(_WELL + b"\xc0")),
+    ("client id of 64 KiB", metadata([None, False], client_id="x" * 65536)),
+    ("client id with NUL", metadata([None, False], client_id="a\0b")),
+    ("client id not UTF-8", raw_head(_WELL.replace(b"\xa3raw", b"\xa3\xff\xfe\xfd"))),
+    ("client id is no text", metadata([None, False], client_id=7)),
+    ("arrays 10^5 deep", raw_head(nested(100_000, b"\x91"))),
+    ("maps 10^5 deep", raw_head(nested(100_000, b"\x81\xa1k"))),
+    ("array32 of 2^32-1", raw_head(b"\xdd\xff\xff\xff\xff" + b"\xc0" * 15)),
+    ("map32 of 2^32-1", raw_head(b"\xdf\xff\xff\xff\xff" + b"\xc0" * 15)),
+    ("array32 of 2^32-1 inside", raw_head(b"\x95\x03\x00\x00\xa1r\xdd\xff\xff\xff\xff")),
+    ("str longer than the head", raw_head(b"\xdb\xff\xff\xff\xffabc")),
+    ("bin longer than the head", raw_head(b"\xc6\x7f\xff\xff\xffabc")),
+    ("map with duplicate keys", raw_head(b"\x82\xa1a\x01\xa1a\x02")),
+    ("map as body", metadata({"topics": None})),
+    ("unknown ext type", raw_head(b"\xd4\x05\x00")),
+    ("timestamp out of range", raw_head(b"\xc7\x0c\xff" + b"\xff" * 12)),
+    ("ext of 2^31 bytes", raw_head(b"\xc9\x80\x00\x00\x00\x05abc")),
+    ("text not UTF-8", raw_head(_WELL.replace(b"a-topic", b"\xff-topic"))),
+    ("NaN for an integer", frame([METADATA, 0, float("nan"), "c", [None, False]])),
+    ("float for an integer", frame([METADATA, 0.0, 1, "c", [None, False]])),
+    ("bool for an integer", frame([METADATA, False, 1, "c", [None, False]])),
+    ("integer for a bool", metadata([None, 0])),
+    ("uint64 for an int32", metadata([None, False], correlation_id=2**64 - 1)),
+    ("nil for a required field", metadata([None, None])),
+    ("a field missing", metadata([None])),
+    ("a field too many", metadata([None, False, 1])),
+    ("head too short", frame([METADATA, 0, 1])),
+    ("reserved byte", raw_head(b"\x95\x03\x00\x00\xa1r\xc1")),
+    ("lone surrogate", raw_head(_WELL.replace(b"a-topic", b"\xed\xa0\x80topi"))),
+    ("head is no array", raw_head(b"\x07")),
     (
-        "8.2 payload where none belongs, then rubbish",
+        "payload where none belongs, then rubbish",
         metadata([[], False]) + b"\xff" * 9,
     ),
+    ("payload where none belongs", frame(request_head(METADATA, [[], False]), b"\xff" * 9)),
+    ("a length that swallows the next", frame(_WELL, frame(_WELL))),
+    ("bytes before a batch", produce(b"xxbatch", (2, 5))),
+    ("bytes behind a batch", produce(b"batchxx", (0, 5))),
+    ("bytes between batches", produce(b"batchxxbatch", (0, 5), (7, 5))),
 ]
 
 
@@ -131,7 +146,7 @@ CLOSED: list[tuple[str, bytes]] = [
 async def test_broken_input_closes_its_connection_only(
     server: ServerUnderTest, name: str, data: bytes, greeted: bool
 ) -> None:
-    """Lines of 8.1 and 8.2, as the first thing said and after a handshake."""
+    """As the first thing said, and after a handshake."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         peer = await server.peer(hello=greeted)
         peer.send(data)
@@ -142,7 +157,7 @@ async def test_broken_input_closes_its_connection_only(
 
 
 @pytest.mark.asyncio
-async def test_23_a_message_cut_at_every_byte(server: ServerUnderTest) -> None:
+async def test_a_message_cut_at_every_byte(server: ServerUnderTest) -> None:
     """A head that ends too early is refused wherever it ends."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         for cut in range(1, len(_WELL)):
@@ -154,7 +169,7 @@ async def test_23_a_message_cut_at_every_byte(server: ServerUnderTest) -> None:
 
 
 @pytest.mark.asyncio
-async def test_37_longer_spellings_of_small_numbers_are_accepted(server: ServerUnderTest) -> None:
+async def test_longer_spellings_of_small_numbers_are_accepted(server: ServerUnderTest) -> None:
     """Consistently: every integer may be spelled longer than needed."""
     peer = await server.peer(hello=True)
     head = b"\x95\xcf" + struct.pack(">Q", METADATA) + b"\xd3" + bytes(8) + b"\xcd\x00\x2a\xa1r"
@@ -164,10 +179,10 @@ async def test_37_longer_spellings_of_small_numbers_are_accepted(server: ServerU
 
 
 UNSUPPORTED = [
-    ("8.1/19 unknown API", 999, 0),
-    ("8.1/19 negative API", -7, 0),
-    ("8.1/20 version too high", METADATA, 99),
-    ("8.1/20 version too low", METADATA, -1),
+    ("unknown API", 999, 0),
+    ("negative API", -7, 0),
+    ("version too high", METADATA, 99),
+    ("version too low", METADATA, -1),
 ]
 
 
@@ -186,7 +201,7 @@ async def test_what_is_not_spoken_is_answered_with_what_is(
 
 
 @pytest.mark.asyncio
-async def test_20_a_version_of_the_handshake_from_the_future(server: ServerUnderTest) -> None:
+async def test_a_version_of_the_handshake_from_the_future(server: ServerUnderTest) -> None:
     peer = await server.peer()
     peer.send(frame(request_head(ApiKey.API_VERSIONS, ["x", "y", "z"], version=9)))
     _, (code, apis), _ = await peer.response()
@@ -196,17 +211,60 @@ async def test_20_a_version_of_the_handshake_from_the_future(server: ServerUnder
     await peer.close()
 
 
+HERE = Identity("cluster", 2)
+
+
+@pytest.mark.asyncio
+async def test_who_meant_another_broker_gets_one_answer_and_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(identity=HERE, internal=True) as server:
+        meant = Identity("other", 2)
+        for _ in range(3):
+            machine = ClientConnection("broker-5", meant=meant, own_broker_id=5)
+            with pytest.raises(RebootstrapRequiredError, match="expected broker 2 of cluster 'oth"):
+                await RequestChannel.open(*server.address, machine)
+        peer = await server.peer()
+        hello = ["test", "1", "cluster", 7, -1]
+        metadata = frame(request_head(METADATA, [None, False], correlation_id=1))
+        peer.send(frame(request_head(ApiKey.API_VERSIONS, hello, version=1)) + metadata)
+        _, (code, _, cluster_id, broker_id), _ = await peer.response()
+        assert (code, cluster_id, broker_id) == (RebootstrapRequiredError.code, "cluster", 2)
+        assert await peer.closed_within(1.0), "and what was sent behind it is not served"
+        assert server.listener.counters.misled == 4
+        assert server.router.stats.of(METADATA).started == 0
+    lines = [r.getMessage() for r in caplog.records if "expected" in r.getMessage()]
+    assert len(lines) == 1
+    assert "broker-5: expected broker 2 of cluster 'other', found broker 2 of clus" in lines[0]
+
+
+@pytest.mark.asyncio
+async def test_between_brokers_version_0_is_refused_and_clients_may_use_it() -> None:
+    hello = frame(request_head(ApiKey.API_VERSIONS, ["test", "1"]))
+    async with serving(identity=HERE) as server:
+        peer = await server.peer()
+        peer.send(hello)
+        _, (code, apis), _ = await peer.response()
+        assert (code, len(apis)) == (0, len(REQUESTS))
+    async with serving(identity=HERE, internal=True) as server:
+        peer = await server.peer()
+        peer.send(hello)
+        _, (code, apis), _ = await peer.response()
+        assert (code, len(apis)) == (UnsupportedVersionError.code, len(REQUESTS))
+        assert await peer.closed_within(1.0)
+
+
 async def _nothing(peer: RawPeer) -> None:
-    """8.1/8."""
+    """Say nothing."""
 
 
 async def _one_byte_of_much(peer: RawPeer) -> None:
-    """8.1/4: a legal claim of the largest frame, and one byte of it."""
+    """A legal claim of the largest frame, and one byte of it."""
     peer.send(PREFIX.pack(wire.FRAME_BYTES_MAX - 4, 100) + b"x")
 
 
 async def _slowly(peer: RawPeer) -> None:
-    """8.1/7."""
+    """One byte after the other."""
     for byte in HELLO[:-1] * 20:
         if peer.writer.is_closing():
             return
@@ -230,7 +288,7 @@ async def test_who_never_completes_a_request_is_closed_in_time(
 
 
 @pytest.mark.asyncio
-async def test_4_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshake(
+async def test_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handshake(
     server: ServerUnderTest,
 ) -> None:
     peer = await server.peer(hello=True)
@@ -243,7 +301,7 @@ async def test_4_a_claim_takes_no_memory_and_its_deadline_holds_after_the_handsh
 
 
 @pytest.mark.asyncio
-async def test_12_many_small_requests_whose_answers_nobody_reads(server: ServerUnderTest) -> None:
+async def test_many_small_requests_whose_answers_nobody_reads(server: ServerUnderTest) -> None:
     """Held: what the bounds say; then the peer that takes nothing is closed."""
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         peer = await server.peer(hello=True)
@@ -263,7 +321,7 @@ async def test_12_many_small_requests_whose_answers_nobody_reads(server: ServerU
 
 
 @pytest.mark.asyncio
-async def test_15_a_reset_in_the_middle_of_an_answer(server: ServerUnderTest) -> None:
+async def test_a_reset_in_the_middle_of_an_answer(server: ServerUnderTest) -> None:
     async with Canary(await server.channel(), MetadataRequest(None)) as canary:
         for _ in range(20):
             peer = await server.peer(hello=True)
@@ -277,7 +335,7 @@ async def test_15_a_reset_in_the_middle_of_an_answer(server: ServerUnderTest) ->
 
 
 @pytest.mark.asyncio
-async def test_112_broken_input_is_logged_once_a_host_and_interval(
+async def test_broken_input_is_logged_once_a_host_and_interval(
     server: ServerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="oncelog_broker.server.listener"):
@@ -293,7 +351,7 @@ async def test_112_broken_input_is_logged_once_a_host_and_interval(
 
 
 @pytest.mark.asyncio
-async def test_106_connections_are_bounded_in_all_and_per_host() -> None:
+async def test_connections_are_bounded_in_all_and_per_host() -> None:
     limits = ConnectionLimits(connections_max=4, connections_per_ip_max=3, sweep_s=0.02)
     async with serving(limits=limits) as server:
         peers = [await server.peer(hello=True) for _ in range(3)]
@@ -307,6 +365,15 @@ async def test_106_connections_are_bounded_in_all_and_per_host() -> None:
             await peer.close()
 
 
+class Taken:
+    """Acknowledges every Produce at once."""
+
+    def handle(
+        self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
+    ) -> None:
+        respond(ProduceResponse())
+
+
 class Bulky:
     """Answers every Fetch at once with 64 KiB."""
 
@@ -318,7 +385,7 @@ class Bulky:
 
 
 @pytest.mark.asyncio
-async def test_109_slow_readers_do_not_slow_others_down() -> None:
+async def test_slow_readers_do_not_slow_others_down() -> None:
     """Lines 13 and 109: many peers that ask for megabytes and read nothing. Each holds what the
     bound says, all are closed in time, the canary goes on."""
     handler = MetadataHandler(MetadataImage("cluster"), AllowAllAuthorizer(), None)
@@ -346,14 +413,11 @@ async def test_109_slow_readers_do_not_slow_others_down() -> None:
 
 
 @pytest.mark.asyncio
-async def test_108_many_that_read_when_the_pool_gets_full_do_not_overrun_it() -> None:
+async def test_many_that_read_when_the_pool_gets_full_do_not_overrun_it() -> None:
     """Each had room when it was told to go on, and all have much to read by then."""
     size = 1024 * 1024
     pool_bytes, kept = 4 * 1024 * 1024, 100 * 1024
-    async with ServerUnderTest(
-        {METADATA: MetadataHandler(MetadataImage("cluster"), AllowAllAuthorizer(), None)},
-        pool_bytes=pool_bytes,
-    ) as server:
+    async with ServerUnderTest({ApiKey.PRODUCE: Taken()}, pool_bytes=pool_bytes) as server:
         worst, update = 0, server.pool.update
 
         def noting(member: PoolMember, held: int) -> None:
@@ -363,7 +427,7 @@ async def test_108_many_that_read_when_the_pool_gets_full_do_not_overrun_it() ->
 
         server.pool.update = noting  # type: ignore[method-assign]
         peers = [await server.peer(hello=True) for _ in range(pool_bytes // kept)]
-        whole = frame(request_head(METADATA, [[], False]), bytes(size))
+        whole = produce(bytes(size))
         for peer in peers:
             peer.send(whole[:kept])
         await eventually(lambda: server.pool.used == len(peers) * kept)
@@ -378,7 +442,7 @@ async def test_108_many_that_read_when_the_pool_gets_full_do_not_overrun_it() ->
 
 
 @pytest.mark.asyncio
-async def test_108_frames_of_all_connections_together_are_bounded() -> None:
+async def test_frames_of_all_connections_together_are_bounded() -> None:
     """Peers that each send a large part of a frame: the pool makes them wait in line, the canary is
     served, and the frames get through one after the other."""
     handler = MetadataHandler(MetadataImage("cluster"), AllowAllAuthorizer(), None)
@@ -386,12 +450,14 @@ async def test_108_frames_of_all_connections_together_are_bounded() -> None:
     pool_bytes = 4 * 1024 * 1024
     async with (
         ServerUnderTest(
-            {METADATA: handler}, limits=ConnectionLimits(sweep_s=0.02), pool_bytes=pool_bytes
+            {METADATA: handler, ApiKey.PRODUCE: Taken()},
+            limits=ConnectionLimits(sweep_s=0.02),
+            pool_bytes=pool_bytes,
         ) as server,
         Canary(await server.channel(), MetadataRequest(None)) as canary,
     ):
         peers = [await server.peer(hello=True) for _ in range(12)]
-        whole = frame(request_head(METADATA, [[], False]), bytes(size))
+        whole = produce(bytes(size))
         for peer in peers:
             peer.send(whole[: size - 1000])
         await eventually(lambda: server.pool.exhausted_count > 0)
@@ -471,7 +537,7 @@ loop.run_until_complete(asyncio.wait_for(main(), 20))
 @pytest.mark.parametrize(
     "loop", ["asyncio.new_event_loop()", "__import__('uvloop').new_event_loop()"]
 )
-def test_107_without_file_descriptors_others_are_served_and_nothing_spins(loop: str) -> None:
+def test_without_file_descriptors_others_are_served_and_nothing_spins(loop: str) -> None:
     program = FD_PROGRAM.format(path=sys.path, loop=loop)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60

@@ -20,6 +20,7 @@ from oncelog_protocol.errors import (
     InvalidProducerEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    OncelogError,
     RequestTimedOutError,
     StorageError,
     TransactionCoordinatorFencedError,
@@ -65,13 +66,24 @@ class World:
         self.calls = FakeCalls(self._remote)
         self.tasks = Tasks("test")
         self.done: list[str] = []
+        self.deleted: list[bool | Exception] = [True]
+        """What the store says of a partition that broker 1 does not know; the last for ever."""
+        self.asked_store: list[TopicPartition] = []
         self.sender = MarkerSender(
             broker_id=1,
             image=self.image,
             calls=cast(BrokerCalls, self.calls),
             writer=cast(MarkerWriter, self),
             tasks=self.tasks,
+            is_deleted=self._is_deleted,
         )
+
+    async def _is_deleted(self, topic_partition: TopicPartition) -> bool:
+        self.asked_store.append(topic_partition)
+        said = self.deleted.pop(0) if len(self.deleted) > 1 else self.deleted[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
 
     def send(self, given: MarkerOrder) -> Callable[[], None]:
         before = len(self.done)
@@ -261,6 +273,7 @@ async def test_nobody_leads_for_a_while(how: str) -> None:
         else:
             w.image.updated = False
             w.image.topics = {}
+            w.deleted = [False]
         w.send(order(commit(1)))
         for _ in range(5):
             await asyncio.sleep(0)
@@ -279,6 +292,72 @@ async def test_a_topic_that_is_no_more_needs_no_marker() -> None:
         await eventually(lambda: w.done)
         w.send(order(commit(0, 1), name="b"))
         await eventually(lambda: w.done == ["a", "b"])
+
+
+async def test_a_topic_that_was_not_heard_of_yet_gets_its_marker() -> None:
+    async with world() as w:
+        w.deleted = [False]
+        tell(w.image, {"u": [1]})
+        w.send(order(commit(0, 1)))
+        await eventually(lambda: len(w.asked_store) == 2)
+        assert not w.done
+        tell(w.image, {"t": [1, 2], "u": [1]})
+        await eventually(lambda: w.done)
+        assert (w.attempts(0), w.attempts(1)) == ([1], [2])
+
+
+@pytest.mark.parametrize("silence", [ConnectionError(), TimeoutError(), OncelogError("away")])
+async def test_while_the_store_says_nothing_no_marker_is_given_up(
+    silence: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_sender, "ASK_DELETED_S", 0.01)
+    async with world() as w:
+        w.deleted = [silence, False, silence, True]
+        tell(w.image, {"u": [1]})
+        w.send(order(commit(1)))
+        await eventually(lambda: len(w.asked_store) == 3)
+        assert not w.done
+        await eventually(lambda: w.done)
+        assert w.asked_store == where(1) * 4
+
+
+async def test_a_topic_that_is_made_again_while_the_store_is_asked_gets_the_marker() -> None:
+    async with world() as w:
+        gate = asyncio.Event()
+
+        async def late(topic_partition: TopicPartition) -> bool:
+            await gate.wait()
+            return True
+
+        w.sender = MarkerSender(
+            broker_id=1,
+            image=w.image,
+            calls=cast(BrokerCalls, w.calls),
+            writer=cast(MarkerWriter, w),
+            tasks=w.tasks,
+            is_deleted=late,
+        )
+        tell(w.image, {"u": [1]})
+        w.send(order(commit(1)))
+        await asyncio.sleep(0)
+        tell(w.image, {"t": [1, 2], "u": [1]})
+        gate.set()
+        await eventually(lambda: w.done)
+        assert w.attempts(1) == [2]
+
+
+async def test_who_is_not_waited_for_any_more_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marker_sender, "ASK_DELETED_S", 0.01)
+    async with world() as w:
+        w.deleted = [False]
+        tell(w.image, {"u": [1]})
+        cancel = w.send(order(commit(1)))
+        await eventually(lambda: w.asked_store)
+        cancel()
+        await eventually(lambda: not len(w.tasks))
+        assert not w.done
 
 
 async def test_what_is_cancelled_does_nothing_more() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from oncelog_broker.server.metadata_image import DELETED_LEADER, MetadataImage
+from oncelog_protocol.errors import InvalidRequestError
 from oncelog_protocol.messages.metadata import ClusterBroker, ListenerAddress
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -123,3 +128,47 @@ def test_what_is_set_for_brokers_stays_until_others_come() -> None:
         update = UpdateMetadataRequest(1, 4, 10, True, [], [], broker_configs=given)
         image.apply(update)
         assert image.broker_configs == known
+
+
+def piece(*partitions: PartitionOrder, first: bool = False, last: bool = False, **more: Any) -> Any:
+    found = update(*partitions, full=True, **more)
+    found.first, found.last = first, last
+    return found
+
+
+def test_a_whole_image_in_slices_replaces_the_old_one_with_the_last() -> None:
+    image = MetadataImage("c")
+    image.apply(update(order("old", 0), full=True, configs=[TopicConfig("old", 1, ["k"], ["v"])]))
+    version = image.version
+    config = TopicConfig("b", 1, ["k"], ["v"])
+    assert image.apply(piece(order("a", 0), first=True)) == []
+    assert image.apply(piece(order("a", 1), order("b", 0), configs=[config])) == []
+    assert (list(image.topics), image.version) == (["old"], version)
+    changed = image.apply(piece(order("b", 1), last=True))
+    assert changed == [TopicConfig("old", 1, [], []), config]
+    assert {name: sorted(topic.partitions) for name, topic in image.topics.items()} == {
+        "a": [0, 1],
+        "b": [0, 1],
+    }
+    assert image.overrides("b") == {"k": "v"}
+    assert image.version == version + 1
+
+
+def test_a_description_that_begins_anew_forgets_what_came_before() -> None:
+    image = MetadataImage("c")
+    image.apply(piece(order("a", 0), first=True))
+    image.apply(piece(order("b", 0), first=True))
+    image.apply(piece(last=True))
+    assert list(image.topics) == ["b"]
+
+
+def test_a_slice_without_those_before_it_is_refused() -> None:
+    image = MetadataImage("c")
+    with pytest.raises(InvalidRequestError):
+        image.apply(piece(order("a", 0), last=True))
+    image.apply(piece(order("a", 0), first=True))
+    other = piece(order("b", 0), last=True)
+    other.controller_epoch += 1
+    with pytest.raises(InvalidRequestError):
+        image.apply(other)
+    assert not image.updated

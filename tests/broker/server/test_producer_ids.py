@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from oncelog_broker.server import producer_ids
 from oncelog_broker.server.producer_ids import LEFT_MIN, ProducerIds
 from oncelog_protocol.errors import CoordinatorNotAvailableError
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.transactions import AllocateProducerIdsResponse
 from oncelog_runtime.tasks import Tasks
+from support.waiting import eventually
 
 
 class Fence:
@@ -53,6 +55,23 @@ async def test_ids_come_in_order_and_the_next_block_before_the_last_is_used_up()
 
 
 @pytest.mark.asyncio
+async def test_a_block_is_had_before_anybody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_ids, "RETRY_S", 0.01)
+    controller = Controller()
+    controller.error = TimeoutError()
+    ids, tasks = make(controller)
+    stocking = asyncio.ensure_future(ids.stock())
+    await eventually(lambda: controller.asked == 2)
+    controller.error = None
+    await stocking
+    asked = controller.asked
+    controller.error = TimeoutError()
+    assert [await ids.take() for _ in range(3)] == [200 * (asked - 1) + n for n in range(3)]
+    assert controller.asked == asked
+    await tasks.close()
+
+
+@pytest.mark.asyncio
 async def test_many_who_wait_share_one_request() -> None:
     controller = Controller()
     controller.open.clear()
@@ -85,7 +104,10 @@ async def test_without_a_controller_the_answer_is_retriable(error: BaseException
     controller = Controller()
     controller.error, controller.code = error, 0 if error else 77
     ids, tasks = make(controller)
-    with pytest.raises(CoordinatorNotAvailableError):
+    reason = "ZooKeeper" if isinstance(error, TimeoutError) else type(error).__name__
+    if error is None:
+        reason = "StaleBrokerEpoch"
+    with pytest.raises(CoordinatorNotAvailableError, match=reason):
         await ids.take()
     controller.error, controller.code = None, 0
     assert await ids.take() == 200, "the lost block is not given"

@@ -80,6 +80,32 @@ async def test_nobody_reads_more_at_once_than_there_is_room_for() -> None:
 
 
 @pytest.mark.asyncio
+async def test_an_answer_takes_a_quarter_of_the_room() -> None:
+    pool = BytePool(4000 * KIB)
+    first, second = Member(pool), Member(pool)
+    assert pool.room_for_answer(first) == 1000 * KIB
+    first.hold(1000 * KIB)
+    assert pool.room_for_answer(second) == 750 * KIB
+    first.hold(4000 * KIB - 10)
+    assert pool.room_for_answer(second) == 10
+    first.hold(5000 * KIB)
+    assert pool.room_for_answer(second) == 0
+    pool.close()
+
+
+@pytest.mark.asyncio
+async def test_whose_turn_it_is_has_room_for_a_small_answer() -> None:
+    pool = BytePool(1000 * KIB)
+    holder, member = Member(pool), Member(pool)
+    holder.hold(2000 * KIB)
+    assert member.ask()
+    await eventually(lambda: not member.waits)
+    assert pool.room_for_answer(member) == SMALL_BYTES
+    assert pool.room_for_answer(holder) == 0
+    pool.close()
+
+
+@pytest.mark.asyncio
 async def test_a_full_pool_counts_again_by_itself() -> None:
     """Sent bytes leave without telling anybody."""
     pool = BytePool(1000 * KIB)

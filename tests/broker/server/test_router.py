@@ -9,6 +9,7 @@ import pytest
 
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_broker.server.router import refusal
+from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     ClusterAuthorizationFailedError,
@@ -16,6 +17,7 @@ from oncelog_protocol.errors import (
     UnknownServerError,
     UnsupportedVersionError,
 )
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.admin import ElectLeadersRequest, ElectLeadersResponse
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.fetch import FetchRequest
@@ -28,11 +30,14 @@ from oncelog_protocol.messages.replication import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest
 from oncelog_protocol.registry import REQUESTS
-from oncelog_runtime.channel import ChannelClosedError
+from oncelog_runtime.channel import ChannelClosedError, RequestChannel
 from oncelog_runtime.tasks import TasksClosedError
 from support.server import Parked, ServerUnderTest
+from support.waiting import eventually
 
+BROKER_1 = Identity("cluster", 1)
 FOLLOWER_FETCH = FetchRequest(2, 7, 0, 1, 1024, 0, 0, [])
 BETWEEN_BROKERS = [
     LeaderAndIsrRequest(1, 1, 1, True, [], []),
@@ -81,11 +86,55 @@ async def test_they_are_served_on_the_internal_listener_if_the_principal_may() -
 
     for authorizer, code in ((None, InvalidRequestError.code), (Nobody(), 31)):
         handlers = {ApiKey.FETCH: Raises(InvalidRequestError())}
-        async with ServerUnderTest(handlers, internal=True, authorizer=authorizer) as server:
-            channel = await server.channel()
+        async with ServerUnderTest(
+            handlers, internal=True, authorizer=authorizer, identity=BROKER_1
+        ) as server:
+            channel = await server.channel(own_broker_id=2)
             reply = await channel.call(FOLLOWER_FETCH, timeout_s=5)
             assert reply.message.error_code == code
             channel.close()
+
+
+@pytest.mark.parametrize("request_", BETWEEN_BROKERS, ids=lambda r: type(r).__name__)
+@pytest.mark.asyncio
+async def test_brokers_serve_only_who_named_them_and_itself(request_: Any) -> None:
+    parked = Parked()
+    asker = getattr(request_, request_.asker_field)
+    identity = Identity("cluster", 4)
+    options: dict[str, Any] = {"internal": True, "identity": identity}
+    async with ServerUnderTest({request_.api_key: parked}, **options) as server:
+        for meant, own in (
+            (UNKNOWN, asker),
+            (Identity("cluster"), asker),
+            (Identity("", 4), asker),
+            (identity, -1),
+            (identity, asker + 1),
+        ):
+            machine = ClientConnection("test", meant=meant, own_broker_id=own)
+            channel = await RequestChannel.open(*server.address, machine)
+            reply = await channel.call(request_, timeout_s=5)
+            assert reply.message.error_code == ClusterAuthorizationFailedError.code
+            channel.close()
+        assert not parked.requests
+        channel = await server.channel(own_broker_id=asker)
+        channel.send(request_, callback=lambda reply, error: None)
+        await eventually(lambda: parked.requests)
+        channel.close()
+
+
+@pytest.mark.asyncio
+async def test_markers_are_taken_from_brokers_alone() -> None:
+    parked, request = Parked(), WriteTxnMarkersRequest([])
+    handlers = {ApiKey.WRITE_TXN_MARKERS: parked}
+    async with ServerUnderTest(handlers, internal=True, identity=BROKER_1) as server:
+        channel = await server.channel()
+        reply = await channel.call(request, timeout_s=5)
+        assert reply.message.error_code == ClusterAuthorizationFailedError.code
+        channel.close()
+        channel = await server.channel(own_broker_id=2)
+        channel.send(request, callback=lambda reply, error: None)
+        await eventually(lambda: parked.requests)
+        channel.close()
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,17 @@ async def world(leader: int = 2) -> AsyncIterator[World]:
     await made.tasks.close()
 
 
+async def test_this_broker_is_not_asked_for_a_topic_that_it_has_yet_to_hear_of() -> None:
+    """It would not know later whether the topic is new or gone."""
+    async with world(leader=1) as w:
+        w.verify(partition=3)
+        assert (w.given, w.local.asked) == ({}, [])
+        tell(w.image, {TRANSACTION_TOPIC: [1], "t": [1, 1, 1, 1]})
+        await eventually(lambda: w.given == {("a", 7, 3, 3): 0})
+        (added,) = w.local.asked
+        assert added.topics[0].partitions == [3]
+
+
 async def test_this_broker_is_asked_without_a_socket() -> None:
     async with world(leader=1) as w:
         w.verify()

@@ -158,6 +158,15 @@ def test_a_file_that_is_not_there_or_not_ours(
     assert main([str(tmp_path / "notes.txt")]) == 1
 
 
+def test_a_directory_is_all_of_its_files(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(directory), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    paths = [Path(line["path"]) for line in lines if line["kind"] == "file"]
+    assert paths == sorted(path for path in directory.iterdir() if path.is_file())
+
+
 def test_a_deleted_segment_can_still_be_read(directory: Path) -> None:
     path = segment(directory)
     renamed = path.rename(f"{path}.deleted")

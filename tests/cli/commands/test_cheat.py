@@ -6,8 +6,8 @@ import re
 import shlex
 
 import pytest
-import typer
 
+from oncelog_cli import typed
 from oncelog_cli.command_tree import leaves
 from oncelog_cli.commands.cheat import SHEETS
 from support.shell import oncelog
@@ -29,7 +29,7 @@ def test_every_example_can_be_parsed(line: str) -> None:
     assert path is not None, f"{line}: no such command"
     arguments = words[len(path.split()) :]
     command = LEAVES[path].click
-    parser = command.make_parser(typer.Context(command, info_name=path))
+    parser = command.make_parser(typed.Context(command, info_name=path))
     _, rest, _ = parser.parse_args(list(arguments))  # raises what a shell would be told
     assert not rest
 

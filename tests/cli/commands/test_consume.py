@@ -212,10 +212,15 @@ async def test_a_start_that_is_not_written_yet_is_waited_for(cluster: Cluster) -
 async def test_what_is_not_there(cluster: Cluster) -> None:
     shown = await oncelog("consume", "t", "-p", "2", "-e", bootstrap=cluster.bootstrap)
     assert (shown.code, shown.out) == (1, "")
-    assert "t has 2 partitions, there is no 2" in shown.err
+    assert "topic 't' has 2 partitions, there is no 2" in shown.err
     shown = await oncelog("consume", "none", "-e", bootstrap=cluster.bootstrap)
     assert (shown.code, shown.out) == (1, "")
     assert "'none' does not exist" in shown.err
+    await cluster.create_topic("orders")
+    for arguments in (["ordres"], ["ordres", "-e"], ["ordres", "-g", "g"], ["order", "ordres"]):
+        shown = await oncelog("consume", *arguments, bootstrap=cluster.bootstrap)
+        assert (shown.code, shown.out) == (1, "")
+        assert f"topic {arguments[0]!r} does not exist; did you mean 'orders'?" in shown.err
 
 
 @pytest.mark.parametrize(
@@ -312,15 +317,16 @@ async def test_where_a_group_begins(cluster: Cluster, where: str, wanted: list[s
     assert await committed(cluster, "g") == {0: 10, 1: 5}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.asyncio
-async def test_ctrl_c_commits_and_leaves(cluster: Cluster) -> None:
+async def test_ctrl_c_commits_and_leaves(cluster: Cluster, number: signal.Signals) -> None:
     async with (
         start("consume", "t", "-g", "g", "-o", "start", bootstrap=cluster.bootstrap) as process,
         asyncio.timeout(60),
     ):
         assert process.stdout is not None
         lines = [await process.stdout.readline() for _ in range(15)]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert await process.wait() == 130
     assert sorted(line.decode().strip() for line in lines) == sorted(
         numbered("a", 0, 10) + numbered("b", 0, 5)

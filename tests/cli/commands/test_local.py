@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,25 @@ def test_status_of_a_stopped_cluster(directory: Path, capsys: pytest.CaptureFixt
     assert found["processes"][1]["state"] == "stopped"
 
 
+def check_metrics(
+    started: dict[str, Any], scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs the brokers' metrics works as the cluster stands: a configuration of Prometheus,
+    and a support bundle."""
+    bootstrap = ["--bootstrap", started["bootstrap"]]
+    served = [row["http"] for row in started["processes"][1:]]
+    assert all(address.startswith("127.0.0.1:") for address in served)
+    assert run_command(["generate", "prometheus-config", *bootstrap]) == 0
+    listed = ", ".join(f'"{address}"' for address in served)
+    assert f"targets: [{listed}]" in capsys.readouterr().out
+    bundle = scratch / "bundle.zip"
+    assert run_command(["support-bundle", *bootstrap, "--output", str(bundle)]) == 0
+    with zipfile.ZipFile(bundle) as parts:
+        for broker_id in (1, 2):
+            assert b"oncelog_" in parts.read(f"metrics/broker-{broker_id}.prom")
+    assert not capsys.readouterr().err.count("metrics/")
+
+
 @pytest.mark.integration
 @pytest.mark.zookeeper
 @pytest.mark.slow
@@ -129,6 +149,8 @@ def test_up_status_down(directory: Path, capsys: pytest.CaptureFixture[str]) -> 
     grown = document(capsys)
     assert grown["processes"][:2] == started["processes"]
     assert grown["processes"][2]["state"] == "running"
+
+    check_metrics(grown, directory.parent, capsys)
 
     assert run_command(["down", *place, "--json"]) == 0
     stopped = document(capsys)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.admin_results import PartitionDescription
+from oncelog.admin.results import PartitionDescription
 from oncelog_cli.commands.partitions import states_of
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster

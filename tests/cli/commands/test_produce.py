@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from oncelog.errors import MessageTooLargeError
-from oncelog.producer.delivery import RecordMetadata
+from oncelog.producer.record_metadata import RecordMetadata
 from oncelog_cli.commands.produce import LineRules, Tally, parse_headers
 from oncelog_cli.options import UsageError
 from oncelog_cli.record_text import InputRecord
@@ -69,6 +69,16 @@ async def test_keys_headers_and_tombstones(cluster: Cluster) -> None:
     assert [(record["key"], record["value"]) for record in found] == [("k", "v::w"), ("gone", None)]
     headers = [{"key": "a", "value": "1"}, {"key": "a", "value": "2=3"}]
     assert [record["headers"] for record in found] == [headers, headers]
+
+
+@pytest.mark.asyncio
+async def test_a_tab_may_be_typed_as_backslash_t(cluster: Cluster) -> None:
+    shown = await oncelog(
+        *("produce", "t", "-K", "\\t", "-p", "0"), stdin=b"k\tv\n", bootstrap=cluster.bootstrap
+    )
+    assert shown.code == 0
+    assert shown.err == "1 record in t\n"
+    assert [(r["key"], r["value"]) for r in await records(cluster)] == [("k", "v")]
 
 
 @pytest.mark.asyncio
@@ -164,6 +174,9 @@ async def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
     assert shown.code == 1
     assert "'none' does not exist" in shown.err
     assert shown.out == ""
+    await cluster.create_topic("orders")
+    shown = await oncelog("produce", "ordres", stdin=b"x\n", bootstrap=cluster.bootstrap)
+    assert "error: topic 'ordres' does not exist; did you mean 'orders'?" in shown.err
 
 
 @pytest.mark.asyncio
@@ -194,7 +207,7 @@ async def test_a_line_is_sent_when_it_is_typed(cluster: Cluster) -> None:
         assert process.returncode is None
         _, err = await process.communicate(b"")  # closes its standard input
         assert await process.wait() == 0
-        assert err == b"1 records in t\n"
+        assert err == b"1 record in t\n"
 
 
 @pytest.mark.parametrize(

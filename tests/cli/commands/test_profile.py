@@ -101,11 +101,11 @@ async def test_the_shell_completes_profiles() -> None:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             env=environment(
-                _ONCELOG_COMPLETE="complete_bash",
+                _ONCELOG_COMPLETE="bash_complete",
                 COMP_WORDS=typed,
                 COMP_CWORD=str(len(typed.split()) - 1),
             ),
             stdout=asyncio.subprocess.PIPE,
         )
         out, _ = await process.communicate()
-        assert out.decode().split() == ["prod"]
+        assert out.decode().split() == ["plain,prod"]

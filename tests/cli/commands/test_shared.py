@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from oncelog import Producer
 from support.cluster import Cluster, all_marked
 from support.shell import Shown, oncelog
 
@@ -143,6 +144,23 @@ async def test_command_lines_that_mean_nothing(cluster: Cluster, wrong: list[str
     ticket = await begin(cluster, 1)
     shown = await shell(cluster, *(ticket if x == "TICKET" else x for x in wrong), code=2)
     assert shown.out == ""
+
+
+async def test_list_shows_shared_ones_alone(cluster: Cluster) -> None:
+    assert (await shell(cluster, "shared", "list", "--format", "tsv")).out == ""
+    for name in ("nightly", "yearly"):
+        ticket = (await shell(cluster, "shared", "begin", name, "--tag", "7")).out.strip()
+        await write(cluster, ticket, "one", b"line\n")
+    async with Producer(cluster.bootstrap, transactional_id="ordinary"):
+        pass
+    shown = await shell(cluster, "shared", "list", "--json")
+    found = json.loads(shown.out)["transactions"]
+    assert sorted((item["transactional_id"], item["tag"], item["state"]) for item in found) == [
+        ("nightly", 7, "Ongoing"),
+        ("yearly", 7, "Ongoing"),
+    ]
+    shown = await shell(cluster, "shared", "list", "-r", "year.*", "--format", "tsv")
+    assert shown.out.startswith("yearly\tOngoing\t")
 
 
 async def test_describe_is_for_shared_ones(cluster: Cluster) -> None:

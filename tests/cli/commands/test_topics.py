@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from oncelog_protocol.messages.groups import FindCoordinatorRequest
 from support.cluster import Cluster, produce
 from support.shell import oncelog
 from support.waiting import eventually
@@ -176,6 +178,13 @@ async def test_delete_asks_first(cluster: Cluster) -> None:
     assert shown.code == 0
 
 
+async def make_internal_topic(cluster: Cluster) -> None:
+    """Whoever asks for the coordinator of a group has ``__consumer_offsets`` made."""
+    async with asyncio.timeout(30):
+        while (await cluster.call(1, FindCoordinatorRequest("g"))).error_code:
+            await asyncio.sleep(0.05)
+
+
 async def test_names_by_regular_expression(cluster: Cluster) -> None:
     for name in ("logs-1", "logs-2", "orders"):
         await cluster.create_topic(name)
@@ -187,6 +196,12 @@ async def test_names_by_regular_expression(cluster: Cluster) -> None:
     shown = await oncelog("topics", "describe", "-r", "logs-.*", bootstrap=cluster.bootstrap)
     assert shown.code == 1
     assert "no topic matches logs-.*" in shown.err
+    await make_internal_topic(cluster)
+    shown = await oncelog("topics", "delete", "-r", ".*", "--dry-run", bootstrap=cluster.bootstrap)
+    assert "orders" in shown.out
+    assert "__consumer_offsets" not in shown.out
+    shown = await oncelog("topics", "describe", "-r", "__.*", bootstrap=cluster.bootstrap)
+    assert "__consumer_offsets" in shown.out
     shown = await oncelog("topics", "describe", "-r", "(", bootstrap=cluster.bootstrap)
     assert shown.code == 2
 

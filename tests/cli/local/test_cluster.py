@@ -72,6 +72,39 @@ def test_a_stale_state_file_touches_nobody(tmp_path: Path) -> None:
     assert loaded.stop()
 
 
+def test_ports_of_metrics_are_kept_and_absent_unless_wanted(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, brokers=2, metrics=True)
+    for broker in cluster.brokers.values():
+        cluster._choose_ports(broker)
+        broker.write_config("zk:2181", {})
+    ports = [broker.metrics_port for broker in cluster.brokers.values()]
+    others = {port for b in cluster.brokers.values() for port in (b.port, b.internal_port)}
+    assert len({0, *ports, *others}) == 7
+    assert f"metrics_port = {ports[0]}\n" in cluster.brokers[1].config_path.read_text()
+    cluster.save()
+    loaded = LocalCluster.load(tmp_path)
+    assert loaded.metrics
+    assert [broker.metrics_port for broker in loaded.brokers.values()] == ports
+    cluster.brokers[1].write_config("zk:2181", {"metrics_port": 0})  # what is set goes first
+    assert "metrics_port = 0\n" in cluster.brokers[1].config_path.read_text()
+    loaded.metrics = False  # from now on without
+    loaded._choose_ports(loaded.brokers[1])
+    assert not loaded.brokers[1].metrics_port
+    plain = LocalCluster(tmp_path / "plain", brokers=1)
+    plain._choose_ports(plain.brokers[1])
+    plain.brokers[1].write_config("zk:2181", {})
+    assert "metrics_port" not in plain.brokers[1].config_path.read_text()
+
+
+def test_a_state_file_of_before_there_were_metrics(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, brokers=1)
+    cluster.save()
+    state = json.loads(cluster.state_path.read_text())
+    del state["brokers"][0]["metrics_port"]
+    cluster.state_path.write_text(json.dumps(state))
+    assert not LocalCluster.load(tmp_path).metrics
+
+
 def test_growing_and_not_shrinking(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, brokers=2)
     cluster.grow(4)
@@ -95,7 +128,17 @@ def test_a_dead_external_zookeeper_fails_before_anything_starts(tmp_path: Path) 
     cluster = LocalCluster(tmp_path, brokers=1, zookeeper=f"127.0.0.1:{free_port()}")
     with pytest.raises(LocalClusterError, match="no ZooKeeper answers"):
         cluster.start()
-    assert not cluster.brokers[1].directory.exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_first_start_that_fails_keeps_what_it_found(tmp_path: Path) -> None:
+    """The state file may be lost, and data be there all the same."""
+    cluster = LocalCluster(tmp_path, brokers=1, zookeeper=f"127.0.0.1:{free_port()}")
+    cluster.brokers[1].data_path.mkdir(parents=True)
+    with pytest.raises(LocalClusterError, match="no ZooKeeper answers"):
+        cluster.start()
+    assert cluster.brokers[1].data_path.exists()
+    assert not cluster.state_path.exists()
 
 
 def test_delete_keeps_what_is_not_ours(tmp_path: Path) -> None:
@@ -175,8 +218,21 @@ def test_a_failed_start_leaves_nothing_running(cluster: LocalCluster) -> None:
     with pytest.raises(LocalClusterError, match="no_such_setting"):
         cluster.start()
     assert not cluster.is_running()
-    assert not LocalCluster.load(cluster.directory).is_running()
-    assert cluster.brokers[1].log_path.exists()
+    assert not cluster.directory.exists()
+
+
+@pytest.mark.integration
+@pytest.mark.zookeeper
+def test_a_later_start_that_fails_keeps_data_and_logs(cluster: LocalCluster) -> None:
+    cluster.start()
+    cluster.stop()
+    cluster.settings["no_such_setting"] = 1
+    with pytest.raises(LocalClusterError, match="no_such_setting"):
+        cluster.start()
+    again = LocalCluster.load(cluster.directory)
+    assert not again.is_running()
+    assert again.brokers[1].log_path.exists()
+    assert any(again.brokers[1].data_path.iterdir())
 
 
 @pytest.mark.integration

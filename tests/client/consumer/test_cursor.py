@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from oncelog.consumer import cursor as module
 from oncelog.consumer.cursor import Cursor
 from oncelog.consumer.record import Record
 from oncelog.consumer.subscription import PartitionState, Reset
@@ -112,3 +119,54 @@ def test_what_is_hidden_behind_the_batch_is_stepped_over_with_it() -> None:
     assert cursor.safe() == (37, 5)
     cursor.settle()
     assert (state.offset, state.epoch) == (37, 5)
+
+
+@pytest.mark.parametrize("handed_out", [0, 1, 3, 5])
+def test_another_thread_gets_nothing_behind_the_position(
+    handed_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that iterates may be anywhere: here it goes on whenever somebody looks."""
+    state, cursor = make()
+    taken = [next(cursor.iterator).offset for _ in range(handed_out)]
+
+    def length_hint(iterator: Any) -> int:
+        left: int = iterator.__length_hint__()
+        taken.extend(record.offset for record in [next(iterator, None)] if record is not None)
+        return left
+
+    monkeypatch.setattr(module, "length_hint", length_hint)
+    cursor.stop()
+    taken += [record.offset for record in cursor.iterator]
+    assert state.offset == (30 if len(taken) == 5 else 10 + 2 * len(taken))
+
+
+def test_position_and_iterator_never_part() -> None:
+    """The same with a real thread; many rounds, and switches as often as can be."""
+    records = [Record("t", 0, n, 0, None, b"") for n in range(20_000)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for turn in range(100):
+            state = PartitionState(TopicPartition("t", 0))
+            state.seek(0)
+            cursor = Cursor(state, records, len(records), 0, DATA)
+            seen = [-1]
+            begun = threading.Event()
+
+            def iterate(
+                cursor: Cursor = cursor, seen: list[int] = seen, begun: threading.Event = begun
+            ) -> None:
+                for record in cursor.iterator:
+                    seen[0] = record.offset
+                    begun.set()
+
+            thread = threading.Thread(target=iterate)
+            thread.start()
+            begun.wait()
+            for _ in range(turn):
+                pass  # somewhere else each time
+            cursor.stop()
+            thread.join()
+            assert state.offset == seen[0] + 1
+    finally:
+        sys.setswitchinterval(interval)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from oncelog.cluster import Cluster
 from oncelog.consumer.fetch_plan import (
     SHORT_WAIT_MS,
     Asked,
@@ -18,6 +17,7 @@ from oncelog.consumer.fetch_plan import (
     take_answer,
 )
 from oncelog.consumer.subscription import PartitionState
+from oncelog.core.cluster import Cluster
 from oncelog_protocol.errors import ERRORS
 from oncelog_protocol.messages.fetch import AbortedTransaction, EpochEnd, FetchPartitionResponse
 from oncelog_protocol.messages.metadata import (

@@ -75,7 +75,7 @@ async def test_what_is_held_in_advance_is_bounded() -> None:
         async with reading(cluster, **options) as consumer:
             await consumer.getone()
             await asyncio.sleep(0.05)
-            assert consumer._subscription.buffered < 2200
+            assert consumer._core.subscription.buffered < 2200
             before = cluster.count(ApiKey.FETCH)
             await asyncio.sleep(0.02)
             assert cluster.count(ApiKey.FETCH) == before
@@ -90,7 +90,7 @@ async def test_all_partitions_together_are_bounded_too() -> None:
             fill(cluster, 100, number=number)
         options = {"max_partition_fetch_bytes": 3000, "fetch_max_bytes": 1500}
         async with reading(cluster, **options) as consumer:
-            await eventually(lambda: consumer._subscription.buffered >= 3000)
+            await eventually(lambda: consumer._core.subscription.buffered >= 3000)
             fetches = cluster.count(ApiKey.FETCH)
             await asyncio.sleep(0.03)
             assert cluster.count(ApiKey.FETCH) == fetches
@@ -196,7 +196,7 @@ async def test_out_of_range_resets_by_policy(policy: Any, first: bytes) -> None:
             consumer.seek(TP, 1)
             waiting = asyncio.create_task(consumer.getone())
             await eventually(lambda: cluster.count(ApiKey.LIST_OFFSETS) == 2)
-            await eventually(lambda: consumer._subscription.state(TP).offset is not None)
+            await eventually(lambda: consumer._core.subscription.state(TP).offset is not None)
             fill(cluster, 1)
             assert (await waiting).value == first
         found = int(first)
@@ -282,9 +282,9 @@ async def test_a_failure_inside_is_heard_by_the_caller() -> None:
             def broken() -> None:
                 raise ZeroDivisionError
 
-            assert consumer._fetcher is not None
-            consumer._fetcher._schedule = broken  # type: ignore[method-assign]
-            consumer._fetcher.wake()
+            assert consumer._core.fetcher is not None
+            consumer._core.fetcher._schedule = broken  # type: ignore[method-assign]
+            consumer._core.fetcher.wake()
             with pytest.raises(ClosedError) as caught:
                 await waiting
             assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -298,7 +298,7 @@ def test_what_is_due_at_once_is_no_timer_with_uvloop() -> None:
             cluster.create_topic("t")
             fill(cluster, 1)
             async with reading(cluster) as consumer:
-                fetcher = consumer._fetcher
+                fetcher = consumer._core.fetcher
                 assert fetcher is not None
                 now = asyncio.get_running_loop().time()
                 for when in (now, now + 1, now - 1):

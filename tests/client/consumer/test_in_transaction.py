@@ -105,9 +105,9 @@ async def test_an_abort_keeps_no_position_of_what_came_in_between() -> None:
     the policy would say otherwise by now."""
     async with member(3, 3, auto_offset_reset="latest") as (cluster, consumer):
         waiting = asyncio.ensure_future(consumer.getmany(timeout_ms=10_000))
-        await eventually(lambda: A in consumer._subscription.states)
+        await eventually(lambda: A in consumer._core.subscription.states)
         part = consumer._join_transaction()
-        await eventually(lambda: consumer._subscription.states[A].offset is not None)
+        await eventually(lambda: consumer._core.subscription.states[A].offset is not None)
         fill(cluster, 2)
         taken = await waiting
         assert [record.offset for record in taken[A]] == [3, 4]
@@ -131,22 +131,22 @@ async def test_one_at_a_time_and_only_in_a_group() -> None:
 @pytest.mark.asyncio
 async def test_what_was_taken_away_spoils_a_transaction_that_read_it() -> None:
     async with member(4, 4) as (_, consumer):
-        while not {A, B} <= consumer._subscription.states.keys():
+        while not {A, B} <= consumer._core.subscription.states.keys():
             await consumer.getmany(timeout_ms=50)
         await consumer.position(A), await consumer.position(B)
-        consumer._seek(consumer._subscription.state(A), 0)
-        consumer._seek(consumer._subscription.state(B), 0)
+        consumer._core.seek(consumer._core.subscription.state(A), 0)
+        consumer._core.seek(consumer._core.subscription.state(B), 0)
         consumer.pause(B)
         part = consumer._join_transaction()
         assert len((await consumer.getmany(timeout_ms=5000))[A]) == 4
-        consumer._subscription.remove([B])
+        consumer._core.subscription.remove([B])
         assert moved(part.commits()[0]) == {A: 4}, "nothing was read of what went"
         part.aborted()
         part = consumer._join_transaction()
         await consumer.getmany(max_records=1, timeout_ms=5000)
-        consumer._reader.settle()
-        consumer._subscription.remove([A])
-        consumer._subscription.add(A, None)  # it came back: no better
+        consumer._core.reader.settle()
+        consumer._core.subscription.remove([A])
+        consumer._core.subscription.add(A, None)  # it came back: no better
         with pytest.raises(CommitFailedError, match="in the middle"):
             part.commits()
         part.aborted()
@@ -255,7 +255,9 @@ async def test_an_auto_commit_that_failed_is_not_tried_again_beside_transactions
         await consumer.getmany(max_records=1, timeout_ms=5000)
         await eventually(lambda: rule.met > 0)
         part = consumer._join_transaction()
-        await eventually(lambda: not consumer._group.committing if consumer._group else False)
+        await eventually(
+            lambda: not consumer._core.group.committing if consumer._core.group else False
+        )
         met = rule.met
         rule.times = 0
         await asyncio.sleep(0.05)
@@ -268,10 +270,10 @@ async def test_the_end_of_a_consumer_in_a_transaction_is_no_error() -> None:
     async with member(4) as (_, consumer):
         await consumer.getmany(max_records=1, timeout_ms=5000)
         part = consumer._join_transaction()
-        assert consumer._fetcher is not None
-        consumer._fetcher.fail("test", ValueError("?"))
+        assert consumer._core.fetcher is not None
+        consumer._core.fetcher.fail("test", ValueError("?"))
         part.aborted()
-        consumer._fetcher.failure = None
+        consumer._core.fetcher.failure = None
         part = consumer._join_transaction()
         await consumer.close()
         part.aborted()
@@ -280,3 +282,27 @@ async def test_the_end_of_a_consumer_in_a_transaction_is_no_error() -> None:
 def test_a_state_is_itself() -> None:
     """Two assignments of one partition are told apart."""
     assert PartitionState(A) != PartitionState(A)
+
+
+@pytest.mark.asyncio
+async def test_where_it_began_is_committed_before_anything_is_handed_out() -> None:
+    """Or what the block was at when it died would be skipped, with "latest"."""
+    async with member(3, 3, auto_offset_reset="latest") as (cluster, consumer):
+        consumer._join_transaction()
+        waiting = asyncio.ensure_future(consumer.getmany(timeout_ms=10_000))
+        await eventually(lambda: cluster.committed() == {A: 3, B: 3})
+        fill(cluster, 2)
+        assert [record.offset for record in (await waiting)[A]] == [3, 4]
+
+
+@pytest.mark.asyncio
+async def test_a_position_of_before_is_committed_with_the_first_transaction() -> None:
+    options: dict[str, Any] = {"auto_offset_reset": "latest", "enable_auto_commit": False}
+    async with member(3, **options) as (_, consumer):
+        async with asyncio.timeout(15):
+            while not consumer.assignment():
+                await consumer.getmany(timeout_ms=10)
+        assert await consumer.position(A) == 3
+        part = consumer._join_transaction()
+        assert moved(part.commits()[0]) == {A: 3}
+        part.aborted()

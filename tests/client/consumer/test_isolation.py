@@ -126,7 +126,7 @@ STEPS = st.lists(
 def test_exactly_what_is_decided_and_not_aborted(
     steps: list[tuple[str, int, int]], start: int, counts: list[int]
 ) -> None:
-    """Wherever reading begins and however the log is cut into answers (F73)."""
+    """Wherever reading begins and however the log is cut into answers."""
     log = Log()
     for kind, producer_id, count in steps:
         if kind == "data":
@@ -179,7 +179,7 @@ def test_a_marker_that_nobody_can_read_is_corrupt() -> None:
 
 def test_ten_thousand_transactions_are_held_as_bytes_in_advance() -> None:
     """Open ones cost nothing, for nothing of them comes; aborted ones count against the buffer
-    while their span is held, and go with it (F73)."""
+    while their span is held, and go with it."""
     log = Log()
     for producer_id in range(10_000):
         log.append(producer_id)

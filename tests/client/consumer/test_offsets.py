@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.config import ConnectionOptions
 from oncelog.consumer.offsets import list_offsets
+from oncelog.core.router import Router
 from oncelog.errors import (
     DeadlineExceededError,
     NotLeaderOrFollowerError,
@@ -15,7 +16,6 @@ from oncelog.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.router import Router
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import TopicPartition

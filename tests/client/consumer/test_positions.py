@@ -74,12 +74,12 @@ def ask_group(consumer: Consumer, answers: list[Any]) -> list[list[TopicPartitio
             raise answer
         return answer
 
-    assert consumer._fetcher is not None
-    consumer._fetcher.positions.committed = committed
+    assert consumer._core.fetcher is not None
+    consumer._core.fetcher.positions._committed = committed
     consumer._router.want("t")
     for tp in (A, B):
-        consumer._subscription.add(tp, Reset.COMMITTED)
-    consumer._fetcher.wake()
+        consumer._core.subscription.add(tp, Reset.COMMITTED)
+    consumer._core.fetcher.wake()
     return asked
 
 
@@ -92,7 +92,7 @@ async def test_committed_offsets_first_the_policy_where_there_is_none() -> None:
             asked = ask_group(consumer, [{A: OffsetAndMetadata(1, "", 0), B: None}])
             assert [await consumer.position(tp) for tp in (A, B)] == [1, 3]
             assert asked == [[A, B]]
-            assert consumer._subscription.state(A).fetch_epoch == 0, "checked by the fetch"
+            assert consumer._core.subscription.state(A).fetch_epoch == 0, "checked by the fetch"
 
 
 @pytest.mark.asyncio
@@ -168,7 +168,7 @@ async def test_where_reading_began_is_where_a_group_without_offsets_goes_back_to
             ask_group(consumer, answers)
             assert [await consumer.position(tp) for tp in (A, B)] == [3, 3]
             fill(cluster, 9)
-            state = consumer._subscription.states[A]
+            state = consumer._core.subscription.states[A]
             assert state.origin == (3, -1)
             state.lose(Reset.COMMITTED)
             consumer.resume(A)

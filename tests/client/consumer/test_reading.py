@@ -32,7 +32,7 @@ async def reading(*sizes: int, partitions: int = 1) -> AsyncIterator[Consumer]:
 
 
 def offsets(consumer: Consumer, *, safe: bool) -> list[int]:
-    return [item.offset for item in consumer._reader.positions(safe=safe).values()]
+    return [item.offset for item in consumer._core.reader.positions(safe=safe).values()]
 
 
 @pytest.mark.asyncio
@@ -47,11 +47,11 @@ async def test_with_a_loop_the_last_record_is_in_hand() -> None:
         assert seen == [(n, n + 1) for n in range(5)]
         waiting = asyncio.ensure_future(consumer.getone())
         await asyncio.sleep(0)
-        assert consumer._reader.inside
+        assert consumer._core.reader.inside
         assert offsets(consumer, safe=True) == [5], "it came back"
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert not consumer._reader.inside
+        assert not consumer._core.reader.inside
 
 
 @pytest.mark.asyncio
@@ -59,7 +59,7 @@ async def test_a_loop_that_is_sent_elsewhere_still_holds_its_record() -> None:
     async with reading(5) as consumer:
         async for record in consumer:
             if record.offset == 2:
-                consumer._reader.drop_cursor()
+                consumer._core.reader.drop_cursor()
                 assert offsets(consumer, safe=True) == [2]
             if record.offset == 3:
                 assert offsets(consumer, safe=True) == [3]
@@ -104,7 +104,7 @@ async def test_a_seek_is_the_application_s_word() -> None:
 @pytest.mark.asyncio
 async def test_when_the_application_last_came() -> None:
     async with reading(5) as consumer:
-        reader = consumer._reader
+        reader = consumer._core.reader
         await consumer.getone()
         assert reader.last_poll_at(10.0) == 10.0
         assert reader.last_poll_at(20.0) == 10.0
@@ -139,7 +139,7 @@ async def test_work_at_a_poll_comes_before_the_next_record() -> None:
             return work() if due else None
 
         await consumer.getone()
-        consumer._reader.at_poll = at_poll
+        consumer._core.reader.call_at_poll(at_poll)
         await consumer.getone()
         assert done == [], "the batch goes on"
         assert (await consumer.getone()).offset == 2
@@ -152,7 +152,7 @@ async def test_what_is_read_no_more_is_not_in_hand() -> None:
         found = await consumer.getmany(timeout_ms=1000)
         while len(found) < 2:
             found |= await consumer.getmany(timeout_ms=1000)
-        consumer._reader.forget([A, B])
+        consumer._core.reader.forget([A, B])
         assert offsets(consumer, safe=True) == [3, 3]
 
 
@@ -213,7 +213,7 @@ async def test_everything_is_read_uncommitted_but_markers() -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("start", range(9))
 async def test_reading_may_begin_anywhere(start: int) -> None:
-    """In the middle of what was aborted too (F73), in batches as well."""
+    """In the middle of what was aborted too, in batches as well."""
     async with transactions() as (_, consumer):
         consumer.seek(A, start)
         expected = [
@@ -282,7 +282,7 @@ async def test_a_long_stretch_of_aborted_batches_does_not_hold_up_the_loop() -> 
             async def count() -> None:
                 while True:
                     await asyncio.sleep(0)
-                    stops.append(consumer._subscription.states[A].offset)
+                    stops.append(consumer._core.subscription.states[A].offset)
 
             counting = asyncio.ensure_future(count())
             assert (await consumer.getone()).value == b"end"

@@ -48,7 +48,7 @@ async def test_all_records_each_once_and_the_position_behind_them() -> None:
             await eventually(lambda: committable(consumer) == {A: 300, B: 200})
         assert handler.most == 8 or handler.most == 6, "three keys in each of two partitions"
         assert [await consumer.position(tp) for tp in (A, B)] == [300, 200]
-        assert consumer._commit_source is None
+        assert consumer._core.boundary.work is None
 
 
 @pytest.mark.asyncio

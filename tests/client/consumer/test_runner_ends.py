@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog import Consumer, Record
+from oncelog import Consumer, Record, Retry
 from oncelog.errors import (
     ClientError,
     CorruptRecordError,
@@ -25,8 +25,8 @@ async def test_what_has_begun_ends_before_a_partition_is_taken_away_the_rest_is_
         handler.slow = lambda record: record.partition == 0 and record.offset in (0, 1)
         async with running(consumer, handler, concurrency=8):
             await eventually(lambda: len(handler.done) == 10 + 3, what="B, and a key of A")
-            assert consumer._on_taking_away is not None
-            taking = asyncio.ensure_future(consumer._on_taking_away([A]))
+            assert consumer._core.boundary.work is not None
+            taking = asyncio.ensure_future(consumer._core.boundary.work.taking_away([A]))
             await asyncio.sleep(0.01)
             assert not taking.done()
             handler.gate.set()
@@ -47,8 +47,8 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_worker_goes_on
         options: dict[str, Any] = {"order": "partition", "drain_timeout_ms": 20}
         async with running(consumer, handler, concurrency=2, **options):
             await eventually(lambda: len(handler.done) == 10)
-            assert consumer._on_taking_away is not None
-            await consumer._on_taking_away([A])
+            assert consumer._core.boundary.work is not None
+            await consumer._core.boundary.work.taking_away([A])
             assert handler.cancelled == [0]
             assert committable(consumer) == {A: 0, B: 10}
             handler.slow = lambda record: False
@@ -84,7 +84,7 @@ async def test_of_a_partition_that_is_withheld_nothing_more_begins() -> None:
         handler.slow = lambda record: record.offset == 0
         async with running(consumer, handler, order="partition"):
             await eventually(lambda: handler.begun == [0])
-            state = consumer._subscription.states[A]
+            state = consumer._core.subscription.states[A]
             state.withheld = True
             handler.gate.set()
             await eventually(lambda: handler.done == [0])
@@ -127,6 +127,59 @@ async def test_closing_ends_the_run_after_what_has_begun() -> None:
                 await task
         assert handler.done == [0, 1]
         assert committable(consumer) == {A: 2}
+
+
+@pytest.mark.asyncio
+async def test_a_clean_end_leaves_no_gap_below_what_was_done() -> None:
+    """Records of three keys: those of the first wait behind record 0, the others go on."""
+    async with fake(30) as cluster, reading(cluster) as consumer:
+        handler = Handler()
+        handler.slow = lambda record: record.offset in (0, 13)
+        async with running(consumer, handler, concurrency=2) as task:
+            await eventually(lambda: 13 in handler.begun)
+            closing = asyncio.create_task(consumer.close())
+            await eventually(lambda: consumer._core.closing.waiting)
+            handler.gate.set()
+            await closing
+            async with asyncio.timeout(5):
+                await task
+        assert sorted(handler.done) == list(range(14))
+        assert committable(consumer) == {A: 14}
+
+
+@pytest.mark.asyncio
+async def test_a_clean_end_does_not_wait_for_another_attempt() -> None:
+    async with fake(30) as cluster, reading(cluster) as consumer:
+        handler = Handler()
+        handler.bad = lambda record: record.offset == 0
+        retry = Retry(5, backoff_ms=3_600_000, backoff_max_ms=3_600_000)
+        async with running(consumer, handler, concurrency=2, retry=retry) as task:
+            await eventually(lambda: 29 in handler.done)
+            await consumer.close()
+            async with asyncio.timeout(5):
+                await task
+        assert committable(consumer) == {A: 0}
+
+
+@pytest.mark.asyncio
+async def test_nothing_overtakes_a_record_that_fails_while_the_run_ends() -> None:
+    """Records of three keys: 3, 6, 9 and 12 wait behind record 0, which is tried again later, by
+    whoever has the partition then."""
+    async with fake(30) as cluster, reading(cluster) as consumer:
+        handler = Handler()
+        handler.slow = lambda record: record.offset in (0, 13)
+        handler.bad = lambda record: record.offset == 0
+        retry = Retry(5, backoff_ms=1)
+        async with running(consumer, handler, concurrency=2, retry=retry) as task:
+            await eventually(lambda: 13 in handler.begun)
+            closing = asyncio.create_task(consumer.close())
+            await eventually(lambda: consumer._core.closing.waiting)
+            handler.gate.set()
+            await closing
+            async with asyncio.timeout(5):
+                await task
+        assert not {3, 6, 9, 12} & set(handler.begun)
+        assert committable(consumer) == {A: 0}
 
 
 @pytest.mark.asyncio
@@ -180,7 +233,7 @@ async def test_one_run_at_a_time() -> None:
             await eventually(lambda: handler.done)
             with pytest.raises(ClientError, match="one at a time"):
                 await consumer.run(handler)
-            assert consumer._commit_source is not None
+            assert consumer._core.boundary.work is not None
 
 
 @pytest.mark.asyncio

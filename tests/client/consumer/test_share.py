@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from oncelog.consumer.consumer import Consumer
+from oncelog.consumer.core import ConsumerCore
 from oncelog.consumer.lanes import PartitionWork
 from oncelog.consumer.share import SPAN_FACTOR, Limits, Share
 from oncelog.consumer.subscription import PartitionState
@@ -17,14 +17,16 @@ class StandIn:
     def __init__(self, count: int) -> None:
         self.tps = [TopicPartition("t", number) for number in range(count)]
         self.states = {tp: PartitionState(tp) for tp in self.tps}
-        self._subscription = self
-        self._closed = False
+        self.subscription = self
+        self.closed = False
 
-    def pause(self, tp: TopicPartition) -> None:
-        self.states[tp].paused = True
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self.states[tp].pause()
 
-    def resume(self, tp: TopicPartition) -> None:
-        self.states[tp].paused = False
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self.states[tp].resume()
 
     @property
     def paused(self) -> list[int]:
@@ -34,7 +36,9 @@ class StandIn:
 class Bench:
     def __init__(self, count: int, records: int, bytes_: int = 1_000_000) -> None:
         self.consumer = StandIn(count)
-        self.share = Share(cast(Consumer, cast(Any, self.consumer)), Limits(records, bytes_), 500)
+        self.share = Share(
+            cast(ConsumerCore, cast(Any, self.consumer)), Limits(records, bytes_), 500
+        )
         self.works = {tp: PartitionWork(state) for tp, state in self.consumer.states.items()}
         self.next_offset = 0
 
@@ -119,7 +123,7 @@ def test_a_record_that_is_not_done_for_long_stops_its_partition() -> None:
 
 def test_what_the_application_paused_stays_paused() -> None:
     bench = Bench(2, 64)
-    bench.consumer.pause(bench.consumer.tps[1])
+    bench.consumer.pause(bench.consumer.tps[1:])
     bench.add(0, 64)
     assert bench.poll() == [0, 1]
     bench.remove(0, 64)

@@ -14,13 +14,16 @@ from oncelog.consumer.outgoing import ProducerRecord
 from oncelog.errors import (
     ClientError,
     ConfigurationError,
+    MessageTooLargeError,
     NotEnoughReplicasError,
     ProducerFencedError,
     RequestTimedOutError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
+from oncelog_protocol import limits
 from oncelog_protocol.messages.base import ApiKey
+from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import Action, Rule, committed_of
@@ -69,6 +72,17 @@ async def copy(record: Record) -> ProducerRecord:
 
 def results(cluster: TransactionalGroups, topic: str = "out") -> list[int]:
     return [int(value or b"-1") for value in committed_of(cluster, topic)]
+
+
+def refuse_large(cluster: TransactionalGroups, most: int) -> None:
+    """As brokers do whose topic ``out`` has a small ``max_message_bytes``."""
+
+    def too_large(request: ProduceRequest) -> bool:
+        out = [topic for topic in request.topics if topic.topic == "out"]
+        return any(part.batch.length > most for topic in out for part in topic.partitions)
+
+    error = MessageTooLargeError
+    cluster.rule(ApiKey.PRODUCE, Action.ERROR, error=error, times=1000, when=too_large)
 
 
 @pytest.mark.asyncio
@@ -214,6 +228,40 @@ async def test_dead_letters_are_in_the_transaction() -> None:
         await eventually(lambda: cluster.committed() == {A: 10})
         assert results(cluster) == [1, 2, 4, 5, 8]
         assert results(cluster, "dead") == [0, 3, 6, 7, 9]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("where", ["client", "broker"])
+async def test_a_result_that_is_too_large_is_a_dead_letter(where: str) -> None:
+    large = b"x" * (limits.BATCH_BYTES_MAX + 1 if where == "client" else 5000)
+
+    async def handle(record: Record) -> ProducerRecord:
+        value = large if record.offset in (3, 4, 8) else record.value
+        return ProducerRecord("out", value, record.key)
+
+    async with groups(10, dead=True) as cluster, member(cluster) as consumer:
+        refuse_large(cluster, 4000)
+        async with copying(consumer, handle, dead_letter="dead") as task:
+            await eventually(lambda: cluster.committed() == {A: 10})
+            fill(cluster, 5)
+            await eventually(lambda: cluster.committed() == {A: 15})
+            assert not task.done()
+            assert results(cluster) == [0, 1, 2, 5, 6, 7, 9, *range(10, 15)]
+            assert results(cluster, "dead") == [3, 4, 8]
+
+
+@pytest.mark.asyncio
+async def test_a_result_that_is_too_large_ends_a_run_without_dead_letters() -> None:
+    async def handle(record: Record) -> ProducerRecord:
+        return ProducerRecord("out", b"x" * 5000 if record.offset == 1 else record.value)
+
+    async with groups(3) as cluster, member(cluster) as consumer:
+        refuse_large(cluster, 4000)
+        async with copying(consumer, handle) as task:
+            error = await raised(task)
+        assert isinstance(error, MessageTooLargeError)
+        assert "t-0 offset 1" in "".join(error.__notes__)
+        assert results(cluster) == [0]
 
 
 @pytest.mark.asyncio
@@ -421,3 +469,22 @@ async def test_what_it_needs() -> None:
             part.committed({})
             with pytest.raises(ConfigurationError):
                 await consumer.run(copy, transactional_id="")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_what_comes_between_two_lives_is_read(crashes: bool) -> None:
+    """With "latest" too: where the first life began is committed, before anything is handed out."""
+    async with groups(5, 0) as cluster:
+        latest = {"auto_offset_reset": "latest", "auto_commit_interval_ms": 3_600_000}
+        async with member(cluster, **latest) as consumer, copying(consumer, copy) as task:
+            await eventually(lambda: consumer.assignment() == [A, B])
+            await asyncio.gather(*(consumer.position(tp) for tp in (A, B)))
+            if not crashes:
+                await consumer.close()
+                await task
+            assert cluster.committed() == {A: 5, B: 0}
+        fill(cluster, 3)
+        async with member(cluster, **latest) as consumer, copying(consumer, copy):
+            await eventually(lambda: len(results(cluster)) == 3)
+        assert results(cluster) == [5, 6, 7]

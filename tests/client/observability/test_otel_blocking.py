@@ -70,7 +70,7 @@ def test_every_traced_call_has_its_blocking_one() -> None:
     ):
         plain = blocking.Producer if face is TracedProducer else blocking.Consumer
         for name in vars(source):
-            if name.startswith("_"):
+            if name.startswith("_") or name == "run":  # which asks whatever client there is
                 continue
             assert name in vars(face), name
             assert getattr(face, name) is not getattr(plain, name, None), name

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.backoff import Backoff
+from oncelog.core.backoff import Backoff
 from oncelog.errors import BufferExhaustedError, ClosedError
-from oncelog.producer.accumulator import Accumulator, Batch, record_size
+from oncelog.producer.accumulator import Accumulator
+from oncelog.producer.partition_queue import Batch
+from oncelog.producer.slicing import record_size
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
@@ -111,7 +113,7 @@ def test_what_failed_goes_first_again_in_order() -> None:
     queue.ready.popleft()
     queue.failed.extend(batches[:2])
     muted = not queue.may_send
-    queue.put_back()
+    queue.put_back(0.0)
     assert list(queue.ready) == batches
     assert muted, "until everything in flight was answered"
     assert queue.may_send

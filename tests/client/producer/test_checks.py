@@ -39,7 +39,14 @@ def test_bad_records(arguments: Any, error: type[Exception]) -> None:
     [
         ([("h", "v")], TypeError),
         ([(7, b"v")], TypeError),
-        ([("h",)], ValueError),
+        ([("h",)], TypeError),
+        ([("h", b"1", b"2")], TypeError),
+        (["hv"], TypeError),
+        ([7], TypeError),
+        ({"a": b"b"}, TypeError),
+        ({7}, TypeError),
+        (b"ab", TypeError),
+        (7, TypeError),
         ([("\ud800", b"v")], ValueError),
         ([("h", b"")] * 1025, ValueError),
     ],
@@ -47,6 +54,14 @@ def test_bad_records(arguments: Any, error: type[Exception]) -> None:
 def test_bad_headers(headers: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         check_headers(headers)
+
+
+def test_a_mapping_of_headers_is_told_how_it_is_written() -> None:
+    headers: Any = {"a": "b"}
+    with pytest.raises(TypeError, match=r"headers: dict is not a list of pairs.*headers=\[\("):
+        check_record(b"v", None, headers, None)
+    with pytest.raises(TypeError, match="headers: dict is not a list of pairs"):
+        check_columns([b"v"], None, [headers], 0)
 
 
 @pytest.mark.parametrize(

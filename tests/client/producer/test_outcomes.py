@@ -6,25 +6,29 @@ from typing import Any
 
 import pytest
 
-from oncelog.backoff import Backoff
 from oncelog.config import ConnectionOptions
+from oncelog.core.backoff import Backoff
+from oncelog.core.router import Router
 from oncelog.errors import (
     DeliveryTimeoutError,
     InvalidRecordError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     ReorderError,
+    RequestTimedOutError,
     UnknownServerError,
 )
-from oncelog.producer.accumulator import Accumulator, Batch
+from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.outcomes import Outcomes
+from oncelog.producer.partition_queue import NO_PRODUCER, Batch
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.sequence import Sequences
-from oncelog.router import Router
 from oncelog_protocol.errors import (
     ApiError,
+    CoordinatorNotAvailableError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    NotEnoughReplicasAfterAppendError,
     OutOfOrderSequenceNumberError,
 )
 from oncelog_protocol.messages import produce as wire
@@ -156,6 +160,58 @@ async def test_who_is_overtaken_fails() -> None:
     assert isinstance(first.error, ReorderError)
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("error", [RequestTimedOutError, NotEnoughReplicasAfterAppendError])
+@pytest.mark.asyncio
+async def test_who_is_in_the_log_before_one_that_was_acknowledged_asks_where(
+    error: type[ApiError], in_transaction: bool
+) -> None:
+    """The broker took the second only behind the first."""
+    session = FakeSession() if in_transaction else None
+    bench = Bench(session)
+    first, second, third = bench.sent(3)
+    bench.answer(first, error)
+    bench.answer(second, None, 6)
+    bench.answer(third, error)
+    assert (first.error, second.error) == (None, None)
+    bench.outcomes.resume(bench.queue)
+    assert list(bench.queue.ready) == [first, third]
+    bench.answer(first, None, 5)
+    bench.answer(third, None, 7)
+    assert (first.base_offset, second.base_offset, third.base_offset) == (5, 6, 7)
+    assert bench.ends() == ["ok", "ok", "ok"]
+    assert session is None or session.errors == []
+
+
+@pytest.mark.asyncio
+async def test_who_was_refused_is_not_in_the_log_whatever_came_later() -> None:
+    """Its broker had forgotten the producer, and took what came behind a gap."""
+    bench = Bench()
+    first, second, third = bench.sent(3)
+    bench.answer(first, NotEnoughReplicasError)
+    bench.answer(second, RequestTimedOutError)
+    bench.answer(third, None)
+    assert isinstance(first.error, ReorderError)
+    assert first.error.definite
+    assert bench.queue.failed == [second]
+    bench.queue.failed.clear()
+    bench.answer(second, OutOfOrderSequenceNumberError)
+    bench.outcomes.resume(bench.queue)
+    assert getattr(second.error, "definite", None) is False
+
+
+@pytest.mark.asyncio
+async def test_who_is_of_an_older_epoch_is_not_vouched_for_by_a_newer_one() -> None:
+    bench = Bench()
+    (first,) = bench.sent()
+    bench.answer(first, RequestTimedOutError)
+    bench.sequences.given(7, 1)
+    bench.queue.producer = NO_PRODUCER
+    (second,) = bench.sent()
+    bench.answer(second, None)
+    assert isinstance(first.error, ReorderError)
+
+
 @pytest.mark.asyncio
 async def test_out_of_time() -> None:
     bench = Bench()
@@ -166,10 +222,26 @@ async def test_out_of_time() -> None:
     assert batch.error.definite
 
 
+@pytest.mark.asyncio
+async def test_out_of_time_without_an_id() -> None:
+    bench = Bench()
+    bench.sequences.not_given(CoordinatorNotAvailableError("ZooKeeper is silent"))
+    encoded = encode_batch([b"v"], timestamps=1, sealed=False)
+    batch = bench.accumulator.add_columns(bench.queue, 0.0, 10, 1, encoded, 1, [b"v"])
+    bench.outcomes.time_out(batch)
+    assert "it was not sent, for no broker gave a producer id: ZooKeeper is silent" in str(
+        batch.error
+    )
+    assert isinstance(batch.error, DeliveryTimeoutError)
+    assert batch.error.definite
+    bench.sequences.given(7, 0)
+    assert bench.sequences.refusal is None
+
+
 @pytest.mark.parametrize("safe", [True, False])
 @pytest.mark.asyncio
 async def test_one_attempt_that_may_have_been_written_is_enough(safe: bool) -> None:
-    """Ablation 28: the last answer alone says too much."""
+    """[N22]: the last answer alone says too much."""
     bench = Bench(safeguards=ProducerSafeguards(indefinite_stays_indefinite=safe))
     (batch,) = bench.sent()
     bench.answer(batch, NotLeaderOrFollowerError)

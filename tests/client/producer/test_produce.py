@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.errors import ClosedError, ConnectionLostError
-from oncelog.producer.accumulator import Batch, PartitionQueue
+from oncelog.producer.partition_queue import Batch, PartitionQueue
 from oncelog.producer.produce import closed_error, produce_error, produce_request
 from oncelog_protocol.errors import MessageTooLargeError, NotLeaderOrFollowerError
 from oncelog_protocol.messages.produce import ProducePartitionResponse

@@ -209,6 +209,20 @@ async def test_one_in_flight_needs_no_such_error() -> None:
         assert cluster.partition("t").values() == [b"warm", *numbered(5)]
 
 
+@pytest.mark.asyncio
+async def test_what_is_in_the_log_before_what_was_acknowledged_has_not_failed() -> None:
+    """A broker that did not see it replicated in time, and saw the next one replicated."""
+    async with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        cluster.latency_s = 0.01
+        async with make(cluster, batch_size=20) as producer:
+            await producer.send("t", b"warm")
+            cluster.rule(ApiKey.PRODUCE, Action.ERROR_AFTER, error=RequestTimedOutError)
+            deliveries = [await producer.enqueue("t", value) for value in numbered(12)]
+            assert [(await each).offset for each in deliveries] == list(range(1, 13))
+        assert cluster.partition("t").values() == [b"warm", *numbered(12)]
+
+
 @pytest.mark.parametrize("error", [MessageTooLargeError, InvalidRecordError])
 @pytest.mark.asyncio
 async def test_a_fatal_error_is_told_at_once_and_others_go_on(error: Any) -> None:

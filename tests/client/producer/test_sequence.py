@@ -16,8 +16,14 @@ from oncelog.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
 )
-from oncelog.producer.accumulator import NO_IDENTITY, NO_PRODUCER, Batch, PartitionQueue
-from oncelog.producer.sequence import EPOCH_MAX, SEQUENCE_MAX, Sequences
+from oncelog.producer.partition_queue import (
+    NO_IDENTITY,
+    NO_PRODUCER,
+    SEQUENCE_MAX,
+    Batch,
+    PartitionQueue,
+)
+from oncelog.producer.sequence import EPOCH_MAX, Sequences
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
     OutOfOrderSequenceNumberError,
@@ -151,7 +157,7 @@ def numbered(count: int) -> list[bytes]:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("lost_every", [1, 2, 3, 4, 5, 6])
 async def test_lost_acknowledgements_make_no_duplicates(lost_every: int) -> None:
-    """K1: every k-th answer is lost, five are in flight."""
+    """[K1]: every k-th answer is lost, five are in flight."""
     async with FakeCluster() as cluster:
         cluster.create_topic("t")
         came = 0

@@ -48,6 +48,17 @@ def test_machine_and_options(tmp_path: Path) -> None:
     assert any(p.startswith("cluster: ") and "127.0.0.1:1" in p for p in problems)
 
 
+def test_schemas_are_shown_as_they_were_written(tmp_path: Path) -> None:
+    topic = {"subscribe": "t", "valueFormat": "json", "value_schema": "id BIGINT, name STRNG"}
+    file = {"format": "csv", "batch": True, "path": "x", "schema": "a CHAR(2), b: INT c"}
+    wrong = job(tmp_path, bootstrap_servers="127.0.0.1:1", sources={"a": topic, "f": file})
+    problems = [problem for problem in bad(check(wrong)) if "chema" in problem]
+    assert problems == [
+        "a: valueSchema: STRNG is no type\n  id BIGINT, name STRNG\n                  ^",
+        "f: schema: this is not expected here\n  a CHAR(2), b: INT c\n                    ^",
+    ]
+
+
 def test_a_cluster_must_be_named(tmp_path: Path) -> None:
     assert "cluster: no brokers are named" in " ".join(bad(check(job(tmp_path))))
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from pyspark_oncelog.runner.summary import lag_of, offsets_of, summarise
 
@@ -35,6 +36,8 @@ def test_a_batch_with_state() -> None:
         "lag": 4,
         "state_rows": 42,
         "late_rows": 3,
+        "misfits": 0,
+        "misfit": None,
         "watermark": "2013-05-01T00:00:00.000Z",
         "began_at": "2026-11-21T15:00:00.000Z",
     }
@@ -82,3 +85,14 @@ def test_lag_of_this_source() -> None:
         return {"version": 1, "topics": {"t": {"id": "x", "offsets": {"0": offset}}}}
 
     assert lag_of([{"endOffset": place(5), "latestOffset": place(8)}]) == 3
+
+
+def test_rows_that_do_not_fit() -> None:
+    observed = {
+        "oncelog misfits: flights": {"records": 3, "first": "value: a: 15.5 is no INT"},
+        "oncelog misfits: airports": Row(records=0, first=None),
+        "somebody else's": {"records": 7},
+    }
+    summary = summarise({**REPORT, "observedMetrics": observed})
+    assert (summary.misfits, summary.misfit) == (3, "value: a: 15.5 is no INT")
+    assert summary.as_line().endswith("3 rows that do not fit, as value: a: 15.5 is no INT")

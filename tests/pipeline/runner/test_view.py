@@ -31,9 +31,9 @@ def test_text() -> None:
         "delays runs: query query-id, checkpoint /state",
         "  batch 3  1,000 rows  0 rows/s  20 ms",
         "stopped: 1 batches, 1,000 rows",
-        "failed after 1 batches, 1,000 rows",
         "error: this",
         "error: that",
+        "failed after 1 batches, 1,000 rows",
     ]
 
 
@@ -59,5 +59,6 @@ def test_json() -> None:
 
 def test_late_rows_are_not_passed_over_in_silence() -> None:
     out = io.StringIO()
-    TextView(out).ended(Totals(2, 10, 3), "done")
-    assert out.getvalue() == "done: 2 batches, 10 rows, 3 rows came too late\n"
+    TextView(out).ended(Totals(2, 10, 3, 4), "done")
+    told = "3 rows came too late, 4 rows did not fit their schema"
+    assert out.getvalue() == f"done: 2 batches, 10 rows, {told}\n"

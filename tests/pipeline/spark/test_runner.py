@@ -17,6 +17,7 @@ from integration.processes import Processes
 from oncelog import Admin, Consumer, NewTopic, Producer
 from pyspark_oncelog.runner import job_from, start
 from pyspark_oncelog.runner.check import check
+from pyspark_oncelog.runner.dataflow import plan
 from pyspark_oncelog.runner.failures import explain
 from pyspark_oncelog.runner.job import Job
 from pyspark_oncelog.runner.run import StopFlag, run
@@ -98,6 +99,38 @@ def job(processes: Processes, directory: Path, name: str, **changes: Any) -> Job
         **changes,
     }
     return job_from(document, directory=directory)
+
+
+def test_rows_that_do_not_fit_lose_one_field_and_are_counted(
+    spark: SparkSession, processes: Processes, tmp_path: Path
+) -> None:
+    topics(processes, "unfit-in", "unfit-out")
+    values = [b'{"n": 1, "s": "a"}', b'{"n": 12.0, "s": "b"}', b"nonsense", b'{"n": 4, "s": "d"}']
+    send(processes, "unfit-in", values)
+    source = {
+        "subscribe": "unfit-in",
+        "startingOffsets": "earliest",
+        "value_format": "json",
+        "value_schema": "n INT, s STRING",
+    }
+    twice = "SELECT a.value.n, b.value.s FROM words a JOIN words b ON a.offset = b.offset"
+    given = {"sources": {"words": source}, "query": {"sql": "SELECT value.* FROM words"}}
+    both = plan(job(processes, tmp_path, "unfit", **given | {"query": {"sql": twice}}), spark)
+    assert both.columns == ["value"]
+    out = io.StringIO()
+    totals = run(job(processes, tmp_path, "unfit", **given), JsonView(out), spark=spark)
+    found = sorted(
+        json.dumps(json.loads(value or b"")) for _, value in received(processes, "unfit-out")
+    )
+    assert found == ['{"n": 1, "s": "a"}', '{"n": 4, "s": "d"}', '{"s": "b"}', "{}"]
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    shown = [event for event in events if event["event"] == "progress"]
+    assert sum(event["misfits"] for event in shown) == totals.misfits == events[-1]["misfits"] == 2
+    assert {event["misfit"] for event in shown} <= {
+        "value: n: 12.0 is no INT",
+        "value: 'nonsense' at 0 is no JSON",
+        None,
+    }
 
 
 def test_runs_go_on_where_the_last_one_ended(

@@ -241,6 +241,26 @@ def test_updates_by_foreach_batch_are_exactly_once_with_a_sink_id(
     topics.await_values(topic, Counter(["1=1", "2=2", "2=3", "1=2"]))
 
 
+def test_two_writes_of_a_batch_with_one_sink_id_fail(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    numbers = Numbers(tmp_path, spark)
+
+    def sink(frame: DataFrame) -> Any:
+        def write(batch: DataFrame, batch_id: int) -> None:
+            for side in ("debit", "credit"):
+                lines = batch.selectExpr(f"concat(value, '{side}') as value")
+                save(lines, topics, topic=topic, sinkId="sides")
+
+        return frame.writeStream.foreachBatch(write)
+
+    numbers.add(1)
+    with pytest.raises(PySparkException, match="two writes of one micro-batch have sinkId='sides'"):
+        numbers.run(sink)
+    topics.await_values(topic, Counter(["1debit"]))
+
+
 def test_complete_mode_appends_the_whole_result(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:

@@ -140,7 +140,7 @@ class World:
     def out(self, name: str = "out") -> list[str]:
         """All values that came out, sorted."""
         found = self.spark.read.schema("value string").parquet(str(self.home / name)).collect()
-        return sorted(row.value for row in found)
+        return sorted(row.value for row in found if row.value is not None)
 
     def await_out(self, expected: Sequence[str], name: str = "out") -> None:
         wait_for(lambda: (self.home / name / "_spark_metadata").exists())
@@ -264,6 +264,43 @@ def test_values_are_decoded(world: World) -> None:
     strict = world.batch(topic, valueFormat="json", valueSchema=ddl, decodeMode="failfast")
     with pytest.raises(PySparkException, match=f"the value of {topic}-0 at offset 1"):
         strict.collect()
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+def test_times_without_a_zone_count_in_the_sessions(world: World, zone: str | None) -> None:
+    topic = world.log.create(1)
+    texts = ["2024-07-01T12:00:00", "2024-01-01", "2024-03-10 02:30:00", "2024-01-01 12:00:00Z"]
+    world.log.send(topic, [f'{{"at": "{text}"}}'.encode() for text in [*texts, "soon"]])
+    conf = world.spark.conf
+    before = conf.get("spark.sql.session.timeZone")
+    if zone is not None:
+        conf.set("spark.sql.session.timeZone", zone)
+    try:
+        raw = world.batch(topic).selectExpr(
+            "offset", "unix_micros(from_json(string(value), 'at TIMESTAMP').at) AS at"
+        )
+        expected = [tuple(row) for row in raw.orderBy("offset").collect()]
+        read = world.batch(topic, valueFormat="json", valueSchema="at TIMESTAMP")
+        found = read.selectExpr("offset", "unix_micros(value.at) AS at")
+        assert [tuple(row) for row in found.orderBy("offset").collect()] == expected
+        stream = world.stream(topic, valueFormat="json", valueSchema="at TIMESTAMP")
+        world.run(stream.selectExpr("unix_micros(value.at) AS value"))
+        assert world.out() == sorted(str(at) for _, at in expected if at)
+    finally:
+        conf.unset("spark.sql.session.timeZone")
+    assert conf.get("spark.sql.session.timeZone") == before
+
+
+def test_misfits_are_a_column(world: World) -> None:
+    topic = world.log.create(1)
+    world.log.send(topic, [b'{"n": 1}', b'{"n": 1.5, "m": 2}'])
+    given = {"valueFormat": "json", "valueSchema": "n INT, m INT"}
+    frame = world.batch(topic, **given, includeMisfits="true")
+    rows = frame.selectExpr("value.n", "value.m", "misfit").collect()
+    assert [tuple(row) for row in rows] == [(1, None, None), (None, 2, "value: n: 1.5 is no INT")]
+    firm = {"valueFormat": "json", "valueSchema": "n INT NOT NULL"}
+    with pytest.raises(PySparkException, match="valueSchema: NOT NULL cannot be promised"):
+        world.batch(topic, **firm).collect()
 
 
 def test_a_schema_takes_some_columns(world: World) -> None:

@@ -204,6 +204,10 @@ def test_a_missing_library_is_named_with_its_extra(
         compress(codec, b"abc")
     with pytest.raises(CodecUnavailableError, match=re.escape(extra)):
         decompress(codec, packed)
+    with pytest.raises(CodecUnavailableError, match=re.escape(extra)):
+        compression.require(codec)
+    compression.require(Codec.NONE)
+    compression.require(Codec.GZIP)
 
 
 def test_optional_libraries_are_not_imported_with_the_module(

@@ -67,7 +67,7 @@ def test_the_smallest_legal_marker() -> None:
 @pytest.mark.parametrize(
     "batch",
     [
-        pytest.param(control_batch(KEY, VALUE, control=False), id="line 55: no control bit"),
+        pytest.param(control_batch(KEY, VALUE, control=False), id="no control bit"),
         pytest.param(control_batch(None, VALUE), id="no key"),
         pytest.param(control_batch(KEY, b"\0\0\0\0\0\5" + b"\0" * 8), id="version 0, longer"),
         pytest.param(control_batch(KEY, b"\0\1\0\0\0\5"), id="version 1, shorter"),

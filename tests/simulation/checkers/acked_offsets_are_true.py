@@ -1,4 +1,4 @@
-"""A29: an acknowledgement tells the offset at which the record is; of a repeat, the first one."""
+"""[A29]: an acknowledgement tells the offset at which the record is; of a repeat, the first one."""
 
 from __future__ import annotations
 

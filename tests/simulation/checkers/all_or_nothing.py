@@ -1,7 +1,7 @@
-"""A20: of what a transaction sent, readers see all or nothing, over all partitions.
+"""[A20]: of what a transaction sent, readers see all or nothing, over all partitions.
 
-Rules: one that was committed is to be seen whole (that is A3 and A4 too), one that was aborted not
-at all (A5). Of one whose end nobody knows a single record that is seen proves that it was
+Rules: one that was committed is to be seen whole (that is [A3] and [A4] too), one that was aborted
+not at all [A5]. Of one whose end nobody knows a single record that is seen proves that it was
 committed, and then the others must be seen wherever somebody has read that far.
 """
 

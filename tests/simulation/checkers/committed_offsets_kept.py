@@ -1,4 +1,4 @@
-"""A24: what a group has committed stays so, and only members of the newest generation commit.
+"""[A24]: what a group has committed stays so, and only members of the newest generation commit.
 
 Rules: an offset that was acknowledged is what whoever asks afterwards is told, until another commit
 has come in between; see ``registers``. A member that was outlived by a newer generation, of which

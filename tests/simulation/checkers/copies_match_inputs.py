@@ -1,4 +1,4 @@
-"""A22: what a copier has consumed is what it has produced: once each, in order, none left out.
+"""[A22]: what a copier has consumed is what it has produced: once each, in order, none left out.
 
 A copier reads a partition in a group and writes each record to another partition in the transaction
 that commits its offset. Values say what they are copies of: see :func:`copied`.

@@ -1,6 +1,6 @@
-"""A27: a value is read from the partition to which it was written, and comes from somebody.
+"""[A27]: a value is read from the partition to which it was written, and comes from somebody.
 
-What is read at an offset that holds no record is A26's.
+What is read at an offset that holds no record is [A26]'s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A4: at the end of the final polls, every acknowledged value has been read: the log's tail too."""
+"""[A4]: when the final polls end every acknowledged value has been read, the log's tail too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from simulation.history import History
 
 
 def check(history: History, rules: Rules, holes: Holes | None = None) -> list[Violation]:
-    """Acknowledged values behind everything that was read (those before it are A3)."""
+    """Acknowledged values behind everything that was read (those before it are [A3])."""
     if not rules.acks_count or not rules.final_polls:
         return []
     found: list[Violation] = []

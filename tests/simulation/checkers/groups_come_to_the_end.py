@@ -1,4 +1,4 @@
-"""A28, the part of groups: once everything is healed, a group reads on to the end of its topics.
+"""[A28], the part of groups: once everything is healed, a group reads on to the end of its topics.
 
 A group that hangs in a rebalance, whose coordinator never finishes loading, or whose partitions
 nobody owns, stops somewhere. Rules say which groups had members to the end, and of what.

@@ -1,4 +1,4 @@
-"""A32: leader epochs grow along a log, and all replicas know the same beginning of each.
+"""[A32]: leader epochs grow along a log, and all replicas know the same beginning of each.
 
 Beginnings are compared below the high watermark only, and from the offset at which the last replica
 begins. What a broker remembers of epochs is held against its own log.

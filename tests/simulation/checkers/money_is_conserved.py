@@ -1,4 +1,4 @@
-"""A31: transfers between accounts create no money and destroy none.
+"""[A31]: transfers between accounts create no money and destroy none.
 
 An account is a partition, a transfer a transaction that books an amount out of one and into others.
 Values name their amount: see :func:`booking_of`. Rules: what is visible at the end, summed up over

@@ -1,4 +1,4 @@
-"""A33: compaction takes away only what a newer record of the same key has replaced.
+"""[A33]: compaction takes away only what a newer record of the same key has replaced.
 
 Rules: every record that is left is the one that was committed at its offset; of each key the newest
 committed record is left, where the log had been committed when it was looked at. A tombstone may go

@@ -1,8 +1,8 @@
-"""A3: what was acknowledged is read by whoever reads as far as it lies.
+"""[A3]: what was acknowledged is read by whoever reads as far as it lies.
 
 *Acknowledged* includes sends that ended unknown but of which a reader saw a record: a batch and a
 transaction are stored whole or not at all. A value is lost when someone read beyond its offset and
-nobody ever read it; where nobody read so far, it is A4. A reader that is told that records it was
+nobody ever read it; where nobody read so far, it is [A4]. A reader that is told that records it was
 handed are gone from the log has found a loss too.
 """
 

@@ -1,4 +1,4 @@
-"""A19: programs under test log no error, and no exception that nobody handled.
+"""[A19]: programs under test log no error, and no exception that nobody handled.
 
 Rules: ERROR and CRITICAL are alarms: something is wrong that the program cannot mend; so is a
 warning with an exception. What the faults of a run explain is named in the run's rules, one

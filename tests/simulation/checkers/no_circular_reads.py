@@ -1,4 +1,4 @@
-"""A7: transactions do not read each other in a circle (Adya's G1c, by reads alone).
+"""[A7]: transactions do not read each other in a circle (Adya's G1c, by reads alone).
 
 An edge leads from a transaction to one that read what it wrote. What a transaction read is what its
 own polls say, or, where it commits offsets, what lies between the offsets that its group committed

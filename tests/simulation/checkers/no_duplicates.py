@@ -1,7 +1,7 @@
-"""A2: a value that was sent once is stored once, when producers are idempotent.
+"""[A2]: a value that was sent once is stored once, when producers are idempotent.
 
 Without idempotence a retry may store a batch again; rules say which holds. Only polls count: an
-acknowledgement of another offset than the stored one is A29.
+acknowledgement of another offset than the stored one is [A29].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A5: nobody reads what definitely was not written: a refused send, an aborted transaction.
+"""[A5]: nobody reads what definitely was not written: a refused send, an aborted transaction.
 
 A transaction whose commit nobody ever asked for is as good as aborted, and so is what a writer of a
 shared one wrote who is not among its winners.

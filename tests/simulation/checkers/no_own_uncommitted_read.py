@@ -1,4 +1,4 @@
-"""A6: nobody at read_committed polls what is not committed yet, least of all its own.
+"""[A6]: nobody at read_committed polls what is not committed yet, least of all its own.
 
 Where a transaction is one operation, its own polls are looked at. Where its sends are operations of
 their own, a poll by anybody that ended before the commit was asked for, or before the last send of
@@ -60,5 +60,5 @@ def _commits_after(txn: Op) -> int | None:
     if whole.asked is not None:
         return whole.asked
     if whole.outcome == "fail":
-        return None  # that it was read at all is A5's
+        return None  # that it was read at all is [A5]'s
     return max((part.index for part in whole.parts), default=None)

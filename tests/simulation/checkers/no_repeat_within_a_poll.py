@@ -1,4 +1,4 @@
-"""A14: within one poll offsets of a partition only grow."""
+"""[A14]: within one poll offsets of a partition only grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A15: a consumer that was not moved goes on where its last poll ended, and leaves nothing out."""
+"""[A15]: a consumer that was not moved goes on where its last poll ended and leaves nothing out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A15, under subscribe: what a group has passed, some member of it was handed.
+"""[A15], under subscribe: what a group has passed, some member of it was handed.
 
 A partition that changes hands goes on where its committed offset is, and nobody commits what nobody
 was handed: at least once. Rules: a group answers for what lies between the offset where it began

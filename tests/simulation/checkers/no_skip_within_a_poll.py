@@ -1,4 +1,4 @@
-"""A13: within one poll no known record is left out between two others."""
+"""[A13]: within one poll no known record is left out between two others."""
 
 from __future__ import annotations
 

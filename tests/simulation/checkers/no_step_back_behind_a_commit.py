@@ -1,4 +1,4 @@
-"""A16, under subscribe: who takes a partition over begins where the group has committed.
+"""[A16], under subscribe: who takes a partition over begins where the group has committed.
 
 Rules: a member that a rebalance gave a partition begins at the committed offset, which is one that
 the register may hold at that time (see ``registers``); it may repeat what was not committed, and

@@ -1,4 +1,4 @@
-"""A16: a consumer that was not moved never goes back behind its last poll."""
+"""[A16]: a consumer that was not moved never goes back behind its last poll."""
 
 from __future__ import annotations
 

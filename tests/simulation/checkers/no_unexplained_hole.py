@@ -1,9 +1,9 @@
-"""A26: readers see every record and only records: holes in the offsets have a reason.
+"""[A26]: readers see every record and only records: holes in the offsets have a reason.
 
 Rules: ``holes`` are the offsets that hold nothing for readers: control records, aborted and
 compacted ones. A step over an offset that is neither a hole nor a record anybody ever saw hides
 something; a record at a hole is something else than a record. Steps over records that somebody saw
-are A13's and A15's; aborted records that are read are A5's.
+are [A13]'s and [A15]'s; aborted records that are read are [A5]'s.
 """
 
 from __future__ import annotations

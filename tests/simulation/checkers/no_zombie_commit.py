@@ -1,4 +1,4 @@
-"""A21: who was followed by another instance of its transactional id commits nothing more.
+"""[A21]: who was followed by another instance of its transactional id commits nothing more.
 
 An instance is fenced when another has got a newer epoch. From outside that shows by what succeeds:
 of two instances one is the newer, and all that the older one has committed is older too. So if one

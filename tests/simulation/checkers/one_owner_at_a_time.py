@@ -1,4 +1,4 @@
-"""A25: two live members of a group never own a partition at once.
+"""[A25]: two live members of a group never own a partition at once.
 
 Rules: a member owns a partition from the generation in which it was assigned to it up to the last
 one in which it is known to have been a member while it had not given it up: by an assignment, a

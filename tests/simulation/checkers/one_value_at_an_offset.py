@@ -1,4 +1,4 @@
-"""A1: at one offset of a partition all who look see one value; acknowledgements look too."""
+"""[A1]: at one offset of a partition all who look see one value; acknowledgements look too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A17: records that a group was handed twice. For the record: plain groups read at least once.
+"""[A17]: records that a group was handed twice. For the record: plain groups read at least once.
 
-That the repeats are bounded by the last commit is A16's.
+That the repeats are bounded by the last commit is [A16]'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A30: at rest, all replicas hold the same bytes below the high watermark.
+"""[A30]: at rest, all replicas hold the same bytes below the high watermark.
 
-Of a log that compacts A33 says what must be there. Replicas are compared from the offset at which
+Of a log that compacts [A33] says what must be there. Replicas are compared from the offset at which
 the last of them begins: retention is each broker's own.
 """
 

@@ -1,4 +1,4 @@
-"""A12: acknowledged sends of one producer to one partition land in the order of sending.
+"""[A12]: acknowledged sends of one producer to one partition land in the order of sending.
 
 What ended unknown may still land later than what was sent after it; it is not compared.
 """

@@ -1,4 +1,4 @@
-"""A10: between two sends of one operation to one partition lie no values of others.
+"""[A10]: between two sends of one operation to one partition lie no values of others.
 
 Report only: the log does not isolate writers from each other.
 """

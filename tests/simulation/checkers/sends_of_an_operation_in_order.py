@@ -1,4 +1,4 @@
-"""A11: within one operation, later sends to a partition land behind earlier ones."""
+"""[A11]: within one operation, later sends to a partition land behind earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A33 against hand-made logs: what compaction may take away, and what not."""
+"""[A33] against hand-made logs: what compaction may take away, and what not."""
 
 from __future__ import annotations
 

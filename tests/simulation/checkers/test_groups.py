@@ -1,4 +1,6 @@
-"""Checkers of groups against hand-made histories: A15 to A17 under subscribe, A24, A25, A28."""
+"""Checkers of groups hold against hand-made histories: [A24], [A25], [A28], and under subscribe
+[A15], [A16] and [A17].
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ FOUR = "p1 send x a@0 b@1 c@2 d@3\nc9 poll x a@0 b@1 c@2 d@3\n"
 TO_THE_END = Rules(groups={"g": [("x", 0)]})
 
 GROUPS = [
-    # ---- A13 and A14: within a poll a group's member is like everybody
+    # ---- [A13] and [A14]: within a poll a group's member is like everybody
     bad(
         "A13",
         "a member leaves out a record within a poll",
@@ -78,7 +80,7 @@ GROUPS = [
         """,
         found=("A17",),
     ),
-    # ---- A15: what a group has passed it was handed
+    # ---- [A15]: what a group has passed it was handed
     bad(
         "A15",
         "the next owner begins behind what anybody was handed",
@@ -176,7 +178,7 @@ GROUPS = [
         """,
         Rules(superseded={("x", 0): {0}}),
     ),
-    # ---- A16: the next owner begins where the group has committed
+    # ---- [A16]: the next owner begins where the group has committed
     bad(
         "A16",
         "an acknowledged commit is repeated",
@@ -240,7 +242,7 @@ GROUPS = [
         """,
         found=("A17",),
     ),
-    # ---- A17: repeats, for the record
+    # ---- [A17]: repeats, for the record
     bad(
         "A17",
         "a crash between poll and commit",
@@ -289,7 +291,7 @@ GROUPS = [
         c2 poll x a@0
         """,
     ),
-    # ---- A24: committed offsets are kept, and the fenced do not commit
+    # ---- [A24]: committed offsets are kept, and the fenced do not commit
     bad(
         "A24",
         "an acknowledged commit is forgotten",
@@ -416,7 +418,7 @@ GROUPS = [
         c2 commit g/m2@2 y@1
         """,
     ),
-    # ---- A25: one owner at a time
+    # ---- [A25]: one owner at a time
     bad(
         "A25",
         "in the same generation",
@@ -525,7 +527,7 @@ GROUPS = [
         c2 assigned h/m2@1 x
         """,
     ),
-    # ---- A28: a group comes to the end
+    # ---- [A28]: a group comes to the end
     bad(
         "A28",
         "it hangs in the middle",

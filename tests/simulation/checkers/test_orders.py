@@ -8,7 +8,7 @@ from simulation.checkers.violation import Rules
 from simulation.stories import Case, assert_enough, assert_found, bad, good
 
 ORDERS = [
-    # ---- A10: sends of an operation adjoin (report only)
+    # ---- [A10]: sends of an operation adjoin (report only)
     bad(
         "A10",
         "another producer in between",
@@ -44,7 +44,7 @@ ORDERS = [
         c1 poll y c@0
         """,
     ),
-    # ---- A11: sends of an operation in order
+    # ---- [A11]: sends of an operation in order
     bad(
         "A11",
         "a transaction lands the wrong way round",
@@ -79,7 +79,7 @@ ORDERS = [
         c1 poll x c@0
         """,
     ),
-    # ---- A12: sends of a producer in order
+    # ---- [A12]: sends of a producer in order
     bad(
         "A12",
         "the second send lands first",

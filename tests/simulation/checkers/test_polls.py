@@ -15,7 +15,7 @@ X = ("x", 0)
 THREE = "p1 send x a@0 b@1 c@2\nc9 poll x a@0 b@1 c@2\n"
 
 POLLS = [
-    # ---- A13: no skip within a poll
+    # ---- [A13]: no skip within a poll
     bad("A13", "a record that another reader saw", THREE + "c1 poll x a@0 c@2"),
     bad(
         "A13",
@@ -32,7 +32,7 @@ POLLS = [
         "the partition was assigned anew in between",
         THREE + "t1 txn poll x a@0 ; assign x ; poll x c@2",
     ),
-    # ---- A14: no repeat within a poll
+    # ---- [A14]: no repeat within a poll
     bad("A14", "back to an earlier record", THREE + "c1 poll x a@0 b@1 a@0"),
     bad("A14", "the same record twice", THREE + "c1 poll x a@0 a@0"),
     good(
@@ -49,7 +49,7 @@ POLLS = [
         "the partition was assigned anew in between",
         THREE + "t1 txn poll x b@1 ; assign x ; poll x b@1",
     ),
-    # ---- A15: no skip between polls
+    # ---- [A15]: no skip between polls
     bad(
         "A15",
         "a record that another reader saw",
@@ -128,7 +128,7 @@ POLLS = [
         """,
         Rules(resets_permitted=True),
     ),
-    # ---- A16: no step back between polls
+    # ---- [A16]: no step back between polls
     bad(
         "A16",
         "a record again",
@@ -187,7 +187,7 @@ POLLS = [
         """,
         Rules(subscribed=True),
     ),
-    # ---- A26: no unexplained hole, no record at a hole
+    # ---- [A26]: no unexplained hole, no record at a hole
     bad(
         "A26",
         "an offset with nothing in it",

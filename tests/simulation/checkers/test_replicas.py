@@ -1,4 +1,4 @@
-"""A30 and A32: replicas that differ, and leader epochs that disagree."""
+"""[A30] and [A32]: replicas that differ, and leader epochs that disagree."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ UNCOMMITTED = Rules(read_committed=False)
 X, Y = ("x", 0), ("y", 0)
 
 STORIES = [
-    # ---- A5: nothing aborted is read
+    # ---- [A5]: nothing aborted is read
     bad(
         "A5",
         "a send of an aborted transaction",
@@ -74,7 +74,7 @@ STORIES = [
         """,
         holes={X: [1, 2, 3]},
     ),
-    # ---- A3, A4: what was committed is read, what was not need not be
+    # ---- [A3], [A4]: what was committed is read, what was not need not be
     bad(
         "A4",
         "a committed record is missing at the end",
@@ -96,7 +96,7 @@ STORIES = [
         t2 aborted bank:2
         """,
     ),
-    # ---- A6: not before the commit
+    # ---- [A6]: not before the commit
     bad(
         "A6",
         "a reader is early",
@@ -141,7 +141,7 @@ STORIES = [
         c1 poll x a@0
         """,
     ),
-    # ---- A7: no circles
+    # ---- [A7]: no circles
     bad(
         "A7",
         "two transactions have read each other",
@@ -189,7 +189,7 @@ STORIES = [
         t1 txn poll y b@0 ; send x c@1 !
         """,
     ),
-    # ---- A20: all or nothing
+    # ---- [A20]: all or nothing
     bad(
         "A20",
         "half of it is seen, nobody knows the end",
@@ -250,7 +250,7 @@ STORIES = [
         c1 poll y b@0
         """,
     ),
-    # ---- A21: zombies
+    # ---- [A21]: zombies
     bad(
         "A21",
         "both instances commit in turn",
@@ -332,7 +332,7 @@ STORIES = [
         c1 poll x a@0 b@1 c@2
         """,
     ),
-    # ---- A22: copies
+    # ---- [A22]: copies
     bad(
         "A22",
         "an input was copied twice",
@@ -435,7 +435,7 @@ STORIES = [
         c1 poll x b<g:y:0@0 c<h:y:0@1
         """,
     ),
-    # ---- A31: money
+    # ---- [A31]: money
     bad(
         "A31",
         "what was taken did not arrive",
@@ -490,7 +490,7 @@ STORIES = [
         t1 aborted bank:1
         """,
     ),
-    # ---- A24, A15: offsets that were not committed count for nothing
+    # ---- [A24], [A15]: offsets that were not committed count for nothing
     good(
         "A24",
         "an aborted commit does not move the group",

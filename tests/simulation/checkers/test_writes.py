@@ -17,7 +17,7 @@ WEAK = Rules(acks_all=False)
 X = ("x", 0)
 
 WRITES = [
-    # ---- A1: one value at an offset
+    # ---- [A1]: one value at an offset
     bad(
         "A1",
         "two readers see different values",
@@ -92,7 +92,7 @@ WRITES = [
         """,
         LOSSY,
     ),
-    # ---- A2: no duplicates
+    # ---- [A2]: no duplicates
     bad(
         "A2",
         "a retry stored a batch again",
@@ -133,7 +133,7 @@ WRITES = [
         c1 poll x a@0 a@1
         """,
     ),
-    # ---- A3: no acknowledged write is lost
+    # ---- [A3]: no acknowledged write is lost
     bad(
         "A3",
         "nobody reads b, though c behind it is read",
@@ -207,7 +207,7 @@ WRITES = [
         WEAK,
         {X: [1]},
     ),
-    # ---- A4: every acknowledged write is seen
+    # ---- [A4]: every acknowledged write is seen
     bad(
         "A4",
         "the tail of the log is missing",
@@ -246,7 +246,7 @@ WRITES = [
         """,
     ),
     good("A4", "acks=1 promises nothing", "p1 send x a@0", WEAK),
-    # ---- A5: nothing failed is read
+    # ---- [A5]: nothing failed is read
     bad(
         "A5",
         "a refused send is in the log",
@@ -280,7 +280,7 @@ WRITES = [
         """,
         Rules(read_committed=False),
     ),
-    # ---- A6: no own uncommitted read
+    # ---- [A6]: no own uncommitted read
     bad("A6", "a transaction reads its own write", "t1 txn send x a@0 ; poll x a@0"),
     bad(
         "A6",
@@ -305,7 +305,7 @@ WRITES = [
         "t1 txn send x a@0 ; poll x a@0",
         Rules(read_committed=False),
     ),
-    # ---- A27: delivered where it was written
+    # ---- [A27]: delivered where it was written
     bad(
         "A27",
         "a record of y comes from x",
@@ -328,7 +328,7 @@ WRITES = [
         """,
     ),
     good("A27", "not all writers are known", "c1 poll x ghost@0", Rules(complete=False)),
-    # ---- A29: acknowledged offsets are true
+    # ---- [A29]: acknowledged offsets are true
     bad(
         "A29",
         "acknowledged behind where it is",

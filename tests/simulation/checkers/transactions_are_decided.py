@@ -1,4 +1,4 @@
-"""A28, the part of transactions: once everything is healed, every transaction is decided.
+"""[A28], the part of transactions: once everything is healed, every transaction is decided.
 
 What is open in a log for longer than its time-out holds up all readers of the partition. So at the
 end of a run, which is longer after its last transaction than that, leaders have nothing open.

@@ -1,8 +1,8 @@
-"""A23: what one leader epoch called committed stays so, and readers get nothing else.
+"""[A23]: what one leader epoch called committed stays so, and readers get nothing else.
 
 Rules: within one leader epoch neither high watermark nor last stable offset decreases, the latter
 is never above the former, and no answer holds records from the high watermark on. A new leader may
-begin with a lower high watermark: that it holds the records is A3's business.
+begin with a lower high watermark: that it holds the records is [A3]'s business.
 """
 
 from __future__ import annotations

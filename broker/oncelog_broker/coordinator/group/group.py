@@ -1,4 +1,4 @@
-"""One group: its members, its generation, its offsets, and what was written down of it. Pure.
+"""A group has members, a generation and offsets; some of that is durable, the rest is not. Pure.
 
 Two kinds of facts are kept apart. ``saved``, ``offsets`` and ``pending_offsets`` are durable and
 change only by the shard's ``replay``. The rest (state, members, leader, who waits) is
@@ -69,6 +69,26 @@ class Group:
         """Keys of the timers that are set for it."""
         self._supported: Counter[str] = Counter()
 
+    # ---- durable state
+
+    def replay(self, saved: SavedGroup) -> None:
+        """This generation is durable."""
+        self.saved = saved
+
+    def replay_deletion(self, *, is_loaded: bool) -> None:
+        """No generation is durable any more. What has no members was deleted: a new group of this
+        name begins anew."""
+        self.saved = None
+        if is_loaded and self.state is GroupState.EMPTY:
+            self.generation, self.protocol_type = 0, None
+
+    def anew(self, now_ms: int) -> Group:
+        """Return a group that has what is durable of this one, and nothing else."""
+        group = Group(self.group_id, now_ms)
+        group.saved, group.offsets = self.saved, self.offsets
+        group.pending_offsets = self.pending_offsets
+        return group
+
     def restore(self) -> None:
         """Build memory from what is durable, once everything was replayed."""
         saved = self.saved
@@ -112,6 +132,16 @@ class Group:
         self.state = state
         self.state_timestamp_ms = now_ms
 
+    def begin_round(self, now_ms: int) -> None:
+        """All members must join again."""
+        self.is_initial = self.state is GroupState.EMPTY
+        self.has_new_member = False
+        self.move_to(GroupState.PREPARING_REBALANCE, now_ms)
+
+    def wait_for_more(self) -> None:
+        """The initial delay begins again: nobody has come since then."""
+        self.has_new_member = False
+
     def next_generation(self, now_ms: int) -> None:
         """The round is complete: with members a generation that must be assigned, else empty."""
         self.generation += 1
@@ -124,6 +154,26 @@ class Group:
             self.protocol_name = self.leader = None
             self.move_to(GroupState.EMPTY, now_ms)
         self.subscribed_topics = self._subscribed_topics()
+
+    def enter_generation(self, member: Member) -> Caller[JoinGroupResponse] | None:
+        """Return who waits for ``member`` in JoinGroup; it owes a SyncGroup then. None: it has
+        stayed away."""
+        caller = self.take_join(member)
+        if caller is not None:
+            member.begin_generation()
+            self.pending_sync[member.member_id] = None
+        return caller
+
+    def begin_assigning(self) -> int:
+        """Return the generation, whose assignments are handed in now."""
+        self.assigning = self.generation
+        return self.generation
+
+    def assigned(self, saved: SavedGroup, now_ms: int) -> None:
+        """The assignments of the generation are durable."""
+        for entry in saved.members:
+            self.members[entry.member_id].assign(entry.assignment)
+        self.move_to(GroupState.STABLE, now_ms)
 
     def to_save(self, assignments: dict[str, bytes]) -> SavedGroup:
         """The generation with these assignments."""
@@ -181,6 +231,15 @@ class Group:
 
     # ---- members
 
+    def admit(self, member: Member, protocol_type: str) -> None:
+        """A member is new here; the first one says what the group's protocol is."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.pending.pop(member.member_id, None)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self.has_new_member = True
+        self.add(member)
+
     def add(self, member: Member) -> None:
         """A member joins; the first one leads."""
         self.members[member.member_id] = member
@@ -193,7 +252,7 @@ class Group:
     def set_offer(self, member: Member, offer: Offer) -> None:
         """A member joins again, maybe with something else."""
         self._count(member, -1)
-        member.offer = offer
+        member.make_offer(offer)
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
@@ -202,9 +261,7 @@ class Group:
         self.pending_sync.pop(member.member_id, None)
         if member.group_instance_id is not None:
             self.static.pop(member.group_instance_id, None)
-        if member.joining is not None:
-            self.joining_count -= 1
-            member.joining = None
+        self.take_join(member)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
         self._count(member, -1)
@@ -213,7 +270,7 @@ class Group:
         """A static member comes back under another id, and keeps place, assignment and lead."""
         old_id = member.member_id
         self._count(member, -1)
-        member.member_id, member.client_id, member.client_host = member_id, client_id, client_host
+        member.come_back_as(member_id, client_id, client_host)
         self._count(member, 1)
         self.members = {each.member_id: each for each in self.members.values()}
         if member.group_instance_id is not None:
@@ -259,11 +316,11 @@ class Group:
         """``member`` takes part in the round."""
         if member.joining is None:
             self.joining_count += 1
-        member.joining = caller
+        member.wait_in_join(caller)
 
     def take_join(self, member: Member) -> Caller[JoinGroupResponse] | None:
-        """Whoever waits for ``member`` in JoinGroup; the caller of this answers it."""
-        caller, member.joining = member.joining, None
+        """Return whoever waits for ``member`` in JoinGroup; the caller of this answers it."""
+        caller = member.take_join()
         if caller is not None:
             self.joining_count -= 1
         return caller

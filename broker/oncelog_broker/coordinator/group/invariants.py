@@ -7,9 +7,9 @@ answers whoever waits in it, and goes on from what is durable (``GroupShard.brok
   pending id; who owes a SyncGroup is a member;
 - who waits in JoinGroup is counted right; nobody waits in SyncGroup but in CompletingRebalance;
 - Stable: there is a protocol, and what is durable names this generation, these members and their
-  assignments (I21: a new coordinator would go on with the same);
-- generations do not go back (I22);
-- the state can be left by a timer (B28): a round by its own, a member that is not parked by its
+  assignments ([I21]: a new coordinator would go on with the same);
+- generations do not go back [I22];
+- the state can be left by a timer [B28]: a round by its own, a member that is not parked by its
   session.
 """
 
@@ -27,7 +27,7 @@ class GroupInvariantError(OncelogError):
 
 
 def check_generation(before: SavedGroup | None, now: SavedGroup) -> None:
-    """:raises GroupInvariantError: a durable generation is older than the one before (I22)."""
+    """:raises GroupInvariantError: a durable generation is older than the one before [I22]."""
     if before is not None and now.generation < before.generation:
         raise GroupInvariantError(f"generation {now.generation} after {before.generation}")
 

@@ -93,6 +93,42 @@ class Member:
         """Whether it is parked, and its session does not run."""
         return self.joining is not None or self.syncing is not None
 
+    def make_offer(self, offer: Offer) -> None:
+        """It joins again, maybe with something else."""
+        self.offer = offer
+
+    def come_back_as(self, member_id: str, client_id: str, client_host: str) -> None:
+        """It was restarted (KIP-345): the same member, under another id."""
+        self.member_id, self.client_id, self.client_host = member_id, client_id, client_host
+        self.is_new = False
+
+    def begin_generation(self) -> None:
+        """It takes part in a generation, for the first time or again."""
+        self.is_new = False
+
+    def assign(self, assignment: bytes) -> None:
+        """This is durable as its assignment; nothing, when the generation gives none."""
+        self.assignment = assignment
+
+    def wait_in_join(self, caller: Caller[JoinGroupResponse]) -> None:
+        """It takes part in the round."""
+        self.joining = caller
+
+    def take_join(self) -> Caller[JoinGroupResponse] | None:
+        """Return whoever waits for it in JoinGroup; the caller of this answers it."""
+        caller, self.joining = self.joining, None
+        return caller
+
+    def wait_in_sync(self, caller: Caller[SyncGroupResponse]) -> Caller[SyncGroupResponse] | None:
+        """It waits for its assignment; returns the call before, which is to be answered."""
+        earlier, self.syncing = self.syncing, caller
+        return earlier
+
+    def take_sync(self) -> Caller[SyncGroupResponse] | None:
+        """Return whoever waits for it in SyncGroup; the caller of this answers it."""
+        caller, self.syncing = self.syncing, None
+        return caller
+
     def vote(self, candidates: Collection[str]) -> str:
         """The candidate that it prefers.
 

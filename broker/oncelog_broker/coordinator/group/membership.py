@@ -125,14 +125,9 @@ class Membership:
                 return Result(
                     reply=JoinGroupResponse(MemberIdRequiredError.code, member_id=member_id)
                 )
-        if not group.members:
-            group.protocol_type = request.protocol_type
-        group.pending.pop(member_id, None)
         instance_id = request.group_instance_id
         member = Member(member_id, instance_id, client_id, client_host, offer, is_new=True)
-        if group.state is _PREPARING:
-            group.has_new_member = True
-        group.add(member)
+        group.admit(member, request.protocol_type)
         group.park_join(member, caller)
         self._rounds.watch(group, member, self._config.group_new_member_join_timeout_ms)
         reason = f"{member_id} joins: {_reason(request.reason)}"
@@ -196,7 +191,6 @@ class Membership:
         new_id = make_member_id(client_id, request.group_instance_id, self._entropy)
         self._rounds.stop_watching(group, member.member_id)
         group.rename(member, new_id, client_id, client_host)
-        member.is_new = False
         group.set_offer(member, offer_of(request))
         group.park_join(member, caller)
         self._rounds.watch(group, member)
@@ -239,10 +233,9 @@ class Membership:
     def _fence(group: Group, member: Member) -> None:
         """Tell the earlier life of a static member, where it waits, that it is over."""
         code = FencedInstanceIdError.code
-        joining = group.take_join(member)
+        joining, syncing = group.take_join(member), member.take_sync()
         if joining is not None:
             joining.answer(JoinGroupResponse(code, member_id=member.member_id))
-        syncing, member.syncing = member.syncing, None
         if syncing is not None:
             syncing.answer(SyncGroupResponse(code))
 
@@ -272,7 +265,7 @@ class Membership:
             self._rounds.watch(group, member)
             self._rounds.stop_waiting_for_syncs(group)
             return Result(reply=self._synced(group, member))
-        earlier, member.syncing = member.syncing, caller
+        earlier = member.wait_in_sync(caller)
         if earlier is not None:
             earlier.answer(SyncGroupResponse(RebalanceInProgressError.code))
         # A leader that asks again changes nothing in what is being written down.
@@ -287,7 +280,7 @@ class Membership:
         without = sum(member_id not in given for member_id in group.members)
         if without:
             logger.info(logged.GROUP_LEADER_GAVE_NOTHING, group.group_id, without)
-        generation = group.assigning = group.generation
+        generation = group.begin_assigning()
         saved = group.to_save(given)
 
         def is_current() -> bool:
@@ -306,12 +299,10 @@ class Membership:
 
     def _assign(self, group: Group, saved: SavedGroup) -> None:
         """The assignments are durable: give them to their members."""
-        for entry in saved.members:
-            group.members[entry.member_id].assignment = entry.assignment
-        group.move_to(_STABLE, self._clock.now_ms())
+        group.assigned(saved, self._clock.now_ms())
         answers = []
         for member in group.members.values():
-            caller, member.syncing = member.syncing, None
+            caller = member.take_sync()
             if caller is not None:
                 self._rounds.watch(group, member)
                 answers.append((caller, self._synced(group, member)))

@@ -119,7 +119,9 @@ def to_commit(
                 answers.append(OffsetCommitPartitionResponse(item.partition, code))
                 continue
             answers.append(OffsetCommitPartitionResponse(item.partition))
-            committed = CommittedOffset(item.offset, item.leader_epoch, metadata, now_ms)
+            committed = CommittedOffset(
+                item.offset, item.leader_epoch, metadata, now_ms, topic.topic_id
+            )
             tp = TopicPartition(topic.topic, item.partition)
             records.append(offset_record(request.group_id, tp, committed))
             records += superseded(group, tp)
@@ -143,7 +145,12 @@ def to_pend(
                 continue
             answers.append(TxnOffsetCommitPartitionResponse(item.partition))
             pending = PendingOffset(
-                request.producer_epoch, item.offset, item.leader_epoch, metadata, now_ms
+                request.producer_epoch,
+                item.offset,
+                item.leader_epoch,
+                metadata,
+                now_ms,
+                topic.topic_id,
             )
             tp = TopicPartition(topic.topic, item.partition)
             records.append(pending_record(request.group_id, tp, request.producer_id, pending))
@@ -184,7 +191,9 @@ def fetched(
         committed = offsets.get(tp)
         if committed is None:
             return OffsetFetchPartitionResponse(tp.partition)
-        return OffsetFetchPartitionResponse(tp.partition, *committed)
+        return OffsetFetchPartitionResponse(
+            tp.partition, *committed[:4], topic_id=committed.topic_id
+        )
 
     return [
         OffsetFetchTopicResponse(topic, [answer(TopicPartition(topic, number)) for number in some])

@@ -173,7 +173,9 @@ def _ended(
 ) -> Iterator[CoordinatorRecord]:
     item = group.pending_offsets[tp][producer_id]
     if commit:
-        committed = CommittedOffset(item.offset, item.leader_epoch, item.metadata, now_ms)
+        committed = CommittedOffset(
+            item.offset, item.leader_epoch, item.metadata, now_ms, item.topic_id
+        )
         yield offset_record(group.group_id, tp, committed)
         yield from superseded(group, tp, before=producer_id)
     yield pending_record(group.group_id, tp, producer_id, None)

@@ -3,24 +3,27 @@
 ========  =================================  =====================================================
 fact      key                                value
 ========  =================================  =====================================================
-offset    [1, group, topic, partition]       [0, offset, leader_epoch, metadata, commit_timestamp]
+offset    [1, group, topic, partition]       [0, offset, leader_epoch, metadata, commit_timestamp,
+                                             topic_id]
 group     [2, group]                         [0, generation, protocol_type, protocol_name, leader,
                                              state_timestamp, members]; a member is [member_id,
                                              group_instance_id, client_id, client_host,
                                              session_timeout_ms, rebalance_timeout_ms,
                                              subscription, assignment]
 pending   [3, group, topic, partition,       [0, producer_epoch, offset, leader_epoch, metadata,
-          producer_id]                       timestamp]
+          producer_id]                       timestamp, topic_id]
 ========  =================================  =====================================================
 
 A value begins with its version; a reader takes newer ones and ignores what it does not know. No
-value: the fact is taken back. A key of an unknown type is of a newer release, and is left alone.
-Timestamps are wall-clock milliseconds.
+value: the fact is taken back. A topic id is missing in what older releases wrote: then it is "". A
+key of an unknown type is of a newer release, and is left alone. Timestamps are wall-clock
+milliseconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, NamedTuple
 
 import msgpack
@@ -34,8 +37,8 @@ GROUP_KEY = 2
 PENDING_KEY = 3
 VALUE_VERSION = 0
 
-_OFFSET_FIELDS = 5
-_PENDING_FIELDS = 6
+_OFFSET_FIELDS = 6
+_PENDING_FIELDS = 7
 _GROUP_FIELDS = 7
 _MEMBER_FIELDS = 8
 
@@ -51,6 +54,8 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
+    topic_id: str = ""
+    """Of which topic of that name; "" if not known."""
 
 
 class PendingOffset(NamedTuple):
@@ -61,6 +66,7 @@ class PendingOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     timestamp_ms: int
+    topic_id: str = ""
 
 
 class SavedMember(NamedTuple):
@@ -193,15 +199,19 @@ def decode_record(
 
 
 def _offset_value(value: bytes) -> CommittedOffset:
-    _, offset, leader_epoch, metadata, timestamp = _unpack(value)[:_OFFSET_FIELDS]
+    fields = _unpack(value)[:_OFFSET_FIELDS]
+    if len(fields) < _OFFSET_FIELDS:
+        fields.append("")  # of an older release
+    _, offset, leader_epoch, metadata, timestamp, topic_id = fields
     if (
         type(offset) is not int
         or type(leader_epoch) is not int
         or type(metadata) is not str
         or type(timestamp) is not int
+        or type(topic_id) is not str
     ):
-        raise RecordFormatError("an offset, a leader epoch, a text and a date")
-    return CommittedOffset(offset, leader_epoch, metadata, timestamp)
+        raise RecordFormatError("an offset, a leader epoch, a text, a date and a topic id")
+    return CommittedOffset(offset, leader_epoch, metadata, timestamp, intern(topic_id))
 
 
 def _pending_fact(key: Any, value: bytes | None) -> PendingFact:
@@ -210,7 +220,7 @@ def _pending_fact(key: Any, value: bytes | None) -> PendingFact:
     pending = None
     if value is not None:
         pending = PendingOffset(*_unpack(value)[1:_PENDING_FIELDS])
-        _check_types(tuple(pending), (int, int, int, str, int))
+        _check_types(tuple(pending), (int, int, int, str, int, str))
     return PendingFact(group, TopicPartition(topic, partition), producer_id, pending)
 
 

@@ -97,9 +97,7 @@ class Rounds:
         if group.state is _COMPLETING:
             self.refuse_syncs(group, RebalanceInProgressError.code)
         self._cancel(group, sync_key(group.group_id))
-        group.is_initial = group.state is _EMPTY
-        group.has_new_member = False
-        group.move_to(_PREPARING, self._clock.now_ms())
+        group.begin_round(self._clock.now_ms())
         if not group.is_initial:
             return self._complete_or_wait(group)
         delay_ms = self._config.group_initial_rebalance_delay_ms
@@ -120,7 +118,7 @@ class Rounds:
             return Result()
         if not (group.has_new_member and remaining_ms):
             return self._complete(group)
-        group.has_new_member = False
+        group.wait_for_more()
         next_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
         self._wait_for_more(group, next_ms, max(remaining_ms - delay_ms, 0))
         return Result()
@@ -169,13 +167,10 @@ class Rounds:
         )
         answers = []
         for member in group.members.values():
-            caller = group.take_join(member)
-            if caller is None:
-                continue
-            member.is_new = False
-            group.pending_sync[member.member_id] = None
-            self.watch(group, member)
-            answers.append((caller, group.joined(member)))
+            caller = group.enter_generation(member)
+            if caller is not None:
+                self.watch(group, member)
+                answers.append((caller, group.joined(member)))
         self._wait_for_syncs(group)
         if not self.check(group):
             for caller, _ in answers:
@@ -203,8 +198,8 @@ class Rounds:
     def refuse_syncs(self, group: Group, code: int) -> None:
         """Nothing is assigned in this generation."""
         for member in group.members.values():
-            member.assignment = b""
-            caller, member.syncing = member.syncing, None
+            member.assign(b"")
+            caller = member.take_sync()
             if caller is not None:
                 self.watch(group, member)
                 caller.answer(SyncGroupResponse(code))
@@ -258,8 +253,7 @@ class Rounds:
     def remove(self, group: Group, member: Member) -> None:
         """Whoever waits for it is told to start over."""
         code = UnknownMemberIdError.code
-        joining = group.take_join(member)
-        syncing, member.syncing = member.syncing, None
+        joining, syncing = group.take_join(member), member.take_sync()
         group.remove(member)
         self.stop_watching(group, member.member_id)
         if joining is not None:
@@ -317,7 +311,7 @@ class Rounds:
             is_same = group.state is state and group.generation == generation
             return self.begin(group, reason) if is_same else Result()
 
-        self._set(group, again_key(group.group_id), 0, begin)
+        self._timers.soon(begin)
 
     def end(self, group: Group, error_code: int) -> None:
         """The group is deleted, or not coordinated here any more: tell whoever waits."""
@@ -325,8 +319,7 @@ class Rounds:
             self._cancel(group, key)
         group.move_to(GroupState.DEAD, self._clock.now_ms())
         for member in group.members.values():
-            joining = group.take_join(member)
-            syncing, member.syncing = member.syncing, None
+            joining, syncing = group.take_join(member), member.take_sync()
             if joining is not None:
                 joining.answer(JoinGroupResponse(error_code, member_id=member.member_id))
             if syncing is not None:

@@ -7,7 +7,7 @@ principal may, and whether topics exist, is for the handlers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from oncelog_broker.coordinator.group.members import Caller
@@ -228,8 +228,9 @@ class GroupCoordinator:
             _reply(Caller(respond), OffsetDeleteResponse),
         )
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        """Topics are gone: their offsets go. Asked of every coordinator, each for its groups."""
+    def topics_deleted(self, topics: Mapping[str, str]) -> None:
+        """Topics, by name with their ids, are gone: their offsets go. Asked of every coordinator,
+        each for its groups."""
         if topics:
             self._engine.write_all(lambda shard: shard.forget_topics(topics))
 

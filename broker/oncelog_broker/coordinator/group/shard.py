@@ -7,7 +7,8 @@ Kafka's ``GroupCoordinatorShard`` is the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from oncelog_broker.coordinator import logged
@@ -86,7 +87,7 @@ from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 
 logger = logged.get_logger(__name__)
@@ -97,6 +98,8 @@ RECORDS_BYTES_MAX = 256 * 1024
 EXPIRY_OFFSETS_COUNT = 20_000
 """Offsets looked at in one go; others have their turn then."""
 
+DROP_AGAIN_S = 1.0
+"""Pause before offsets of deleted topics, whose tombstones were refused, are dropped again."""
 
 _Dropped = tuple[str, TopicPartition, int | None, CommittedOffset | PendingOffset]
 """What to drop: of a group, committed, or pending for a producer, if it is still that."""
@@ -108,6 +111,7 @@ class GroupShard:
     :param timers: as the engine's: what is due runs as an operation of this shard.
     :param entropy: one stream for all shards of a broker, so that no member id comes twice.
     :param on_broken: told of an invariant that did not hold.
+    :param deleted_ids: of topics that were deleted, as far as is known; it may grow.
     """
 
     def __init__(
@@ -116,12 +120,14 @@ class GroupShard:
         timers: Timers,
         *,
         config: GroupConfig,
-        clock: WallClock,
+        clock: CautiousClock,
         entropy: Entropy,
         safeguards: CoordinatorSafeguards | None = None,
         on_broken: Callable[[GroupInvariantError], None] | None = None,
+        deleted_ids: Collection[str] = (),
     ) -> None:
         self.partition = partition
+        self._deleted_ids = deleted_ids
         self._on_broken = on_broken
         self.groups: dict[str, Group] = {}
         self.transactions = PendingOffsets(partition)
@@ -196,14 +202,11 @@ class GroupShard:
             group = self._durable(fact.group)
             if self._is_loaded:
                 check_generation(group.saved, fact.saved)
-            group.saved = fact.saved
+            group.replay(fact.saved)
             return
         known = self.groups.get(fact.group)
         if known is not None:
-            known.saved = None
-            if self._is_loaded and known.state is GroupState.EMPTY:
-                # It was deleted: a new group of this name begins anew.
-                known.generation, known.protocol_type = 0, None
+            known.replay_deletion(is_loaded=self._is_loaded)
             self._forget_if_nothing(known)
 
     def _durable(self, group_id: str) -> Group:
@@ -227,19 +230,22 @@ class GroupShard:
         if self._on_broken is not None:
             self._on_broken(error)
         self._rounds.end(group, CoordinatorNotAvailableError.code)
-        anew = Group(group.group_id, self._clock.now_ms())
-        anew.saved, anew.offsets = group.saved, group.offsets
-        anew.pending_offsets = group.pending_offsets
+        anew = group.anew(self._clock.now_ms())
         self.groups[group.group_id] = anew
         self._rounds.loaded(anew)
 
     def loaded(self, now_s: float) -> Sequence[Result[None]] | None:
-        """Build memory from what is durable; sessions begin anew."""
+        """Build memory from what is durable; sessions begin anew. What is committed of topics that
+        are known to be deleted goes."""
         self._is_loaded = True
         for group in self.groups.values():
             self._rounds.loaded(group)
-        self._set_expiry(self._config.offsets_retention_check_interval_ms)
-        return None
+        self._set_expiry()
+        if not self._deleted_ids:
+            return None
+        # Their topics were deleted before this shard could hear of it.
+        left = self._offsets_of(lambda _, topic_id: topic_id in self._deleted_ids)
+        return [self._drop(left)]
 
     def unload(self, error_code: int) -> None:
         """Nothing of this shard is coordinated here any more."""
@@ -404,19 +410,27 @@ class GroupShard:
             response.topics.append(OffsetDeleteTopicResponse(topic.topic, answers))
         return Result(records, response)
 
-    def forget_topics(self, topics: Collection[str]) -> Result[None]:
-        """Drop all offsets of topics that were deleted. Goes on by itself with what one batch does
-        not hold, and after a refused append; commits to a new topic of that name stay."""
-        gone = frozenset(topics)
-        left: list[_Dropped] = []
+    def forget_topics(self, topics: Mapping[str, str]) -> Result[None]:
+        """Drop all offsets of topics that were deleted, by name with their ids. Goes on by itself
+        with what one batch does not hold, and after a refused append; commits to a new topic of
+        that name stay."""
+        return self._drop(
+            self._offsets_of(
+                lambda tp, topic_id: tp.topic in topics and topic_id in ("", topics[tp.topic])
+            )
+        )
+
+    def _offsets_of(self, is_gone: Callable[[TopicPartition, str], bool]) -> list[_Dropped]:
+        found: list[_Dropped] = []
         for group in self.groups.values():
             for tp, committed in group.offsets.items():
-                if tp.topic in gone:
-                    left.append((group.group_id, tp, None, committed))
+                if is_gone(tp, committed.topic_id):
+                    found.append((group.group_id, tp, None, committed))
             for tp, by_producer in group.pending_offsets.items():
-                if tp.topic in gone:
-                    left += [(group.group_id, tp, *entry) for entry in by_producer.items()]
-        return self._drop(left)
+                for producer_id, item in by_producer.items():
+                    if is_gone(tp, item.topic_id):
+                        found.append((group.group_id, tp, producer_id, item))
+        return found
 
     def _drop(self, left: list[_Dropped]) -> Result[None]:
         records: list[CoordinatorRecord] = []
@@ -442,14 +456,14 @@ class GroupShard:
         self._drops += 1
         key = f"drop {self._drops}"
 
-        def go_on(remaining: list[_Dropped]) -> None:
-            if remaining:
-                pause_s = 0.0 if remaining is rest else 1.0
-                self._timers.set(key, pause_s, lambda: self._drop(remaining))
+        def go_on() -> None:
+            if rest:
+                self._timers.soon(partial(self._drop, rest))
 
-        if not records:
-            return Result()
-        return Result(records, None, lambda: go_on(rest), lambda _: go_on(left))
+        def again(_code: int) -> None:
+            self._timers.set(key, DROP_AGAIN_S, partial(self._drop, left))
+
+        return Result(records, None, go_on, again)
 
     # ---- groups as a whole
 
@@ -545,14 +559,15 @@ class GroupShard:
 
     # ---- expiry
 
-    def _set_expiry(self, delay_ms: int) -> None:
-        self._timers.set(EXPIRY_KEY, delay_ms / 1000, self._expire)
+    def _set_expiry(self) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._timers.set(EXPIRY_KEY, interval_ms / 1000, self._expire)
 
     def _expire(self) -> Result[None]:
         """Drop what is too old: offsets, then groups that have neither members nor offsets."""
         if not self._to_expire:
             self._to_expire = list(reversed(self.groups))
-        now_ms, retention_ms = self._clock.now_ms(), self._config.offsets_retention_ms
+        now_ms, retention_ms = self._clock.expiry_ms(), self._config.offsets_retention_ms
         records: list[CoordinatorRecord] = []
         size = looked_at = 0
         while self._to_expire and size < RECORDS_BYTES_MAX and looked_at < EXPIRY_OFFSETS_COUNT:
@@ -571,7 +586,11 @@ class GroupShard:
                 self._to_expire.append(group.group_id)
             size += sum(len(record.key) for record in gone)
             records += gone
-        self._set_expiry(0 if self._to_expire else self._config.offsets_retention_check_interval_ms)
+        self._set_expiry()
         if records:
             logger.info(logged.GROUP_OFFSETS_EXPIRED, self.partition, len(records))
-        return Result(records)
+        return Result(records, on_committed=self._expire_more)
+
+    def _expire_more(self) -> None:
+        if self._to_expire:
+            self._timers.soon(self._expire)

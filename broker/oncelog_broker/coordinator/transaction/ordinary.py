@@ -1,4 +1,4 @@
-"""What an ordinary transactional id does with a request: its next states, or why not. Pure.
+"""An ordinary transactional id turns a request into its next states, or refuses it. Pure.
 
 The epoch of a producer is that of its next transaction (KIP-890): every end raises it, and the
 markers carry the raised one, so that nothing late of one transaction can touch another. Rules:
@@ -19,19 +19,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
 from oncelog_broker.coordinator.transaction.records import SavedTransaction
 from oncelog_broker.coordinator.transaction.states import (
     RULES,
     Act,
     Ending,
     IllegalTransitionError,
+    StillEndingError,
     TxnState,
 )
 from oncelog_protocol.errors import (
     ApiError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
+    OncelogError,
     PolicyViolationError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -49,12 +50,22 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class ProducerIdNeededError(OncelogError):
+    """An operation cannot do without a new producer id, and was given none."""
+
+
 class Now(NamedTuple):
-    """What an operation is given from outside."""
+    """An operation gets the time, and maybe a producer id, from outside."""
 
     now_ms: int
     fresh_id: int | None
     """A producer id that nobody had, if one was fetched."""
+
+    def new_producer_id(self) -> int:
+        """:raises ProducerIdNeededError: none was fetched."""
+        if self.fresh_id is None:
+            raise ProducerIdNeededError
+        return self.fresh_id
 
 
 class Step(NamedTuple):
@@ -71,7 +82,7 @@ def present(saved: SavedTransaction) -> Producer:
 
 
 def check_producer(old: SavedTransaction, new: SavedTransaction) -> None:
-    """No two instances ever hold the same pair (I16): epochs rise, and an InitPid gives a new one.
+    """No two instances ever hold the same pair [I16]: epochs rise, and an InitPid gives a new one.
 
     :raises IllegalTransitionError: they do not.
     """
@@ -94,7 +105,10 @@ def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: 
     names_itself = named.producer_id >= 0
     if saved is None:
         # One that names itself was idle for so long that it was forgotten.
-        return Step((_new(_fresh(now), timeout_ms, now.now_ms),))
+        new = SavedTransaction(
+            TxnState.EMPTY, now.new_producer_id(), 0, timeout_ms, changed_ms=now.now_ms
+        )
+        return Step((new,))
     if names_itself:
         if _is_repeated_init(saved, named):
             return Step()
@@ -119,10 +133,6 @@ def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: 
             ),
         )
     )
-
-
-def _new(producer_id: int, timeout_ms: int, now_ms: int) -> SavedTransaction:
-    return SavedTransaction(TxnState.EMPTY, producer_id, 0, timeout_ms, changed_ms=now_ms)
 
 
 def _is_repeated_init(saved: SavedTransaction, named: Producer) -> bool:
@@ -175,19 +185,8 @@ def add(
     if len(together) > partition_count_max:
         raise PolicyViolationError(f"a transaction has at most {partition_count_max} partitions")
     if act is Act.ADD:
-        return Step((saved._replace(partitions=together, changed_ms=now_ms),))
-    return Step(
-        (
-            saved._replace(
-                state=TxnState.ONGOING,
-                start_ms=now_ms,
-                changed_ms=now_ms,
-                init_id=-1,
-                init_epoch=-1,
-                partitions=together,
-            ),
-        )
-    )
+        return Step((saved.grown(together, now_ms),))
+    return Step((saved.begun(together, now_ms),))
 
 
 # ---- ends
@@ -219,7 +218,7 @@ def end(
     ended = prepared(saved, commit, Ending.CLIENT, now, bump=bump)
     if act is Act.PREPARE:
         return Step((ended,))
-    return Step((ended, completed(ended, now.now_ms)))
+    return Step((ended, ended.completed(now.now_ms)))
 
 
 def _repeated_end(saved: SavedTransaction, commit: bool) -> Step:
@@ -248,28 +247,8 @@ def prepared(
     :raises ProducerIdNeededError: not without a fresh producer id.
     """
     producer = present(saved)
-    return saved._replace(
-        state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
-        producer_id=_next(producer, now).producer_id if bump else producer.producer_id,
-        producer_epoch=_next(producer, now).epoch if bump else producer.epoch,
-        changed_ms=now.now_ms,
-        marker_id=producer.producer_id,
-        marker_epoch=producer.epoch + bump,
-        ending=ending,
-        init_id=-1,
-        init_epoch=-1,
-    )
-
-
-def completed(saved: SavedTransaction, now_ms: int) -> SavedTransaction:
-    """All markers are written."""
-    commits = saved.state.is_committed
-    return saved._replace(
-        state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
-        changed_ms=now_ms,
-        start_ms=-1,
-        partitions=(),
-    )
+    following = _next(producer, now) if bump else producer
+    return saved.prepared(commit, ending, following, producer.epoch + bump, now.now_ms)
 
 
 # ---- who asks
@@ -278,13 +257,7 @@ def completed(saved: SavedTransaction, now_ms: int) -> SavedTransaction:
 def _next(producer: Producer, now: Now) -> Producer:
     if producer.epoch < PRODUCER_EPOCH_MAX:
         return Producer(producer.producer_id, producer.epoch + 1)
-    return Producer(_fresh(now), 0)
-
-
-def _fresh(now: Now) -> int:
-    if now.fresh_id is None:
-        raise ProducerIdNeededError
-    return now.fresh_id
+    return Producer(now.new_producer_id(), 0)
 
 
 def _has_ended(saved: SavedTransaction, producer: Producer) -> bool:

@@ -68,6 +68,56 @@ class SavedTransaction(NamedTuple):
     init_epoch: int = -1
     partitions: tuple[TopicPartition, ...] = ()
 
+    def begun(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> SavedTransaction:
+        """Return the state in which the next transaction has begun with these partitions."""
+        return self._replace(
+            state=TxnState.ONGOING,
+            start_ms=now_ms,
+            changed_ms=now_ms,
+            init_id=-1,
+            init_epoch=-1,
+            partitions=partitions,
+        )
+
+    def grown(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> SavedTransaction:
+        """Return the state in which the open transaction has these partitions."""
+        return self._replace(partitions=partitions, changed_ms=now_ms)
+
+    def prepared(
+        self,
+        commit: bool,
+        ending: Ending,
+        following: tuple[int, int],
+        marker_epoch: int,
+        now_ms: int,
+    ) -> SavedTransaction:
+        """Return the state in which the end is decided.
+
+        :param following: the producer id and epoch of the next transaction.
+        """
+        producer_id, producer_epoch = following
+        return self._replace(
+            state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            changed_ms=now_ms,
+            marker_id=self.producer_id,
+            marker_epoch=marker_epoch,
+            ending=ending,
+            init_id=-1,
+            init_epoch=-1,
+        )
+
+    def completed(self, now_ms: int) -> SavedTransaction:
+        """Return the state in which all markers are written."""
+        commits = self.state.is_committed
+        return self._replace(
+            state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
+            changed_ms=now_ms,
+            start_ms=-1,
+            partitions=(),
+        )
+
 
 class SavedShared(NamedTuple):
     """An id of shared transactions: the transaction that is open or was last. ``winners`` are
@@ -84,6 +134,29 @@ class SavedShared(NamedTuple):
     ending: Ending = Ending.CLIENT
     winners: tuple[int, ...] = ()
 
+    def prepared(
+        self, commit: bool, ending: Ending, winners: tuple[int, ...], now_ms: int
+    ) -> SavedShared:
+        """Return the state in which the end is decided; a commit moves the last committed tag."""
+        return self._replace(
+            state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+            changed_ms=now_ms,
+            ending=ending,
+            winners=winners,
+            last_committed_tag=self.tag if commit else self.last_committed_tag,
+            last_committed_ordinal=self.ordinal if commit else self.last_committed_ordinal,
+        )
+
+    def completed(self, now_ms: int) -> SavedShared:
+        """Return the state in which all markers are written; the writers are forgotten with it."""
+        commits = self.state.is_committed
+        return self._replace(
+            state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
+            changed_ms=now_ms,
+            start_ms=-1,
+            winners=(),
+        )
+
 
 class SavedWriter(NamedTuple):
     """One writer of the shared transaction that is open, by its producer id."""
@@ -91,6 +164,10 @@ class SavedWriter(NamedTuple):
     ordinal: int
     writer: str
     partitions: tuple[TopicPartition, ...] = ()
+
+    def grown(self, partitions: tuple[TopicPartition, ...]) -> SavedWriter:
+        """Return the writer with these partitions as well."""
+        return self._replace(partitions=self.partitions + partitions)
 
 
 Saved = SavedTransaction | SavedShared
@@ -100,7 +177,7 @@ class IdFact(NamedTuple):
     """A decoded record; ``saved`` None takes it back."""
 
     transactional_id: str
-    saved: SavedTransaction | SavedShared | None
+    saved: Saved | None
 
 
 class WriterFact(NamedTuple):
@@ -121,9 +198,7 @@ _pack = msgpack.Packer().pack
 _unpack = msgpack.unpackb
 
 
-def id_record(
-    transactional_id: str, saved: SavedTransaction | SavedShared | None
-) -> CoordinatorRecord:
+def id_record(transactional_id: str, saved: Saved | None) -> CoordinatorRecord:
     """The record of an id, or of its end."""
     key = _pack([ID_KEY, transactional_id])
     if saved is None:

@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from oncelog_broker.coordinator.result import Result
-from oncelog_broker.coordinator.transaction.asks import Ask
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.shard import TransactionShard
+from oncelog_broker.coordinator.transaction.shard import PendingRequest, TransactionShard
 from oncelog_protocol.errors import (
     NO_ERROR,
     ApiError,
@@ -28,6 +27,7 @@ from oncelog_protocol.errors import (
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     TransactionAlreadyCommittedError,
+    error_for,
 )
 from oncelog_protocol.messages.shared_transactions import (
     ORDINAL_KEY,
@@ -114,8 +114,8 @@ class TransactionCoordinator:
                 raise InvalidRequestError("a producer names its id and its epoch, or neither")
         except ApiError as error:
             return respond(refused(error))
-        self._ask(
-            Ask(transactional_id, lambda shard, fresh: shard.init(request, fresh), respond, refused)
+        self._carry_out(
+            transactional_id, lambda shard, fresh: shard.init(request, fresh), respond, refused
         )
 
     def add_partitions(
@@ -132,7 +132,7 @@ class TransactionCoordinator:
                 raise InvalidRequestError("no partition is named")
         except ApiError as error:
             return respond(refused(error))
-        self._ask(Ask(added.transactional_id, lambda shard, _: shard.add(added), respond, refused))
+        self._carry_out(added.transactional_id, lambda shard, _: shard.add(added), respond, refused)
 
     def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
         """EndTxn."""
@@ -144,13 +144,11 @@ class TransactionCoordinator:
             _check_id(request.transactional_id)
         except ApiError as error:
             return respond(refused(error))
-        self._ask(
-            Ask(
-                request.transactional_id,
-                lambda shard, fresh: shard.end(request, fresh),
-                respond,
-                refused,
-            )
+        self._carry_out(
+            request.transactional_id,
+            lambda shard, fresh: shard.end(request, fresh),
+            respond,
+            refused,
         )
 
     # ---- shared transactions
@@ -163,7 +161,7 @@ class TransactionCoordinator:
         def refused(error: ApiError) -> BeginSharedTxnResponse:
             return BeginSharedTxnResponse(error.code, str(error))
 
-        self._ask(Ask(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused))
+        self._carry_out(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused)
 
     def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
         """JoinTxn."""
@@ -188,7 +186,7 @@ class TransactionCoordinator:
             self._check_timeout(request.transaction_timeout_ms)
         except ApiError as error:
             return respond(refused(error))
-        self._ask(Ask(request.transactional_id, join, respond, refused))
+        self._carry_out(request.transactional_id, join, respond, refused)
 
     def end_shared(
         self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
@@ -203,13 +201,8 @@ class TransactionCoordinator:
             _check_shared(request.ordinal, request.tag)
         except ApiError as error:
             return respond(refused(error))
-        self._ask(
-            Ask(
-                request.transactional_id,
-                lambda shard, _: shard.end_shared(request),
-                respond,
-                refused,
-            )
+        self._carry_out(
+            request.transactional_id, lambda shard, _: shard.end_shared(request), respond, refused
         )
 
     # ---- looking at them
@@ -247,8 +240,19 @@ class TransactionCoordinator:
         for index, transactional_id in enumerate(transactional_ids):
             ask(index, transactional_id)
 
-    def _ask(self, ask: Ask[R]) -> None:
-        self._engine.write(ask.key, lambda shard: shard.ask(ask), ask.reply)
+    def _carry_out(
+        self,
+        transactional_id: str,
+        operation: Callable[[TransactionShard, int | None], Result[R]],
+        respond: Callable[[R], None],
+        refused: Callable[[ApiError], R],
+    ) -> None:
+        request = PendingRequest(transactional_id, operation, refused)
+
+        def reply(response: R | None, code: int) -> None:
+            respond(refused(error_for(code)) if response is None else response)
+
+        self._engine.write(transactional_id, lambda shard: shard.carry_out(request), reply)
 
     def _check_timeout(self, timeout_ms: int) -> None:
         longest = self._config.transaction_max_timeout_ms

@@ -8,29 +8,36 @@ appended a moment ago as of those of years. An operation that raises has changed
 - a no that is final for its caller is told once a record written since is committed: a coordinator
   that was deposed and does not know it condemns nobody for what was true once;
 - an open transaction ends in time: by its timer, which counts from its first record, also when the
-  coordinator changes; the date is believed within the bounds of the time-out.
+  coordinator changes; the date is believed within the bounds of the time-out;
+- what has to wait for the end of a transaction goes on in the order of coming, as soon as it is
+  complete in memory: what is written after it in the log cannot be committed without it;
+- that wait ends ``transaction_wait_ms`` after the end was *decided*, not after the request came:
+  markers that hang (a partition is down) must not hold up, again and again, whoever asks on the
+  same connection for other transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import MarkerSender, Timers
-from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Result
-from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
-from oncelog_broker.coordinator.transaction import looking, ordinary, shared
-from oncelog_broker.coordinator.transaction.asks import (
-    Ask,
-    ProducerIdNeededError,
-    ProducerIdRequests,
-    StillEndingError,
+from oncelog_broker.coordinator.result import (
+    BARRIER,
+    CoordinatorRecord,
+    Delay,
+    DelayedOperations,
+    Result,
 )
+from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
+from oncelog_broker.coordinator.transaction import descriptions, ordinary, shared
+from oncelog_broker.coordinator.transaction.completion import AGAIN_S, TransactionCompletion
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.ends import AGAIN_S, Ends
-from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
+from oncelog_broker.coordinator.transaction.ordinary import Now, Producer, ProducerIdNeededError
+from oncelog_broker.coordinator.transaction.producer_ids import ProducerIdRequests
 from oncelog_broker.coordinator.transaction.records import (
     IdFact,
     OrdinalsFact,
@@ -46,20 +53,20 @@ from oncelog_broker.coordinator.transaction.records import (
 )
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
+    StillEndingError,
     TxnState,
     check_transition,
 )
 from oncelog_broker.coordinator.transaction.transaction import Transaction
-from oncelog_broker.coordinator.transaction.waiting import WaitingAsks
 from oncelog_protocol.errors import (
     NO_ERROR,
     ApiError,
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
     InvalidTxnStateError,
     Kind,
     PolicyViolationError,
     TransactionalIdNotFoundError,
-    UnknownServerError,
-    error_for,
 )
 from oncelog_protocol.messages.shared_transactions import (
     BeginSharedTxnResponse,
@@ -82,7 +89,7 @@ from oncelog_protocol.messages.transactions import (
     InitPidResponse,
 )
 from oncelog_protocol.types import TopicPartition
-from oncelog_runtime.clock import WallClock
+from oncelog_runtime.clock import CautiousClock
 
 logger = logged.get_logger(__name__)
 
@@ -91,6 +98,20 @@ R = TypeVar("R")
 EXPIRY_KEY = "expiry"
 EXPIRED_COUNT_MAX = 2_000
 """Ids that are forgotten in one batch; the rest follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest(Generic[R]):
+    """A client, a partition leader or a timer wants this of a transactional id.
+
+    :param operation: is carried out on the shard, with a new producer id or None; maybe again and
+        again, until it neither waits nor lacks an id.
+    :param refused: makes the answer that says an error, or raises it.
+    """
+
+    transactional_id: str
+    operation: Callable[[TransactionShard, int | None], Result[R]]
+    refused: Callable[[ApiError], R]
 
 
 class TransactionShard:
@@ -105,7 +126,7 @@ class TransactionShard:
         timers: Timers,
         *,
         config: TransactionConfig,
-        clock: WallClock,
+        clock: CautiousClock,
         markers: MarkerSender,
         producer_ids: ProducerIdRequests,
         safeguards: CoordinatorSafeguards | None = None,
@@ -118,12 +139,12 @@ class TransactionShard:
         self._clock = clock
         self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._is_loaded = False
-        self._waiting = WaitingAsks(timers, producer_ids, config, self.ask)
-        self._ends = Ends(timers, markers, clock, self.transactions.get, self._next_in_line)
+        self._producer_ids = producer_ids
+        self._completion = TransactionCompletion(timers, markers, clock, self.transactions.get)
 
     def led_in(self, leader_epoch: int) -> None:
         """Markers carry the leader epoch as their coordinator epoch."""
-        self._ends.leader_epoch = leader_epoch
+        self._completion.led_in(leader_epoch)
 
     # ---- durable state
 
@@ -159,13 +180,8 @@ class TransactionShard:
         txn = self._known_or_new(transactional_id)
         old = txn.saved
         if self._is_loaded:
-            state = TxnState.DEAD if saved is None else saved.state
-            check_transition(None if old is None else old.state, state)
-            if isinstance(old, SavedTransaction) and isinstance(saved, SavedTransaction):
-                ordinary.check_producer(old, saved)
-            elif isinstance(old, SavedShared) and isinstance(saved, SavedShared):
-                shared.check_ordinal(old, saved)
-        txn.saved = saved
+            txn.check(saved)
+        txn.replay(saved)
         if saved is None:
             del self.transactions[transactional_id]
         if self._is_loaded:
@@ -181,14 +197,15 @@ class TransactionShard:
         elif was_open and not is_open:
             self._timers.cancel(_timeout_key(txn.transactional_id))
         if saved is not None and saved.state.is_prepared:
-            txn.decided_s = self._timers.now_s()
+            txn.decided(self._timers.now_s())
             if not self._safeguards.prepare_before_markers:
-                self._ends.decided(txn.transactional_id, saved)
+                self._completion.decided(txn.transactional_id, saved)
             return
         if old is not None and old.state.is_prepared:
-            self._ends.stop(txn)
-        if txn.parked:
-            self._waiting.release(txn)
+            txn.stop_markers()
+        if txn.delayed:
+            self._timers.cancel(_wait_key(txn.transactional_id))
+            txn.delayed.resume()
 
     def loaded(self, now_s: float) -> Sequence[Result[None]]:
         """Go on with what is open or decided. Decided transactions get their markers (again)."""
@@ -199,102 +216,98 @@ class TransactionShard:
             if saved is None:
                 del self.transactions[txn.transactional_id]
                 continue
-            for producer_id, writer in list(txn.writers.items()):
-                if not isinstance(saved, SavedShared) or writer.ordinal != saved.ordinal:
-                    txn.set_writer(producer_id, None)
+            txn.forget_old_writers()
             if saved.state is TxnState.ONGOING:
                 left_ms = saved.start_ms + saved.timeout_ms - self._clock.now_ms()
                 self._arm(txn, min(max(left_ms, 0), saved.timeout_ms) / 1000)
             elif saved.state.is_prepared:
-                txn.decided_s = now_s
-                decided.append(self._ends.settled(txn.transactional_id))
-        self._set_expiry(self._config.transactional_id_expiration_check_interval_ms)
+                txn.decided(now_s)
+                decided.append(self._completion.settle(txn.transactional_id))
+        self._set_expiry()
         return decided
 
     def unload(self, error_code: int) -> None:
         """Nothing of this shard is coordinated here any more. The next coordinator goes on with the
         markers."""
         for txn in self.transactions.values():
-            self._ends.stop(txn)
-        self._waiting.unload(error_code)
+            txn.stop_markers()
         self.transactions.clear()
 
-    # ---- asks
+    # ---- requests, now or later
 
-    def ask(self, ask: Ask[R]) -> Result[None]:
-        """Carry it out, now or later. Whatever comes of it, the ask is answered once: by the
-        result's callbacks, or by ``WaitingAsks``."""
+    def carry_out(self, request: PendingRequest[R], fresh_id: int | None = None) -> Result[R]:
+        """Carry out ``request``, now or when it can be; a no is told as the module says."""
         try:
-            result = ask.operation(self, ask.fresh_id)
+            result = request.operation(self, fresh_id)
         except StillEndingError:
-            self._waiting.park(self.transactions[ask.key], ask)
-            return Result()
+            txn = self.transactions[request.transactional_id]
+            return self._when_complete(Result(), txn, txn.decided_s, request, fresh_id)
         except ProducerIdNeededError:
-            self._waiting.fetch_id(ask)
-            return Result()
+            return self._with_producer_id(request)
         except ApiError as error:
-            return self._refused(ask, error)
-        except Exception as error:
-            logger.exception(logged.TRANSACTION_OPERATION_FAILED, self.partition)
-            ask.refuse(UnknownServerError(repr(error)))
+            return self._refusal(request, error)
+        if result.reply is not None:
+            return result
+        # It ends another transaction, and goes on when that is complete.
+        txn = self.transactions[request.transactional_id]
+        return self._when_complete(result, txn, self._timers.now_s(), request, fresh_id)
+
+    def _when_complete(
+        self,
+        result: Result[R],
+        txn: Transaction,
+        decided_s: float,
+        request: PendingRequest[R],
+        fresh_id: int | None,
+    ) -> Result[R]:
+        """Have ``request`` carried out after ``result``, when the transaction is complete."""
+        if len(txn.delayed) >= self._config.shared_txn_writers_max:
+            error = ConcurrentTransactionsError("too many wait already")
+            return replace(result, reply=request.refused(error))
+
+        def too_long() -> Result[None]:
+            error = ConcurrentTransactionsError("the last transaction is still being ended")
+            txn.delayed.refuse(error)
             return Result()
-        txn = self.transactions.get(ask.key)
-        if result.reply is None and txn is not None:
-            # It ends another transaction, and goes on when that is complete.
-            txn.decided_s = self._timers.now_s()
-            self._waiting.park(txn, ask)
 
-        return self._answering(ask, result)
+        left_s = decided_s + self._config.transaction_wait_ms / 1000 - self._timers.now_s()
+        self._timers.set(_wait_key(txn.transactional_id), left_s, too_long)
+        return replace(result, delay=self._delay(txn.delayed, request, lambda: fresh_id))
 
-    def _answering(self, ask: Ask[R], result: Result[R]) -> Result[None]:
-        """``result``, such that the ask is answered when it is committed."""
+    def _with_producer_id(self, request: PendingRequest[R]) -> Result[R]:
+        """Have ``request`` carried out with a new producer id."""
+        delayed = DelayedOperations()
+        fetched: list[int] = []
 
-        def committed() -> None:
-            if result.on_committed is not None:
-                result.on_committed()
-            if result.reply is not None:
-                ask.answer(result.reply)
+        def arrived(producer_id: int | None) -> None:
+            if producer_id is None:
+                delayed.refuse(CoordinatorNotAvailableError("no producer id can be had now"))
+            else:
+                fetched.append(producer_id)
+                delayed.resume()
 
-        def failed(error_code: int) -> None:
-            if result.on_failure is not None:
-                result.on_failure(error_code)
-            txn = self.transactions.get(ask.key)
-            if result.reply is None and txn is not None:
-                self._waiting.unpark(txn, ask)
-            ask.refuse(error_for(error_code))
+        self._producer_ids.request(arrived)
+        return Result(delay=self._delay(delayed, request, fetched.pop))
 
-        return Result(result.records, None, committed, failed, rests_on_log=True)
+    def _delay(
+        self,
+        until: DelayedOperations,
+        request: PendingRequest[R],
+        fresh_id: Callable[[], int | None],
+    ) -> Delay[R]:
+        def go_on(error: ApiError | None) -> Result[R]:
+            if error is not None:
+                return Result(reply=request.refused(error))
+            return self.carry_out(request, fresh_id())
 
-    def _next_in_line(self, txn: Transaction, complete: Saved) -> Result[None] | None:
-        """What the first that waits writes when the transaction is ``complete``, as it is about to
-        be. Only if that is all there is to it; else it has its turn like the others."""
-        if not txn.parked:
-            return None
-        ask = next(iter(txn.parked.values()))
-        prepared, txn.saved = txn.saved, complete
-        try:
-            result = ask.operation(self, ask.fresh_id)
-        except Exception:
-            return None
-        finally:
-            txn.saved = prepared
-        if result.reply is None or not result.records:
-            return None
-        self._waiting.unpark(txn, ask)
-        return self._answering(ask, result)
+        return Delay(until, go_on)
 
-    def _refused(self, ask: Ask[R], error: ApiError) -> Result[None]:
+    def _refusal(self, request: PendingRequest[R], error: ApiError) -> Result[R]:
         if error.kind is Kind.RETRIABLE:
-            ask.refuse(error)
-            return Result()
+            return Result(reply=request.refused(error))
         confirmed = self._safeguards.outsiders_wait_for_barrier
-        return Result(
-            (BARRIER,) if confirmed else (),
-            None,
-            lambda: ask.refuse(error),
-            lambda error_code: ask.refuse(error_for(error_code)),
-            rests_on_log=True,
-        )
+        records = (BARRIER,) if confirmed else ()
+        return Result(records, request.refused(error), rests_on_log=True)
 
     def _now(self, fresh_id: int | None = None) -> Now:
         return Now(self._clock.now_ms(), fresh_id)
@@ -337,10 +350,9 @@ class TransactionShard:
             check_transition(before, saved.state)
             before = saved.state
         records = (*(id_record(transactional_id, saved) for saved in states), *more)
-        if not states or not states[-1].state.is_prepared:
-            return Result(records, reply)
-        hooks = self._ends.hooked(records, transactional_id, states[-1])
-        return Result(records, reply, hooks.on_committed, hooks.on_failure)
+        if states and states[-1].state.is_prepared:
+            return self._completion.prepared(records, reply, transactional_id, states[-1])
+        return Result(records, reply, rests_on_log=True)
 
     # ---- ordinary transactions
 
@@ -388,10 +400,11 @@ class TransactionShard:
                 partition_count_max=self._config.txn_partitions_max,
             )
             if writer is None:
-                return Result((), answer)
+                return Result((), answer, rests_on_log=True)
             if txn.partition_count + len(partitions) > self._config.shared_txn_partitions_max:
                 raise PolicyViolationError("the writers have too many partitions together")
-            return Result((writer_record(transactional_id, added.producer_id, writer),), answer)
+            record = writer_record(transactional_id, added.producer_id, writer)
+            return Result((record,), answer)
         step = ordinary.add(
             saved,
             producer,
@@ -491,7 +504,7 @@ class TransactionShard:
 
     def list(self, request: ListTransactionsRequest) -> list[ListedTransaction]:
         """ListTransactions."""
-        return looking.listed(self.transactions.values(), request, self._clock.now_ms())
+        return descriptions.listed(self.transactions.values(), request, self._clock.now_ms())
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """DescribeTransactions, of one id.
@@ -501,7 +514,7 @@ class TransactionShard:
         txn = self.transactions.get(transactional_id)
         if txn is None or txn.saved is None:
             raise TransactionalIdNotFoundError
-        return looking.described(txn)
+        return descriptions.described(txn)
 
     # ---- time
 
@@ -510,60 +523,55 @@ class TransactionShard:
         saved = txn.saved
         assert saved is not None
         due = partial(self._time_is_over, transactional_id, _name(saved))
-        self._timers.set(_timeout_key(transactional_id), delay_s, due)
+        self._timers.set(_timeout_key(transactional_id), delay_s, due, retry_s=AGAIN_S)
 
-    def _time_is_over(self, transactional_id: str, name: object) -> Result[None]:
+    def _time_is_over(self, transactional_id: str, name: object) -> Result[bool]:
         """The timer of the transaction ``name`` has run out."""
 
-        def end(shard: TransactionShard, fresh_id: int | None) -> Result[bool]:
-            saved = shard._saved(transactional_id)
+        def end(_: TransactionShard, fresh_id: int | None) -> Result[bool]:
+            saved = self._saved(transactional_id)
             # While an id was fetched, or an append was refused, something else may have ended it.
             if saved is None or not _is_open(saved, name):
                 return Result((), True)
             logger.info(logged.TRANSACTION_TIMED_OUT, transactional_id)
-            now = shard._now(fresh_id)
+            now = self._now(fresh_id)
             ended: Saved
             if isinstance(saved, SavedTransaction):
-                bump = shard._safeguards.bump_epoch_per_txn
+                bump = self._safeguards.bump_epoch_per_txn
                 ended = ordinary.timed_out(saved, now, bump=bump)
             else:
-                ended = shared.ended(saved, (), Ending.TIMEOUT, now.now_ms, commit=False)
-            return shard._changing(transactional_id, (ended,), True)
+                ended = saved.prepared(False, Ending.TIMEOUT, (), now.now_ms)
+            return self._changing(transactional_id, (ended,), True)
 
-        def later(_error: ApiError) -> bool:
-            txn = self.transactions.get(transactional_id)
-            if txn is not None and _is_open(txn.saved, name):
-                self._arm(txn, AGAIN_S)
-            return False
+        def refused(error: ApiError) -> bool:
+            raise error  # it is tried again
 
-        return self.ask(Ask(transactional_id, end, lambda _: None, later))
+        return self.carry_out(PendingRequest(transactional_id, end, refused))
 
-    def _set_expiry(self, delay_ms: int) -> None:
-        self._timers.set(EXPIRY_KEY, delay_ms / 1000, self._expire)
+    def _set_expiry(self) -> None:
+        interval_ms = self._config.transactional_id_expiration_check_interval_ms
+        self._timers.set(EXPIRY_KEY, interval_ms / 1000, self._expire)
 
     def _expire(self) -> Result[None]:
         """Forget ids that were idle for too long, but for shared ones that have a last tag."""
-        old_ms = self._clock.now_ms() - self._config.transactional_id_expiration_ms
+        old_ms = self._clock.expiry_ms() - self._config.transactional_id_expiration_ms
         old = [
             txn.transactional_id
             for txn in self.transactions.values()
             if _may_be_forgotten(txn.saved, old_ms)
         ]
         now = old[:EXPIRED_COUNT_MAX]
-        more = len(old) > len(now)
-        self._set_expiry(0 if more else self._config.transactional_id_expiration_check_interval_ms)
+        self._set_expiry()
         if now:
             logger.info(logged.TRANSACTIONAL_IDS_EXPIRED, self.partition, len(now))
-        return Result(
-            [id_record(transactional_id, None) for transactional_id in now],
-            on_failure=lambda _: self._set_expiry(
-                self._config.transactional_id_expiration_check_interval_ms
-            ),
-        )
+        records = [id_record(transactional_id, None) for transactional_id in now]
+        if len(now) == len(old):
+            return Result(records)
+        return Result(records, on_committed=lambda: self._timers.soon(self._expire))
 
 
 def _name(saved: Saved) -> object:
-    """What tells one transaction of an id from the next."""
+    """This tells one transaction of an id from the next."""
     if isinstance(saved, SavedShared):
         return saved.ordinal
     return ordinary.present(saved)
@@ -583,3 +591,7 @@ def _is_open(saved: Saved | None, name: object) -> bool:
 
 def _timeout_key(transactional_id: str) -> str:
     return f"timeout {transactional_id}"
+
+
+def _wait_key(transactional_id: str) -> str:
+    return f"wait {transactional_id}"

@@ -1,4 +1,4 @@
-"""What an id of shared transactions does with a request: its next state, or why not. Pure.
+"""An id of shared transactions turns a request into its next state, or refuses it. Pure.
 
 A shared transaction is bound to an ordinal and a tag by the first writer that joins with them. Its
 writers have a producer id each, at epoch 0; their markers carry epoch 1. Rules:
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
 from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
 from oncelog_broker.coordinator.transaction.records import SavedShared, SavedWriter
 from oncelog_broker.coordinator.transaction.states import (
@@ -24,6 +23,7 @@ from oncelog_broker.coordinator.transaction.states import (
     Act,
     Ending,
     IllegalTransitionError,
+    StillEndingError,
     TxnState,
 )
 from oncelog_protocol.errors import (
@@ -100,15 +100,15 @@ def join(
             return Joined(names[writer])
         if len(names) >= writer_count_max:
             raise PolicyViolationError(f"a shared transaction has at most {writer_count_max}")
-        return Joined(_fresh(now), None, SavedWriter(ordinal, writer))
+        return Joined(now.new_producer_id(), None, SavedWriter(ordinal, writer))
     if saved is not None:
         act = RULES[saved.state].add
         if act is Act.WAIT:
             raise StillEndingError
         if act is Act.ADD:
-            return Joined(-1, ended(saved, (), Ending.FENCE, now.now_ms, commit=False))
+            return Joined(-1, saved.prepared(False, Ending.FENCE, (), now.now_ms))
     bound = _bound(saved, ordinal, tag, timeout_ms, now.now_ms)
-    return Joined(_fresh(now), bound, SavedWriter(ordinal, writer))
+    return Joined(now.new_producer_id(), bound, SavedWriter(ordinal, writer))
 
 
 def _check_open(saved: SavedShared, ordinal: int, tag: int) -> None:
@@ -159,7 +159,7 @@ def add(
         raise TransactionAbortableError("the partition is not in the transaction")
     if len(writer.partitions) + len(missing) > partition_count_max:
         raise PolicyViolationError(f"a writer has at most {partition_count_max} partitions")
-    return writer._replace(partitions=(*writer.partitions, *missing))
+    return writer.grown(tuple(missing))
 
 
 def end(
@@ -192,7 +192,7 @@ def end(
     if commit and strangers:
         raise InvalidRequestError(f"no writers of this transaction: {strangers[:8]}")
     chosen = tuple(sorted(set(winners))) if commit else ()
-    state = ended(saved, chosen, Ending.CLIENT, now_ms, commit=commit)
+    state = saved.prepared(commit, Ending.CLIENT, chosen, now_ms)
     return Ended(commit, False, (state,))
 
 
@@ -214,46 +214,14 @@ def _end_of_unbound(
         if act is Act.WAIT:
             raise StillEndingError
         if act is Act.ADD:
-            state = ended(saved, (), Ending.FENCE, now_ms, commit=False)
+            state = saved.prepared(False, Ending.FENCE, (), now_ms)
             return Ended(False, False, (state,), goes_on=True)
     bound = _bound(saved, ordinal, tag, 0, now_ms)
-    state = ended(bound, (), Ending.CLIENT, now_ms, commit=False)
-    return Ended(False, False, (state, completed(state, now_ms)))
-
-
-def ended(
-    saved: SavedShared, winners: tuple[int, ...], ending: Ending, now_ms: int, *, commit: bool
-) -> SavedShared:
-    """PREPARE of an open transaction."""
-    state = saved._replace(
-        state=TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
-        changed_ms=now_ms,
-        ending=ending,
-        winners=winners,
-    )
-    if commit:
-        state = state._replace(last_committed_tag=saved.tag, last_committed_ordinal=saved.ordinal)
-    return state
-
-
-def completed(saved: SavedShared, now_ms: int) -> SavedShared:
-    """All markers are written; the writers are forgotten with it."""
-    commits = saved.state.is_committed
-    return saved._replace(
-        state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
-        changed_ms=now_ms,
-        start_ms=-1,
-        winners=(),
-    )
+    state = bound.prepared(False, Ending.CLIENT, (), now_ms)
+    return Ended(False, False, (state, state.completed(now_ms)))
 
 
 def may_be_forgotten(saved: SavedShared) -> bool:
     """Whether an idle id holds nothing that a later request could ask for: nothing was committed
     under it, or the last tag that there is. Any other last tag is kept for good."""
     return saved.last_committed_tag in (-1, LAST_TAG)
-
-
-def _fresh(now: Now) -> int:
-    if now.fresh_id is None:
-        raise ProducerIdNeededError
-    return now.fresh_id

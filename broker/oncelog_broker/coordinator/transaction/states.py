@@ -1,4 +1,4 @@
-"""The states of a transactional id: what each does with a request, where it leads, what ends it.
+"""A transactional id has states: this table says what each does with a request, and what ends it.
 
 Pure. All rules that depend on the state alone are in ``RULES``; whether the producer that asks is
 the present one is checked before. Ordinary and shared transactions have the same states: a shared
@@ -63,7 +63,7 @@ _LABELS = {
 
 @unique
 class Ending(IntEnum):
-    """Who ended a transaction. The numbers stand in the log."""
+    """This tells who ended a transaction. The numbers stand in the log."""
 
     CLIENT = 0
     """Its producer or owner, by EndTxn or EndSharedTxn."""
@@ -77,7 +77,7 @@ class Ending(IntEnum):
 
 @unique
 class Act(IntEnum):
-    """What a request of the present producer does."""
+    """A request of the present producer does one of these."""
 
     BEGIN = 0
     """A transaction begins."""
@@ -97,9 +97,13 @@ class IllegalTransitionError(OncelogError):
     """A transactional id was to change to what cannot follow: a defect of the coordinator."""
 
 
+class StillEndingError(OncelogError):
+    """An operation has to wait until the last transaction is complete (``Act.WAIT``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a state does."""
+    """A state says by this what each request does in it."""
 
     next_states: tuple[TxnState, ...]
     add: Act

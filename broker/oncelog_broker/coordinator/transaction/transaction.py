@@ -1,4 +1,4 @@
-"""One transactional id as its coordinator has it in memory. Pure.
+"""A transaction coordinator has this of one transactional id in memory.
 
 ``saved`` and ``writers`` follow from the log; the rest is of this coordinator alone, and is made
 anew by the next one.
@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncelog_broker.coordinator.ports import MarkerOrder, ProducerMarker
-from oncelog_broker.coordinator.transaction.asks import AnyAsk
+from oncelog_broker.coordinator.ports import MarkerOrder, MarkerSender, ProducerMarker
+from oncelog_broker.coordinator.result import DelayedOperations
+from oncelog_broker.coordinator.transaction import ordinary, shared
 from oncelog_broker.coordinator.transaction.records import (
+    Saved,
     SavedShared,
     SavedTransaction,
     SavedWriter,
 )
-from oncelog_broker.coordinator.transaction.shared import MARKER_EPOCH
+from oncelog_broker.coordinator.transaction.states import TxnState, check_transition
 
 
 class Transaction:
-    """A transactional id."""
+    """A transactional id: what the log says of it, its markers under way, and who waits for it."""
 
     __slots__ = (
-        "cancel",
+        "_cancel",
         "decided_s",
+        "delayed",
         "names",
         "order",
-        "parked",
         "partition_count",
         "saved",
         "transactional_id",
@@ -35,7 +37,7 @@ class Transaction:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.saved: SavedTransaction | SavedShared | None = None
+        self.saved: Saved | None = None
         """None only while records are being read: writers were met first."""
         self.writers: dict[int, SavedWriter] = {}
         """Of the shared transaction that is open or prepared, by producer id."""
@@ -43,14 +45,30 @@ class Transaction:
         """The producer id of each writer."""
         self.partition_count = 0
         """Of all writers together."""
-        self.parked: dict[int, AnyAsk] = {}
-        """Who waits until the transaction is complete, by number, in order."""
-        self.order: MarkerOrder | None = None
-        """Markers that are being written."""
-        self.cancel: Callable[[], None] | None = None
-        """Gives the order up; None when there is nothing to give up."""
         self.decided_s = 0.0
         """Loop time when it was prepared, or found so."""
+        self.delayed = DelayedOperations()
+        """Operations that wait until the transaction is complete."""
+        self.order: MarkerOrder | None = None
+        """Markers that are being written."""
+        self._cancel: Callable[[], None] | None = None
+        """Gives the order up; None when there is nothing to give up."""
+
+    # ---- durable state
+
+    def replay(self, saved: Saved | None) -> None:
+        """The log says this of the id from now on."""
+        self.saved = saved
+
+    def check(self, saved: Saved | None) -> None:
+        """:raises IllegalTransitionError: ``saved`` cannot follow what is there."""
+        old = self.saved
+        state = TxnState.DEAD if saved is None else saved.state
+        check_transition(None if old is None else old.state, state)
+        if isinstance(old, SavedTransaction) and isinstance(saved, SavedTransaction):
+            ordinary.check_producer(old, saved)
+        elif isinstance(old, SavedShared) and isinstance(saved, SavedShared):
+            shared.check_ordinal(old, saved)
 
     def set_writer(self, producer_id: int, saved: SavedWriter | None) -> None:
         """Add or change a writer, or forget it."""
@@ -64,8 +82,21 @@ class Transaction:
             self.writers[producer_id] = saved
             self.names[saved.writer] = producer_id
 
+    def forget_old_writers(self) -> None:
+        """Drop writers of a transaction that is over, which a log may still name."""
+        saved = self.saved
+        for producer_id, writer in list(self.writers.items()):
+            if not isinstance(saved, SavedShared) or writer.ordinal != saved.ordinal:
+                self.set_writer(producer_id, None)
+
+    # ---- from PREPARE to COMPLETE
+
+    def decided(self, now_s: float) -> None:
+        """Its end is decided, or was found to be."""
+        self.decided_s = now_s
+
     def markers(self) -> list[ProducerMarker]:
-        """What ends the transaction that is prepared."""
+        """Return the markers that end the transaction, which is prepared."""
         saved = self.saved
         if isinstance(saved, SavedTransaction):
             commit = saved.state.is_committed
@@ -75,8 +106,41 @@ class Transaction:
         assert saved is not None
         return [
             ProducerMarker(
-                producer_id, MARKER_EPOCH, producer_id in saved.winners, list(writer.partitions)
+                producer_id,
+                shared.MARKER_EPOCH,
+                producer_id in saved.winners,
+                list(writer.partitions),
             )
             for producer_id, writer in self.writers.items()
             if writer.partitions
         ]
+
+    def send_markers(
+        self, sender: MarkerSender, leader_epoch: int, written: Callable[[MarkerOrder], None]
+    ) -> None:
+        """Have all markers written. ``written`` is called once, maybe before this returns, and not
+        after ``stop_markers``."""
+        order = MarkerOrder(self.transactional_id, leader_epoch, self.markers())
+        is_written = False
+
+        def done() -> None:
+            nonlocal is_written
+            if is_written:
+                return
+            is_written = True
+            if self.order is order:
+                self._cancel = None
+                written(order)
+
+        self.order = order
+        if not any(marker.partitions for marker in order.markers):
+            return done()
+        cancel = sender.send(order, done)
+        if not is_written:
+            self._cancel = cancel
+
+    def stop_markers(self) -> None:
+        """The order is over, or nobody's business here any more."""
+        cancel, self._cancel, self.order = self._cancel, None, None
+        if cancel is not None:
+            cancel()

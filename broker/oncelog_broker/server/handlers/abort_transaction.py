@@ -86,7 +86,7 @@ class AbortTransactionHandler:
         """The coordinator epoch of the producer's last marker in the partition."""
         partition = self._replicas.partition(TopicPartition(request.topic, request.partition))
         partition.leader_role()
-        for producer in partition.describe_producers():
+        for producer in partition.log.producers.describe(1, request.producer_id - 1)[0]:
             if producer.producer_id == request.producer_id and producer.txn_start_offset >= 0:
                 if producer.producer_epoch != request.producer_epoch:
                     raise InvalidProducerEpochError(

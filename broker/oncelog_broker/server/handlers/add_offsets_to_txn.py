@@ -52,8 +52,7 @@ class AddOffsetsToTxnHandler:
             raise InvalidGroupIdError("a group has a name")
         if not self._authorizer.authorize(context, READ, GROUP, request.group_id):
             raise GroupAuthorizationFailedError
-        if not self._topics.ensure(GROUP_TOPIC):
-            raise CoordinatorNotAvailableError(f"{GROUP_TOPIC} is being made")
+        self._topics.ensure(GROUP_TOPIC)
         count = self._topics.partition_count(GROUP_TOPIC)
         if count is None:
             raise CoordinatorNotAvailableError(f"{GROUP_TOPIC} is not wholly known yet")

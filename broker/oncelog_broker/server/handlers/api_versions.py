@@ -1,14 +1,22 @@
-"""ApiVersions, v0: the APIs and versions that this release speaks. Opens every connection."""
+"""ApiVersions, v0 and v1: the APIs and versions that this release speaks, and who answers. Opens
+every connection."""
 
 from __future__ import annotations
 
 from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from oncelog_protocol.registry import supported_ranges
 
 
 class ApiVersionsHandler:
-    """Answers from the registry; served also while the broker starts."""
+    """Answers from the registry; served also while the broker starts.
+
+    :param identity: this broker of this cluster.
+    """
+
+    def __init__(self, identity: Identity = UNKNOWN) -> None:
+        self._identity = identity
 
     def handle(
         self,
@@ -18,4 +26,5 @@ class ApiVersionsHandler:
         respond: Respond,
     ) -> None:
         """The whole table, always."""
-        respond(ApiVersionsResponse(0, supported_ranges()))
+        me = self._identity
+        respond(ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id))

@@ -51,7 +51,7 @@ class ControllerRequests:
         if not is_legal_topic(topic):
             return InvalidTopicError(f"{topic[:64]!r} is not a legal topic name")
         if topic in INTERNAL_TOPICS and not context.internal:
-            return InvalidTopicError(f"{topic} is an internal topic")
+            return InvalidTopicError(f"topic {topic!r} is internal")
         if not self.authorizer.authorize(context, operation, TOPIC, topic):
             return TopicAuthorizationFailedError()
         return None

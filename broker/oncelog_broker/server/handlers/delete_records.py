@@ -108,9 +108,11 @@ class DeleteRecordsHandler:
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
         if not self._authorizer.authorize(context, DELETE, TOPIC, topic):
-            return TopicAuthorizationFailedError(f"may not delete records of {topic}")
+            return TopicAuthorizationFailedError(
+                f"not allowed to delete records of topic {topic!r}"
+            )
         if topic in INTERNAL_TOPICS:
-            return InvalidTopicError(f"{topic} is internal: it lives on what stands in it")
+            return InvalidTopicError(f"topic {topic!r} is internal: it lives on what stands in it")
         return None
 
     def _delete(

@@ -1,6 +1,7 @@
 """DescribeLogDirs, v0: directories of this broker, their space, and the replicas on each.
 
-Whole-request error: CLUSTER_AUTHORIZATION_FAILED. A directory that is offline: STORAGE_ERROR.
+Whole-request error: CLUSTER_AUTHORIZATION_FAILED. A directory that is offline: STORAGE_ERROR. One
+with logs in which rot was found is listed twice: these replicas follow under CORRUPT_MESSAGE.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, DESCRIBE, Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_protocol.errors import NO_ERROR, ClusterAuthorizationFailedError, StorageError
+from oncelog_protocol.errors import (
+    NO_ERROR,
+    ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    StorageError,
+)
 from oncelog_protocol.messages.admin import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -44,16 +50,19 @@ class DescribeLogDirsHandler:
         wanted = None if request.topics is None else frozenset(request.topics)
         watermarks = self._replicas.high_watermarks()
         found: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}
+        rotten: dict[str, list[ReplicaSize]] = {d.path: [] for d in self._logs.dirs}
+        damaged = {p.topic_partition for p in self._replicas.partitions() if p.repair.needed}
         for log in self._logs.all():
             if wanted is None or log.topic_partition.topic in wanted:
                 watermark = watermarks.get(log.topic_partition, log.log_start_offset)
-                found[log.log_dir.path].append(_replica(log, watermark))
-        respond(
-            DescribeLogDirsResponse(
-                NO_ERROR,
-                [self._directory(d.path, d.online, found[d.path]) for d in self._logs.dirs],
-            )
-        )
+                is_sound = log.topic_partition not in damaged or not log.log_dir.online
+                entry = found if is_sound else rotten
+                entry[log.log_dir.path].append(_replica(log, watermark))
+        listed = [self._directory(d.path, d.online, found[d.path]) for d in self._logs.dirs]
+        for path, replicas in rotten.items():
+            if replicas:
+                listed.append(LogDir(CorruptMessageError.code, path, -1, -1, replicas))
+        respond(DescribeLogDirsResponse(NO_ERROR, listed))
 
     def _directory(self, path: str, online: bool, replicas: list[ReplicaSize]) -> LogDir:
         if online:

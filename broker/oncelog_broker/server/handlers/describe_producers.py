@@ -1,7 +1,11 @@
-"""DescribeProducers, v0: what partitions know of their producers, asked of the leaders (KIP-664).
+"""DescribeProducers, v0 to v1: what partitions know of their producers, asked of the leaders
+(KIP-664).
 
 In a partition of committed offsets these are the producers with pending ones. Needs READ on each
 topic. Errors: those in ``messages.transaction_admin``; COORDINATOR_LOAD_IN_PROGRESS.
+
+A partition may remember 100,000 producers. An answer holds ``COUNT_MAX`` of all its partitions
+together; those that it has no room for are told to be asked about again (v1).
 """
 
 from __future__ import annotations
@@ -29,6 +33,42 @@ from oncelog_protocol.messages.transaction_admin import (
 )
 from oncelog_protocol.types import TopicPartition
 
+COUNT_MAX = 2_000
+"""Producers in one answer: some milliseconds of work."""
+
+
+class _Asked:
+    """One request, as it is answered."""
+
+    __slots__ = ("after", "open_count", "paged", "respond", "response", "room")
+
+    def __init__(
+        self, request: DescribeProducersRequest, context: RequestContext, respond: Respond
+    ) -> None:
+        self.after = request.after_producer_id
+        self.paged = context.api_version >= 1
+        self.room = COUNT_MAX
+        self.response = DescribeProducersResponse()
+        self.open_count = 1
+        self.respond = respond
+
+    def one_known(self) -> None:
+        """A partition has its answer, or all were asked about."""
+        self.open_count -= 1
+        if not self.open_count:
+            self.respond(self.response)
+
+    def told(
+        self,
+        answer: DescribeProducersPartition,
+        producers: list[DescribedProducer],
+        more: bool = False,
+    ) -> None:
+        """Producers of one partition, by id; no more than there is room for."""
+        answer.producers = producers[: self.room]
+        answer.more = more or len(producers) > self.room
+        self.room -= len(answer.producers)
+
 
 class DescribeProducersHandler:
     """Serves DescribeProducers."""
@@ -48,48 +88,55 @@ class DescribeProducersHandler:
         respond: Respond,
     ) -> None:
         """Answered at once, as a rule."""
-        response = DescribeProducersResponse()
-        open_count = 1
-
-        def one_known() -> None:
-            nonlocal open_count
-            open_count -= 1
-            if not open_count:
-                respond(response)
-
+        asked = _Asked(request, context, respond)
         for topic in request.topics:
             allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)
             answers = [DescribeProducersPartition(partition) for partition in topic.partitions]
-            response.topics.append(DescribeProducersTopic(topic.topic, answers))
+            asked.response.topics.append(DescribeProducersTopic(topic.topic, answers))
             for answer in answers:
-                open_count += 1
+                asked.open_count += 1
                 if allowed and topic.topic == GROUP_TOPIC:
-                    self._groups.open_transactions(answer.partition, _told(answer, one_known))
+                    self._groups.open_transactions(answer.partition, _pending(asked, answer))
                 else:
-                    self._describe(topic.topic, answer, allowed)
-                    one_known()
-        one_known()
+                    self._describe(topic.topic, asked, answer, allowed)
+                    asked.one_known()
+        asked.one_known()
 
-    def _describe(self, topic: str, answer: DescribeProducersPartition, allowed: bool) -> None:
+    def _describe(
+        self, topic: str, asked: _Asked, answer: DescribeProducersPartition, allowed: bool
+    ) -> None:
         try:
             if not allowed:
                 raise TopicAuthorizationFailedError
             partition = self._replicas.partition(TopicPartition(topic, answer.partition))
             partition.leader_role()
-            answer.producers = partition.describe_producers()
+            producers = partition.log.producers
         except ApiError as error:
             answer.error_code = error.code
+            return
+        if not asked.room:
+            answer.more = True
+        elif asked.paged:
+            asked.told(answer, *producers.describe(asked.room, asked.after))
+        else:
+            opened = producers.describe_open(asked.room)
+            found = {each.producer_id: each for each in opened}
+            for each in producers.describe(asked.room)[0]:
+                found.setdefault(each.producer_id, each)
+            kept = list(found.values())[: asked.room]
+            asked.told(answer, sorted(kept, key=lambda each: each.producer_id))
 
 
-def _told(
-    answer: DescribeProducersPartition, one_known: Callable[[], None]
+def _pending(
+    asked: _Asked, answer: DescribeProducersPartition
 ) -> Callable[[list[DescribedProducer], int], None]:
     def told(producers: list[DescribedProducer], error_code: int) -> None:
         if error_code == NotCoordinatorError.code:
             error_code = NotLeaderOrFollowerError.code
-        if error_code == NO_ERROR:
-            answer.producers = producers
         answer.error_code = error_code
-        one_known()
+        if error_code == NO_ERROR:
+            later = [each for each in producers if each.producer_id > asked.after]
+            asked.told(answer, sorted(later, key=lambda each: each.producer_id))
+        asked.one_known()
 
     return told

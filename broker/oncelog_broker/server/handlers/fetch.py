@@ -119,6 +119,7 @@ class FetchHandler:
             lookup=lambda topic_partition: self._readable(context, topic_partition),
             deadlines=self._replicas.deadlines,
             now=self._replicas.now(),
+            room=context.connection.room,
         )
         if fetch.done:
             return

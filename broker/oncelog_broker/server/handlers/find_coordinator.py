@@ -85,8 +85,7 @@ class FindCoordinatorHandler:
             raise TransactionalIdAuthorizationFailedError
 
     def _find(self, topic: str, key: str, listener: str) -> FindCoordinatorResponse:
-        if not self._topics.ensure(topic):
-            raise CoordinatorNotAvailableError(f"{topic} is being made")
+        self._topics.ensure(topic)
         count = self._topics.partition_count(topic)
         if count is None:
             raise CoordinatorNotAvailableError(f"{topic} is not wholly known yet")

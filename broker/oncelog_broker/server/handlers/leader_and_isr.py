@@ -1,14 +1,14 @@
 """LeaderAndIsr, v0, from the controller: become leader or follower of partitions.
 
-Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH (see controller_fence). Per
-partition the replica manager decides, and repeats are acknowledged without effect (Z4, Z15)."""
+Whole-request errors: see controller_fence. Per partition the replica manager decides, and repeats
+are acknowledged without effect [Z4] [Z15]."""
 
 from __future__ import annotations
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import NO_ERROR
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, LeaderAndIsrResponse
 
@@ -23,17 +23,16 @@ class LeaderAndIsrHandler:
         self._image = image
         self._replicas = replicas
 
-    def handle(
-        self,
-        context: RequestContext,
-        request: LeaderAndIsrRequest,
-        payload: memoryview,
-        respond: Respond,
-    ) -> None:
-        """Applied as a whole before the answer leaves (Z13)."""
-        self._fence.check(request.controller_id, request.controller_epoch, request.broker_epoch)
+    async def handle_async(
+        self, context: RequestContext, request: LeaderAndIsrRequest
+    ) -> LeaderAndIsrResponse:
+        """Applied as a whole before the answer leaves [Z13]."""
+        await self._fence.admit(
+            request.controller_id, request.controller_epoch, request.broker_epoch
+        )
         # Followers look their leader's address up in the image, so it must know it first.
         self._image.note_controller(
             request.controller_id, request.controller_epoch, request.live_brokers
         )
-        respond(LeaderAndIsrResponse(NO_ERROR, self._replicas.apply_leader_and_isr(request)))
+        results = await self._replicas.apply_leader_and_isr(request)
+        return LeaderAndIsrResponse(NO_ERROR, results)

@@ -1,8 +1,9 @@
-"""OffsetCommit, v0: remember how far a group has come; answered when that is committed.
+"""OffsetCommit, v0 and v1: remember how far a group has come; answered when that is committed.
 
 Needs READ on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker
-does not know are refused with UNKNOWN_TOPIC_OR_PARTITION; the others are committed. Further errors:
-those in ``messages.groups``.
+does not know are refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with
+INCONSISTENT_TOPIC_ID; the others are committed. Who does not say of which topic its offsets are
+means that which there is now. Further errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     NO_ERROR,
     GroupAuthorizationFailedError,
+    InconsistentTopicIdError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -54,6 +56,7 @@ class OffsetCommitHandler:
             allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)
             for p, code in self._refusals(topic, allowed):
                 refused[t, p] = code
+            topic.topic_id = topic.topic_id or self._image.topic_id(topic.topic)
         if not refused:
             self._groups.commit(request, respond)
             return
@@ -61,6 +64,7 @@ class OffsetCommitHandler:
             OffsetCommitTopic(
                 topic.topic,
                 [item for p, item in enumerate(topic.partitions) if (t, p) not in refused],
+                topic.topic_id,
             )
             for t, topic in enumerate(request.topics)
         ]
@@ -81,6 +85,8 @@ class OffsetCommitHandler:
                 found.append((index, TopicAuthorizationFailedError.code))
             elif known is None or item.partition not in known.partitions:
                 found.append((index, UnknownTopicOrPartitionError.code))
+            elif topic.topic_id not in ("", known.topic_id):
+                found.append((index, InconsistentTopicIdError.code))
         return found
 
 

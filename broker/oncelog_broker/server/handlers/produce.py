@@ -50,7 +50,7 @@ from oncelog_protocol.records.batch import ATTRIBUTES_LOW_OFFSET, TRANSACTIONAL_
 from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog_broker.log.txn_guard import TxnGuard
+    from oncelog_broker.log.log_producers import TxnGuard
 
 logger = logged.get_logger(__name__)
 
@@ -169,9 +169,9 @@ class ProduceHandler:
 
     def _topic_refusal(self, context: RequestContext, topic: str) -> ApiError | None:
         if topic in INTERNAL_TOPICS and not context.internal:
-            return InvalidTopicError(f"{topic} is internal")
+            return InvalidTopicError(f"topic {topic!r} is internal")
         if not self._authorizer.authorize(context, WRITE, TOPIC, topic):
-            return TopicAuthorizationFailedError(f"may not write to {topic}")
+            return TopicAuthorizationFailedError(f"not allowed to write to topic {topic!r}")
         return None
 
     def _append_verified(
@@ -241,8 +241,7 @@ class ProduceHandler:
             answer.error_code = StorageError.code
             return
         if not append.repeated:
-            partition.traffic.bytes_in += append.size_bytes
-            partition.traffic.messages_in += append.record_count
+            partition.traffic.produced(append.size_bytes, append.record_count)
         answer.base_offset = append.base_offset
         answer.log_append_time_ms = append.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset

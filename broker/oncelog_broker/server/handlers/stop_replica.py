@@ -1,6 +1,6 @@
 """StopReplica, v0, from the controller: stop serving replicas, and delete them if told so.
 
-Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH. Answered when the directories are
+Whole-request errors: see controller_fence. Answered when the directories are
 out of the way; requests behind it on the connection wait, so that an order to create the same topic
 again finds its place free."""
 
@@ -24,5 +24,7 @@ class StopReplicaHandler:
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
         """:raises StaleControllerEpochError, StaleBrokerEpochError: not obeyed."""
-        self._fence.check(request.controller_id, request.controller_epoch, request.broker_epoch)
+        await self._fence.admit(
+            request.controller_id, request.controller_epoch, request.broker_epoch
+        )
         return StopReplicaResponse(NO_ERROR, await self._replicas.stop_replicas(request))

@@ -1,9 +1,10 @@
-"""TxnOffsetCommit, v0: offsets that become a group's when the transaction commits.
+"""TxnOffsetCommit, v0 and v1: offsets that become a group's when the transaction commits.
 
 Answered when they are pending for good: the group's coordinator has had its partition added to the
 transaction, and what it wrote is committed. Needs WRITE on the transactional id, READ on the group,
 and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker does not know are
-refused with UNKNOWN_TOPIC_OR_PARTITION; the others are taken. Further errors: those in
+refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with
+INCONSISTENT_TOPIC_ID; the others are taken. Further errors: those in
 ``messages.transactions``.
 """
 
@@ -20,6 +21,7 @@ from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.errors import (
     NO_ERROR,
     GroupAuthorizationFailedError,
+    InconsistentTopicIdError,
     InvalidRequestError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
@@ -110,6 +112,9 @@ class TxnOffsetCommitHandler:
                     found[t, p] = TopicAuthorizationFailedError.code
                 elif known is None or item.partition not in known.partitions:
                     found[t, p] = UnknownTopicOrPartitionError.code
+                elif topic.topic_id not in ("", known.topic_id):
+                    found[t, p] = InconsistentTopicIdError.code
+            topic.topic_id = topic.topic_id or self._image.topic_id(topic.topic)
         return found
 
 
@@ -124,6 +129,7 @@ def _without(request: TxnOffsetCommitRequest, refused: _Refused) -> TxnOffsetCom
             TxnOffsetCommitTopic(
                 topic.topic,
                 [item for p, item in enumerate(topic.partitions) if (t, p) not in refused],
+                topic.topic_id,
             )
             for t, topic in enumerate(request.topics)
         ],

@@ -1,7 +1,7 @@
-"""UpdateMetadata, v0 to v1, from the controller: what this broker tells clients, topic configs, and
-since v1 the settings that change while brokers run.
+"""UpdateMetadata, v0 to v2, from the controller: what this broker tells clients, topic configs, and
+since v1 the settings that change while brokers run. Since v2 a full one may come in slices.
 
-Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
+Whole-request errors: see controller_fence; INVALID_REQUEST (a slice without those before it).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import NO_ERROR
 from oncelog_protocol.messages.replication import (
     BrokerOverrides,
@@ -36,18 +36,19 @@ class UpdateMetadataHandler:
         self._replicas = replicas
         self._take_settings = take_settings
 
-    def handle(
-        self,
-        context: RequestContext,
-        request: UpdateMetadataRequest,
-        payload: memoryview,
-        respond: Respond,
-    ) -> None:
-        """The image is changed before the answer leaves."""
-        self._fence.check(request.controller_id, request.controller_epoch, request.broker_epoch)
+    async def handle_async(
+        self, context: RequestContext, request: UpdateMetadataRequest
+    ) -> UpdateMetadataResponse:
+        """The image is changed before the answer leaves, that of a slice but for the last one."""
+        await self._fence.admit(
+            request.controller_id, request.controller_epoch, request.broker_epoch
+        )
+        topics_before = self._image.topics_version
         changed = self._image.apply(request)
         self._take_settings(self._image.broker_configs)
         for config in changed:
             overrides = dict(zip(config.keys, config.values, strict=True))
             self._replicas.reconfigure_topic(config.topic, overrides)
-        respond(UpdateMetadataResponse(NO_ERROR))
+        if self._image.topics_version != topics_before:
+            self._replicas.forget_settings(self._image.topics)
+        return UpdateMetadataResponse(NO_ERROR)

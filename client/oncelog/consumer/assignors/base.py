@@ -1,4 +1,4 @@
-"""What an assignor is: the rule by which a group's leader shares out partitions. Pure.
+"""An assignor is the rule by which a group's leader shares out partitions. Pure.
 
 Rules
 -----
@@ -35,13 +35,13 @@ class Assignor(Protocol):
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """How members that use it rebalance."""
+        """Return how members that use it rebalance."""
         ...
 
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """What a member tells the leader's assignor beside its subscription; mostly nothing.
+        """Return what a member tells the leader's assignor beside its subscription; mostly nothing.
 
         ``previous`` is what the member was assigned last, in ``generation`` (-1: never), also when
         it had to give it up in order to join.

@@ -45,7 +45,7 @@ def make_assignors(strategy: AssignmentStrategy) -> tuple[Assignor, ...]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Whether a member with these keeps what it owns while it joins."""
+    """Return whether a member with these keeps what it owns while it joins."""
     cooperative = all(assignor.protocol == "cooperative" for assignor in assignors)
     return "cooperative" if cooperative else "eager"
 

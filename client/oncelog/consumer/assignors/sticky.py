@@ -84,7 +84,7 @@ def share_out(
 
 
 def holders(claims: Claims) -> dict[TopicPartition, str]:
-    """Who holds each claimed partition, by the rules of the module."""
+    """Return who holds each claimed partition, by the rules of the module."""
     newest: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(claims):
         generation, claimed = claims[member]

@@ -16,17 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from oncelog.consumer.group.coordinator import COMMITS, Coordinator
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     ApiError,
     CommitFailedError,
     DeadlineExceededError,
     FencedInstanceIdError,
     IllegalGenerationError,
+    InconsistentTopicIdError,
     RebalanceInProgressError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
@@ -35,7 +38,6 @@ from oncelog.errors import (
     is_retriable,
 )
 from oncelog.history import GroupOperation, History, note_failure
-from oncelog.router import Failure, Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.groups import (
     OffsetCommitPartition,
@@ -60,7 +62,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 
 class Identity:
-    """Who commits: here a consumer that assigns its partitions itself, from outside the group."""
+    """A consumer that assigns its partitions itself commits from outside the group."""
 
     def __init__(self, group_id: str, group_instance_id: str | None = None) -> None:
         self.group_id = group_id
@@ -101,12 +103,32 @@ class Commits:
         self._coordinator = coordinator
         self._history = history
         self._order = asyncio.Lock()
+        self._losses: Counter[TopicPartition] = Counter()
+        """How often each partition was taken away: what was read before may be behind by now."""
+
+    def act_as(self, identity: Identity) -> None:
+        """Commit in this name from now on."""
+        self.identity = identity
+
+    def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """These are committed, as the group has answered or somebody else has seen to."""
+        self.known |= offsets
+
+    def drop_known(self, tp: TopicPartition) -> None:
+        """What was committed of this partition is of a topic that is no more."""
+        self.known.pop(tp, None)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is not read any more; if it comes back it is read from what is committed
+        then. Explicit offsets from before are not committed after that."""
+        self.known.pop(tp, None)
+        self._losses[tp] += 1
 
     # ------------------------------------------------------------------------------ commit
 
     @property
     def under_way(self) -> bool:
-        """Whether a commit is."""
+        """Return whether a commit is under way."""
         return self._order.locked()
 
     async def commit(self, offsets: Offsets | Callable[[], Offsets], deadline: float) -> None:
@@ -118,6 +140,7 @@ class Commits:
         :raises DeadlineExceededError: not acknowledged in time, and why.
         :raises ApiError: the commit itself is at fault: metadata too large, not authorised.
         """
+        losses = {} if callable(offsets) else {tp: self._losses[tp] for tp in offsets}
         try:
             async with asyncio.timeout_at(deadline):
                 await self._order.acquire()
@@ -130,6 +153,7 @@ class Commits:
                 if callable(offsets):  # another attempt may have less to commit, or nothing
                     left.clear()
                     left.update(offsets())
+                self._check_kept(losses)
                 if left:
                     await self._commit_once(left)
 
@@ -138,16 +162,28 @@ class Commits:
         finally:
             self._order.release()
 
+    def _check_kept(self, losses: Mapping[TopicPartition, int]) -> None:
+        """Between two attempts a partition may go to another member, which commits more of it, and
+        come back: the generation is right again, and the offset would move the group back.
+
+        :raises CommitFailedError: it has.
+        """
+        for tp, count in losses.items():
+            if self._losses[tp] != count:
+                raise CommitFailedError(
+                    f"{tp} was taken away while its offset was being committed; whoever had it"
+                    " since may have committed more"
+                )
+
     async def _counted(self, work: Awaitable[None]) -> None:
         counters, loop = self._router.counters, asyncio.get_running_loop()
         began = loop.time()
         try:
             await work
         except BaseException:
-            counters.commit_errors += 1
+            counters.commit_failed()
             raise
-        counters.commits += 1
-        counters.commit_latency.observe(loop.time() - began)
+        counters.committed(loop.time() - began)
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
         who = self.identity.now(list(left))
@@ -179,7 +215,7 @@ class Commits:
     # ------------------------------------------------------------------------------ fetch
 
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """What the group has committed; None where nothing. Waits for open transactions.
+        """Return what the group has committed; None where nothing. Waits for open transactions.
 
         :raises RebalanceInProgressError: the generation changed; ask again.
         :raises CommitFailedError: this consumer is no member any more.
@@ -266,7 +302,8 @@ class Commits:
                 if not is_retriable(error):
                     raise
                 late_s = loop.time() - begun
-                if isinstance(error, UnknownTopicOrPartitionError) and late_s >= SPREAD_S:
+                gone = isinstance(error, UnknownTopicOrPartitionError | InconsistentTopicIdError)
+                if gone and late_s >= SPREAD_S:
                     raise
                 definite = definite and is_definite(error)
                 pause_s = pace.next_s()
@@ -316,9 +353,12 @@ class _Failed:
 
 
 def _commit_request(who: GroupMetadata, offsets: Offsets) -> OffsetCommitRequest:
-    topics: dict[str, OffsetCommitTopic] = {}
+    topics: dict[tuple[str, str], OffsetCommitTopic] = {}
     for tp, item in offsets.items():
-        entry = topics.setdefault(tp.topic, OffsetCommitTopic(tp.topic, []))
+        key = tp.topic, item.topic_id
+        entry = topics.get(key)
+        if entry is None:
+            entry = topics[key] = OffsetCommitTopic(tp.topic, [], item.topic_id)
         entry.partitions.append(
             OffsetCommitPartition(tp.partition, item.offset, item.leader_epoch, item.metadata)
         )
@@ -338,7 +378,7 @@ def _raise_for(response: Any) -> None:
 
 
 def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
-    """What was refused; a partition that the answer leaves out was not heard of."""
+    """Return what was refused; a partition that the answer leaves out was not heard of."""
     codes = {
         TopicPartition(topic.topic, item.partition): item.error_code
         for topic in response.topics
@@ -371,5 +411,7 @@ def _answers(
                 error = error_for(item.error_code)
                 raise type(error)(f"{tp}: {error}")
             elif item.offset >= 0:
-                found[tp] = OffsetAndMetadata(item.offset, item.metadata or "", item.leader_epoch)
+                found[tp] = OffsetAndMetadata(
+                    item.offset, item.metadata or "", item.leader_epoch, item.topic_id
+                )
     return found, unstable

@@ -1,4 +1,4 @@
-"""Who coordinates the group, and two connections to it.
+"""The group has a coordinator, and the member two connections to it.
 
 Rules
 -----
@@ -18,14 +18,14 @@ import logging
 from functools import partial
 from typing import Any, NoReturn
 
-from oncelog.connection import ask
+from oncelog.core.connection import ask
+from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
     NotCoordinatorError,
 )
-from oncelog.router import Failure, Router
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import (

@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from oncelog.config import GroupOptions
 from oncelog.consumer.assignors.base import Assignor
+from oncelog.consumer.boundary import Boundary
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.commits import Commits, Committed, Identity
 from oncelog.consumer.group.coordinator import Coordinator
-from oncelog.consumer.group.handover import Boundary, HandingOver
+from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.member import Member
 from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.reading import Reader
 from oncelog.consumer.subscription import Subscription
+from oncelog.core.router import Router
 from oncelog.errors import CommitFailedError, OncelogError
 from oncelog.history import History
-from oncelog.router import Router
+from oncelog_protocol.messages.groups import NO_OFFSET
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 
@@ -80,7 +82,8 @@ class Group:
             history=history,
         )
         self._member: Member | None = None
-        fetcher.positions.committed = self._positions
+        self._boundary = boundary
+        fetcher.positions.join_group(self._positions, self._begin)
         if options.enable_auto_commit:
             self._tasks.spawn("auto commit", self._auto_commit())
 
@@ -92,8 +95,14 @@ class Group:
 
     @property
     def subscribed(self) -> bool:
-        """Whether the group assigns."""
+        """Return whether the group assigns."""
         return self._member is not None
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the application has what the group assigns it, or the group assigns
+        nothing."""
+        return self._member is None or self._member.settled
 
     def subscribe(
         self,
@@ -103,7 +112,7 @@ class Group:
     ) -> None:
         """Become a member that reads these; or read these as the member that it is."""
         wanted = GroupTopics(self._router, topics, pattern)
-        self._handing_over.listener = listener
+        self._handing_over.listen(listener)
         if self._member is not None:
             self._member.subscribe(wanted)
             return
@@ -118,8 +127,8 @@ class Group:
             Tasks(f"{self._router.options.client_id}/member", self._fail),
             wake=self._look,
         )
-        self._commits.identity = member
-        self._reader.at_poll = member.at_poll
+        self._commits.act_as(member)
+        self._reader.call_at_poll(member.at_poll)
         member.start()
 
     async def unsubscribe(self) -> None:
@@ -127,10 +136,10 @@ class Group:
         member, self._member = self._member, None
         if member is None:
             return
-        self._reader.at_poll = None
+        self._reader.call_at_poll(None)
         await member.close(asyncio.get_running_loop().time() + CLOSE_S)
-        self._commits.identity = self._outside
-        self._router.all_topics = False
+        self._commits.act_as(self._outside)
+        self._router.want_all(False)
 
     def enforce_rebalance(self, reason: str) -> None:
         """Let the group assign anew."""
@@ -155,12 +164,12 @@ class Group:
     # ------------------------------------------------------------------------------ commits
 
     def known(self, tp: TopicPartition) -> OffsetAndMetadata | None:
-        """What was last committed of a partition that is read, as far as is known here."""
+        """Return what was last committed of a partition that is read, as far as is known here."""
         return self._commits.known.get(tp)
 
     @property
     def committing(self) -> bool:
-        """Whether a commit is under way that is in no transaction."""
+        """Return whether a commit is under way that is in no transaction."""
         return self._commits.under_way
 
     async def quiet(self, deadline: float) -> None:
@@ -172,7 +181,7 @@ class Group:
 
     def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Somebody else has committed these, in a transaction."""
-        self._commits.known |= offsets
+        self._commits.remember(offsets)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
@@ -212,16 +221,48 @@ class Group:
                 future.set_result(None)
 
     async def committed(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """What the group has committed."""
+        """Return what the group has committed."""
         return await self._commits.fetch(partitions, deadline)
 
     async def _positions(self, partitions: Sequence[TopicPartition]) -> Committed:
-        """Where to begin with partitions that are new to this member, as far as that is settled."""
+        """Return where to begin with partitions that are new to this member, as far as that is
+        settled."""
         timeout_s = self._router.options.max_block_ms / 1000
         deadline = asyncio.get_running_loop().time() + timeout_s
         found = await self._commits.fetch_settled(partitions, deadline)
-        self._commits.known |= found
+        if self._of_former_topics(found):
+            await self._router.refresh()  # unless it is we who do not know the new topic yet
+            for tp in self._of_former_topics(found):
+                logger.warning(
+                    "%s: what group %s has committed is of a topic that was deleted since",
+                    tp,
+                    self._options.group_id,
+                )
+                found[tp] = OffsetAndMetadata(NO_OFFSET)
+        self._commits.remember(
+            {tp: item if item is None or item.offset >= 0 else None for tp, item in found.items()}
+        )
         return found
+
+    def _of_former_topics(self, found: Committed) -> list[TopicPartition]:
+        topic_id = self._router.cluster.topic_id
+        return [
+            tp
+            for tp, item in found.items()
+            if item is not None and item.topic_id and topic_id(tp.topic) not in ("", item.topic_id)
+        ]
+
+    def forget(self, tp: TopicPartition) -> None:
+        """What was committed of this partition is of a topic that is no more."""
+        self._commits.drop_known(tp)
+
+    async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
+        """Nothing is committed of these partitions, and here reading begins. Outside of
+        transactions it is the application's to say, or auto commit's."""
+        if self._boundary.in_transactions:
+            timeout_s = self._router.options.max_block_ms / 1000
+            offsets = {tp: OffsetAndMetadata(offset) for tp, offset in places.items()}
+            await self._commits.commit(offsets, asyncio.get_running_loop().time() + timeout_s)
 
     async def _auto_commit(self) -> None:
         interval_s = self._options.auto_commit_interval_ms / 1000

@@ -1,4 +1,4 @@
-"""What the application goes through inside of a poll when a rebalance changes what it owns.
+"""A rebalance hands over partitions while the application is inside of a poll.
 
 Rules
 -----
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
+from oncelog.consumer.boundary import Boundary
 from oncelog.consumer.group.commits import Commits
 from oncelog.consumer.group.listener import RebalanceListener, tell
 from oncelog.consumer.group.membership import Handover
@@ -34,17 +34,6 @@ REVOKE_COMMIT_S = 10.0
 that stay. Without it, what was read since the last commit is read again by the next owner."""
 
 
-class Boundary(Protocol):
-    """What ``run`` adds at the boundary between the application and its group."""
-
-    _on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None
-    """Awaited before the commit on revoke: work on records of these partitions is to end."""
-    _commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None
-    """Replaces the positions that auto commit uses."""
-    _in_transactions: bool
-    """Positions are committed by transactions, and by nothing else."""
-
-
 class HandingOver:
     """Does it for one consumer."""
 
@@ -60,7 +49,7 @@ class HandingOver:
         wake: Callable[[], None],
         history: History | None = None,
     ) -> None:
-        self.listener: RebalanceListener | None = None
+        self._listener: RebalanceListener | None = None
         self._subscription = subscription
         self._reader = reader
         self._commits = commits
@@ -71,20 +60,25 @@ class HandingOver:
         self._history = history
         self._lost: dict[TopicPartition, None] = {}
 
+    def listen(self, listener: RebalanceListener | None) -> None:
+        """Tell this listener, and no other one, of what comes and goes."""
+        self._listener = listener
+
     # ------------------------------------------------------------------------------ commits
 
     def reached(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the application has come; while ``run`` works, how far that is done."""
-        source = self._boundary._commit_source
-        return self._reader.positions(safe=False) if source is None else dict(source())
+        """Return how far the application has come; while ``run`` works, how far that is done."""
+        work = self._boundary.work
+        return self._reader.positions(safe=False) if work is None else dict(work.done_offsets())
 
     def finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the application is done, as far as that is not committed yet. What it committed
-        itself, with a record still in hand, is not taken back; but a seek to before it is."""
-        if self._boundary._in_transactions:
+        """Return how far the application is done, as far as that is not committed yet. What it
+        committed itself, with a record still in hand, is not taken back; but a seek to before it
+        is."""
+        if self._boundary.in_transactions:
             return {}
-        source = self._boundary._commit_source
-        done = self._reader.positions(safe=True) if source is None else dict(source())
+        work = self._boundary.work
+        done = self._reader.positions(safe=True) if work is None else dict(work.done_offsets())
         positions = self._reader.positions(safe=False)
         states = self._subscription.states
         found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -108,7 +102,7 @@ class HandingOver:
         for tp in partitions:
             state = self._subscription.states.get(tp)
             if state is not None:
-                state.withheld = True
+                state.withhold()
                 self._reader.let_go(state)
 
     def lost(self, partitions: Sequence[TopicPartition], who: GroupMetadata) -> None:
@@ -128,8 +122,8 @@ class HandingOver:
         states = self._subscription.states
         gone = [tp for tp in handover.revoked if tp in states]
         if handover.lost:
-            if self.listener is not None and gone:
-                error = await self._tell(self.listener.on_lost, gone)
+            if self._listener is not None and gone:
+                error = await self._tell(self._listener.on_lost, gone)
             self._drop(gone)
         elif gone:
             error = await self.give_up(gone, who)
@@ -143,9 +137,8 @@ class HandingOver:
         """Commit, tell, let go."""
         loop = asyncio.get_running_loop()
         self.withhold(partitions)
-        finish = self._boundary._on_taking_away
-        if finish is not None:
-            await finish(list(partitions))
+        if self._boundary.work is not None:
+            await self._boundary.work.taking_away(list(partitions))
         if self._auto_commit:
             try:
                 await self.commit_finished(loop.time() + self._commit_within_s)
@@ -157,8 +150,8 @@ class HandingOver:
                     failure,
                 )
         error = None
-        if self.listener is not None:
-            error = await self._tell(self.listener.on_revoked, partitions)
+        if self._listener is not None:
+            error = await self._tell(self._listener.on_revoked, partitions)
         kept = [tp for tp in partitions if tp not in self._lost]  # others were lost meanwhile
         self._note("revoked", who(), kept)
         self._drop(partitions)
@@ -171,23 +164,23 @@ class HandingOver:
         for tp in partitions:
             self._lost.pop(tp, None)
             self._subscription.add(tp, Reset.COMMITTED)
-            self._subscription.states[tp].withheld = True
+            self._subscription.states[tp].withhold()
             if self._history is not None:
                 self._history.moved(*tp, None, "subscribe")
         self._note("assigned", who, partitions)
         self._wake()
-        if self.listener is not None:
-            error = await self._tell(self.listener.on_assigned, partitions)
+        if self._listener is not None:
+            error = await self._tell(self._listener.on_assigned, partitions)
         for tp in partitions:
             state = self._subscription.states.get(tp)
             if state is not None and tp not in self._lost:
-                state.withheld = False
+                state.release()
         self._wake()
         return error
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
         for tp in partitions:
-            self._commits.known.pop(tp, None)
+            self._commits.forget(tp)
             self._lost.pop(tp, None)
         self._reader.forget(partitions)
         self._subscription.remove(partitions)

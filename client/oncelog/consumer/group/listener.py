@@ -1,4 +1,4 @@
-"""What an application hears of rebalances, and how it is told.
+"""An application's listener hears of rebalances.
 
 Rules: callbacks run inside of a poll, one after the other, and are awaited where there is something
 to await; nothing is handed out meanwhile. A callback that fails does not keep the group waiting:

@@ -29,12 +29,12 @@ from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.topics import GroupTopics
 from oncelog.consumer.offset_metadata import GroupMetadata
 from oncelog.consumer.reading import Reader
+from oncelog.core.router import Failure, Router
 from oncelog.errors import (
     CommitFailedError,
     DeadlineExceededError,
     MaxPollIntervalExceededError,
 )
-from oncelog.router import Failure, Router
 from oncelog_protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerSubscription,
@@ -125,7 +125,7 @@ class Member(Identity):
     # ------------------------------------------------------------------------------ application
 
     def at_poll(self) -> Any:
-        """What a poll has to wait for; None when there is nothing.
+        """Return what a poll has to wait for; None when there is nothing.
 
         :raises MaxPollIntervalExceededError: the member has left; the next poll joins anew.
         :raises ApiError: the coordinator refuses this member; the next poll tries again.
@@ -166,6 +166,13 @@ class Member(Identity):
             self._error = error
         self._handle(m.HandoverDone())
         self._look_at_topics()
+
+    @property
+    def settled(self) -> bool:
+        """Return whether no rebalance is under way, and the application has taken notice of the
+        last."""
+        state = self.state
+        return state.phase is m.Phase.STABLE and state.handover is None and self._handover is None
 
     def want(self, reason: str) -> None:
         """Rebalance, when that is possible."""
@@ -352,7 +359,7 @@ class Member(Identity):
         mine = tuple(tp for tp in partitions if tp.topic in wanted)
         self._settled_at = self._loop.time() + self._options.heartbeat_interval_ms / 1000
         self._beat_at = self._next_beat_at()
-        self._router.counters.rebalances += 1
+        self._router.counters.rebalanced()
         self._handle(m.Synced(mine))
         logger.info(
             "group %s: generation %d, %s of %d partitions as %s%s",
@@ -368,7 +375,7 @@ class Member(Identity):
         self._look_at_topics()
 
     async def _shares(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
-        """What the leader hands in; nobody else hands in anything."""
+        """Return what the leader hands in; nobody else hands in anything."""
         if not self.state.is_leader:
             self.topics.led_by_another()
             return []
@@ -468,6 +475,12 @@ class Member(Identity):
 
     def _look_at_topics(self) -> None:
         """All members: what the pattern matches; the leader: what it shared out."""
+        for topic in self.topics.newly_missing():
+            logger.warning(
+                "group %s: topic %r does not exist; it is read from when it does",
+                self.group_id,
+                topic,
+            )
         if self.topics.by_pattern and self.topics.look_again():
             self._handle(m.Wanted("the pattern matches other topics"))
         elif self.state.is_leader and self.state.phase in (m.Phase.STABLE, m.Phase.SETTLING):

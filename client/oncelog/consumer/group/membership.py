@@ -41,7 +41,7 @@ TRANSIENT = tuple(
 
 
 class Phase(Enum):
-    """Where the member stands."""
+    """A member stands in one of these."""
 
     OUT = "out"
     """Not a member, and not about to be one before the application comes again."""
@@ -91,7 +91,7 @@ BEATING = (Phase.GIVING_UP, Phase.SETTLING, Phase.STABLE)
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the application has to hear: first what is taken from it, then what it gets."""
+    """The application has to hear first what is taken from it, then what it gets."""
 
     revoked: Partitions = ()
     lost: bool = False
@@ -132,7 +132,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What the group's leader gives to this member."""
+    """The group's leader gives this to the member."""
 
     partitions: Partitions
 
@@ -243,12 +243,12 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether there is a generation to commit in."""
+        """Return whether there is a generation to commit in."""
         return self.generation >= 0 and bool(self.member_id)
 
     @property
     def in_flux(self) -> bool:
-        """Whether the generation is about to change."""
+        """Return whether the generation is about to change."""
         return self.phase in (Phase.JOINING, Phase.SYNCING)
 
     def handle(self, event: Event) -> list[Effect]:

@@ -1,10 +1,11 @@
-"""What the group's members read: the own subscription, and what the leader must watch.
+"""A member knows its own subscription, and a leader what all members read.
 
 Rules
 -----
 * A pattern is matched here, against every topic there is that is not internal; the whole name must
   match. Names have at most 249 characters, so what a pattern can cost is bounded by its writer.
 * A topic that does not exist yet is no error: its partitions are shared out when they are there.
+  The log says so, once.
 * The leader remembers the partition counts that it shared out (of all members' topics, also of
   those that it does not read itself); when metadata shows others, the group must rebalance.
 """
@@ -14,8 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from oncelog.errors import ConfigurationError, InvalidTopicError
-from oncelog.router import Router
+from oncelog.core.router import Router
+from oncelog.errors import (
+    ConfigurationError,
+    InvalidTopicError,
+    UnknownTopicOrPartitionError,
+)
 from oncelog_protocol import limits
 from oncelog_protocol.consumer_protocol import ConsumerSubscription
 
@@ -32,6 +37,7 @@ class GroupTopics:
     ) -> None:
         self._router = router
         self._named = tuple(dict.fromkeys(topics))
+        self._told: dict[str, None] = {}
         self._shared_out: dict[str, int] | None = None
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
@@ -39,15 +45,15 @@ class GroupTopics:
             raise ConfigurationError(f"pattern={pattern!r:.200}: {error}") from None
         for topic in self._named:
             router.want(topic)
-        router.all_topics = self._pattern is not None
-        if router.all_topics:
+        router.want_all(self._pattern is not None)
+        if self._pattern is not None:
             router.refresh_soon()
         self.subscribed = self._matching()
         """What the member says that it reads."""
 
     @property
     def by_pattern(self) -> bool:
-        """Whether the topics depend on what there is."""
+        """Return whether the topics depend on what there is."""
         return self._pattern is not None
 
     def _matching(self) -> tuple[str, ...]:
@@ -63,6 +69,19 @@ class GroupTopics:
             and pattern.fullmatch(name) is not None
         )
 
+    def newly_missing(self) -> list[str]:
+        """Those that were named and turned out not to exist; each is told once."""
+        cluster = self._router.cluster
+        missing = [
+            topic
+            for topic in self._named
+            if topic not in self._told
+            and topic not in cluster.topics
+            and isinstance(cluster.errors.get(topic), UnknownTopicOrPartitionError)
+        ]
+        self._told.update(dict.fromkeys(missing))
+        return missing
+
     def look_again(self) -> bool:
         """Match the pattern again; whether the subscription has changed."""
         found = self._matching()
@@ -73,8 +92,8 @@ class GroupTopics:
     # ------------------------------------------------------------------------------ the leader
 
     async def partition_counts(self, members: Mapping[str, ConsumerSubscription]) -> dict[str, int]:
-        """How many partitions each existing topic has that any member reads, as fresh as need be;
-        from now on they are watched."""
+        """Return how many partitions each existing topic has that any member reads, as fresh as
+        need be; from now on they are watched."""
         topics = sorted({topic for member in members.values() for topic in member.topics})
         for topic in topics:
             if limits.is_legal_topic(topic):

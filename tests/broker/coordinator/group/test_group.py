@@ -162,3 +162,40 @@ def test_nothing() -> None:
     assert group.is_nothing
     group.pending["x"] = None
     assert not group.is_nothing
+
+
+def test_a_round_from_its_beginning_to_the_generation() -> None:
+    group = Group("g", 0)
+    group.begin_round(5)
+    assert group.is_initial
+    first, second = member(0), member(1)
+    first.is_new = True
+    group.pending["m0"] = None
+    group.admit(first, "consumer")
+    assert (group.protocol_type, group.has_new_member, group.leader) == ("consumer", True, "m0")
+    assert not group.pending
+    group.wait_for_more()
+    assert not group.has_new_member
+    group.admit(second, "other")
+    assert (group.protocol_type, group.has_new_member) == ("consumer", True)
+    group.park_join(first, Caller(lambda _: None))
+    group.next_generation(6)
+    assert group.enter_generation(first) is not None
+    assert group.enter_generation(second) is None
+    assert (first.is_new, list(group.pending_sync)) == (False, ["m0"])
+    assert group.begin_assigning() == group.assigning == 1
+    group.assigned(group.to_save({"m0": b"x", "m1": b"y"}), 7)
+    assert (group.state, first.assignment, second.assignment) == (GroupState.STABLE, b"x", b"y")
+
+
+def test_a_group_that_begins_anew_has_what_is_durable() -> None:
+    group = group_of(member(0))
+    group.replay(group.to_save({}))
+    again = group.anew(9)
+    assert (again.saved, again.offsets, again.members) == (group.saved, group.offsets, {})
+    again.generation = 4
+    again.replay_deletion(is_loaded=True)
+    assert (again.saved, again.generation, again.protocol_type) == (None, 0, None)
+    group.generation = 4
+    group.replay_deletion(is_loaded=False)
+    assert (group.saved, group.generation) == (None, 4)

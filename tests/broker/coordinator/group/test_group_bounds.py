@@ -1,4 +1,4 @@
-"""Bounds: how many members a group has, and how much they may say (RELIABILITY 8.6, 85)."""
+"""Bounds: how many members a group has, and how much they may say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: what is not legal is refused by type (RELIABILITY 8.6, 85)."""
+"""JoinGroup: what is not legal is refused by type."""
 
 from __future__ import annotations
 

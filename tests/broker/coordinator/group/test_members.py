@@ -19,6 +19,7 @@ from oncelog_protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from oncelog_protocol.messages.groups import SyncGroupResponse
 from oncelog_protocol.types import TopicPartition
 from support.group_world import subscribed
 
@@ -96,3 +97,14 @@ def test_subscriptions_are_looked_into() -> None:
     assert subscription is not None
     assert subscription.topics == ("t", "u")
     assert subscription_of(b"\xc1") is None
+
+
+def test_only_the_last_call_waits_and_is_taken_once() -> None:
+    member = Member("m", "i", "c", "h", OFFER)
+    first, second = Caller[SyncGroupResponse](lambda _: None), Caller[SyncGroupResponse](print)
+    assert member.wait_in_sync(first) is None
+    assert member.wait_in_sync(second) is first
+    assert member.is_waiting
+    assert member.take_sync() is second
+    assert member.take_sync() is None
+    assert not member.is_waiting

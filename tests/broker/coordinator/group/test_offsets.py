@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit and ask, and when they expire (KIP-211, F79)."""
+"""Committed offsets: who may commit and ask, and when they expire (KIP-211)."""
 
 from __future__ import annotations
 

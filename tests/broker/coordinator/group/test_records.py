@@ -85,14 +85,22 @@ def test_keys_of_one_fact_are_the_same_bytes() -> None:
     assert pending.key != pending_record("g", TP, 8, None).key
 
 
+def test_what_older_releases_wrote_has_no_topic_id() -> None:
+    key = offset_record("g", TP, None).key
+    fact = decode_record(CoordinatorRecord(key, msgpack.packb([0, 5, 1, "m", 9])))
+    assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9, ""))
+    fact = decode_record(CoordinatorRecord(PENDING_KEY, msgpack.packb([0, 2, 5, 1, "m", 9])))
+    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, ""))
+
+
 def test_newer_versions_are_taken() -> None:
     key = offset_record("g", TP, None).key
-    value = msgpack.packb([7, 5, 1, "m", 9, "something new"])
+    value = msgpack.packb([7, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(key, value))
-    assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9))
-    value = msgpack.packb([7, 2, 5, 1, "m", 9, "something new"])
+    assert fact == OffsetFact("g", TP, CommittedOffset(5, 1, "m", 9, "id"))
+    value = msgpack.packb([7, 2, 5, 1, "m", 9, "id", "something new"])
     fact = decode_record(CoordinatorRecord(PENDING_KEY, value))
-    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9))
+    assert fact == PendingFact("g", TP, 8, PendingOffset(2, 5, 1, "m", 9, "id"))
     member = ["m", None, "c", "h", 1, 2, b"s", b"a", "new"]
     value = msgpack.packb([7, 1, "consumer", "range", "m", 3, [member], "new"])
     fact = decode_record(CoordinatorRecord(group_record("g", None).key, value))

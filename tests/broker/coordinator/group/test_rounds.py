@@ -1,6 +1,6 @@
 """Rounds under chance: members come, go, die and misbehave, time passes, appends fail, the
 coordinator moves. Invariants are looked at after every step, and once it is quiet, every group is
-stable with all members that live, or empty (B28, F78)."""
+stable with all members that live, or empty [B28]."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ class Story:
         self._check_ownership(group)
 
     def _check_ownership(self, group: Group) -> None:
-        """I18, of members that could commit."""
+        """[I18], of members that could commit."""
         owners: dict[int, int] = {}
         for bot in self.bots:
             if (
@@ -355,7 +355,7 @@ def test_chance(seed: int) -> None:
 
 
 def test_a_storm_ends_when_it_is_over() -> None:
-    """F78: members come and go every 100 ms; then it is quiet."""
+    """Members come and go every 100 ms; then it is quiet."""
     story = Story(-1)
     for _ in range(300):
         story.chance.choice([story.come, story.go, story.die])()

@@ -91,7 +91,7 @@ def test_nothing_asked_is_answered_with_nothing() -> None:
     world.groups.delete([], deleted)
     assert described.value == []
     assert deleted.value == []
-    world.groups.topics_deleted([])
+    world.groups.topics_deleted({})
     assert not world.log
 
 

@@ -30,6 +30,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.groups import (
     DescribedGroup,
     OffsetDeleteRequest,
+    OffsetFetchRequest,
     OffsetFetchTopic,
 )
 from oncelog_protocol.types import TopicPartition
@@ -377,7 +378,7 @@ def test_offsets_of_a_deleted_topic_go() -> None:
     player.commit(1)
     player.commit(1, topic="u")
     world.commit_offset(1, group="simple")
-    world.groups.topics_deleted(["t", "nobody reads this"])
+    world.groups.topics_deleted({"t": "", "nobody reads this": ""})
     assert world.offsets() == {("u", 0): 1}
     assert "simple" not in world.shard.groups
     assert world.restarted().offsets() == {("u", 0): 1}
@@ -388,11 +389,31 @@ def test_what_is_committed_for_the_next_topic_of_that_name_stays() -> None:
     world.commit_offset(1)
     world.commit_offset(1, partition=1)
     world.refuse = CoordinatorNotAvailableError.code
-    world.groups.topics_deleted(["t"])
+    world.groups.topics_deleted({"t": ""})
     world.refuse = 0
     world.commit_offset(7)
     world.advance(2)
     assert world.offsets() == {("t", 0): 7}
+
+
+def test_offsets_of_the_new_topic_stay_when_the_former_goes() -> None:
+    world = GroupWorld()
+    world.commit_offset(1, topic_id="former")
+    world.commit_offset(2, partition=1, topic_id="new")
+    world.commit_offset(3, partition=2)
+    world.groups.topics_deleted({"t": "former"})
+    assert world.offsets() == {("t", 1): 2}, "who did not say meant what there was"
+    (answer,) = world.shard.fetch_offsets(OffsetFetchRequest("g", None)).topics
+    assert [item.topic_id for item in answer.partitions] == ["new"]
+
+
+def test_what_was_deleted_while_the_shard_was_loaded_goes_when_it_is() -> None:
+    world = GroupWorld()
+    world.commit_offset(1, topic_id="former")
+    world.commit_offset(2, partition=1, topic_id="new")
+    world = world.restarted(deleted_ids=["former"])
+    assert world.offsets() == {("t", 1): 2}
+    assert world.restarted().offsets() == {("t", 1): 2}, "for good"
 
 
 def test_dropping_more_than_one_batch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +421,7 @@ def test_dropping_more_than_one_batch_holds(monkeypatch: pytest.MonkeyPatch) -> 
     world = GroupWorld()
     for partition in range(50):
         world.commit_offset(1, partition=partition)
-    world.groups.topics_deleted(["t"])
-    world.groups.topics_deleted(["t"])
+    world.groups.topics_deleted({"t": ""})
+    world.groups.topics_deleted({"t": ""})
     world.advance(1)
     assert not world.shard.groups

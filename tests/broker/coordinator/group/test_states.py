@@ -193,5 +193,5 @@ def test_moves(old: GroupState, new: GroupState) -> None:
 
 
 def test_every_state_but_the_last_is_left_by_a_timer() -> None:
-    """B28."""
+    """[B28]."""
     assert [state for state in GroupState if not RULES[state].left_by] == [GroupState.DEAD]

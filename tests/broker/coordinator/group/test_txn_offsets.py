@@ -395,7 +395,7 @@ def test_deleting_a_topic_drops_what_is_pending() -> None:
     world, verify = GroupWorld(), Asked()
     pend(world, verify)
     pend(world, verify, 20, topic="u")
-    world.groups.topics_deleted(["t"])
+    world.groups.topics_deleted({"t": ""})
     assert end(world) == [0]
     assert world.offsets() == {("u", 0): 20}
 

@@ -374,7 +374,7 @@ class Play:
         for txn in self.world.shard.transactions.values():
             assert txn.saved is not None
             assert txn.saved.state.label.startswith(("Complete", "Empty")), txn.saved
-            assert not txn.parked
+            assert not txn.delayed
             assert txn.order is None
         ways: dict[Pair, set[bool]] = {}
         for partition in self.partitions:

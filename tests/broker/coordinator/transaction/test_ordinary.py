@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
 from oncelog_broker.coordinator.transaction.ordinary import (
     PRODUCER_EPOCH_MAX,
     Now,
     Producer,
+    ProducerIdNeededError,
     add,
     check_producer,
-    completed,
     end,
     init,
     present,
@@ -21,6 +20,7 @@ from oncelog_broker.coordinator.transaction.records import SavedTransaction
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
     IllegalTransitionError,
+    StillEndingError,
     TxnState,
 )
 from oncelog_protocol.errors import (
@@ -54,7 +54,7 @@ def ended(commit: bool = True, ending: Ending = Ending.CLIENT) -> SavedTransacti
 
 
 def complete(commit: bool = True, ending: Ending = Ending.CLIENT) -> SavedTransaction:
-    return completed(ended(commit, ending), 5_000)
+    return ended(commit, ending).completed(5_000)
 
 
 def added(
@@ -289,7 +289,7 @@ def test_used_up_epochs_at_the_end_of_a_transaction() -> None:
     assert present(new) == (9, 0)
     assert (new.marker_id, new.marker_epoch) == (7, PRODUCER_EPOCH_MAX + 1)
     assert end(new, Producer(7, PRODUCER_EPOCH_MAX), True, NOW).states == ()
-    begun = completed(new, 0)._replace(state=TxnState.ONGOING)
+    begun = new.completed(0)._replace(state=TxnState.ONGOING)
     with pytest.raises(ProducerFencedError):
         end(begun, Producer(7, PRODUCER_EPOCH_MAX), True, NOW)
     with pytest.raises(ProducerIdNeededError):
@@ -300,7 +300,7 @@ def test_without_the_rule_epochs_stay() -> None:
     (new,) = end(OPEN, Producer(7, 3), True, NOW, bump=False).states
     assert present(new) == (7, 3)
     assert new.marker_epoch == 3
-    done = completed(new, 0)
+    done = new.completed(0)
     assert end(done, Producer(7, 3), True, NOW, bump=False).states == ()
 
 
@@ -313,7 +313,7 @@ def test_the_coordinator_ends_what_takes_too_long() -> None:
 
 def test_nothing_is_left_of_a_transaction_that_is_complete() -> None:
     for commit, state in ((True, TxnState.COMPLETE_COMMIT), (False, TxnState.COMPLETE_ABORT)):
-        done = completed(ended(commit), 9_000)
+        done = ended(commit).completed(9_000)
         assert (done.state, done.start_ms, done.partitions) == (state, -1, ())
         assert present(done) == (7, 4)
 

@@ -7,10 +7,7 @@ import asyncio
 import pytest
 
 from oncelog_broker.coordinator.safeguards import without
-from oncelog_broker.coordinator.transaction.records import (
-    SavedTransaction,
-    id_record,
-)
+from oncelog_broker.coordinator.transaction.records import SavedTransaction, id_record
 from oncelog_broker.coordinator.transaction.states import IllegalTransitionError, TxnState
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
@@ -55,7 +52,7 @@ async def test_a_transaction_from_its_first_batch_to_the_end() -> None:
             "PrepareCommit",
             "CompleteCommit",
         ]
-        assert not world.shard.transactions["t"].parked
+        assert not world.shard.transactions["t"].delayed
 
 
 async def test_the_next_transaction_waits_in_the_coordinator_until_the_last_is_complete() -> None:
@@ -72,11 +69,9 @@ async def test_the_next_transaction_waits_in_the_coordinator_until_the_last_is_c
         assert added.code == 0
         assert ending.producer == (1000, 2)
         assert world.states()[-3:] == ["CompleteCommit", "Ongoing", "PrepareAbort"]
-        # What the first has waited for is in its own batch.
-        assert [len(batch) for batch in world.partition.batches[-2:]] == [2, 1]
 
 
-async def test_what_waits_is_refused_when_complete_is_and_complete_is_tried_again() -> None:
+async def test_what_waits_goes_on_waiting_when_complete_is_refused_and_tried_again() -> None:
     async with transaction_world() as world:
         first = await world.inited()
         world.add(first)
@@ -84,11 +79,12 @@ async def test_what_waits_is_refused_when_complete_is_and_complete_is_tried_agai
         added = world.add(second)
         world.writer.fail(NotEnoughReplicasError.code)
         world.markers.done()
-        await eventually(lambda: not added.waits)
-        assert added.code == CoordinatorNotAvailableError.code
+        await eventually(lambda: world.writer.refused_count == 1, what="a refused COMPLETE")
+        assert added.waits
         world.writer.fail(0)
-        await eventually(lambda: world.states()[-1] == "CompleteCommit", what="COMPLETE")
-        assert world.add(second).code == 0
+        await eventually(lambda: not added.waits)
+        assert added.code == 0
+        assert world.states()[-2:] == ["CompleteCommit", "Ongoing"]
 
 
 async def test_who_waits_is_told_when_markers_take_too_long() -> None:
@@ -101,6 +97,33 @@ async def test_who_waits_is_told_when_markers_take_too_long() -> None:
         assert added.code == ConcurrentTransactionsError.code
         await world.completed()
         assert world.add(second).code == 0
+
+
+async def test_the_wait_is_counted_from_the_decision() -> None:
+    async with transaction_world(transaction_wait_ms=30) as world:
+        first = await world.inited()
+        world.add(first)
+        second = world.end(first).producer
+        early = world.add(second)
+        await asyncio.sleep(0.01)
+        late = world.add(second)
+        await eventually(lambda: not early.waits)
+        assert (early.code, late.code) == (ConcurrentTransactionsError.code,) * 2
+        after = world.add(second)
+        await eventually(lambda: not after.waits)
+        assert after.code == ConcurrentTransactionsError.code
+
+
+async def test_only_so_many_wait() -> None:
+    async with transaction_world(shared_txn_writers_max=1) as world:
+        first = await world.inited()
+        world.add(first)
+        second = world.end(first).producer
+        added = world.add(second)
+        assert world.add(second).code == ConcurrentTransactionsError.code
+        world.markers.done()
+        await eventually(lambda: not added.waits)
+        assert added.code == 0
 
 
 # ---- refused, late and lost appends
@@ -292,7 +315,7 @@ async def test_a_refused_fence_burns_no_epoch() -> None:
         world.writer.fail(NotEnoughReplicasError.code)
         for _ in range(3):
             assert world.init().code == CoordinatorNotAvailableError.code
-        assert not world.shard.transactions["t"].parked
+        assert not world.shard.transactions["t"].delayed
         world.writer.fail(0)
         assert world.end(producer).producer == (1000, 1)
 

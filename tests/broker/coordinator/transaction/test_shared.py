@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.transaction.asks import ProducerIdNeededError, StillEndingError
-from oncelog_broker.coordinator.transaction.ordinary import Now, Producer
+from oncelog_broker.coordinator.transaction.ordinary import Now, Producer, ProducerIdNeededError
 from oncelog_broker.coordinator.transaction.records import SavedShared, SavedWriter
 from oncelog_broker.coordinator.transaction.shared import (
     Ended,
     Joined,
     add,
     check_ordinal,
-    completed,
     end,
     join,
     may_be_forgotten,
@@ -20,6 +18,7 @@ from oncelog_broker.coordinator.transaction.shared import (
 from oncelog_broker.coordinator.transaction.states import (
     Ending,
     IllegalTransitionError,
+    StillEndingError,
     TxnState,
 )
 from oncelog_protocol.errors import (
@@ -109,8 +108,8 @@ def test_more_writers_and_those_who_ask_again() -> None:
         (COMMITTED, 6, 11, StillEndingError),
         (ABORTED, 5, 10, ProducerFencedError),
         (ABORTED, 6, 10, StillEndingError),
-        (completed(ABORTED, 0), 5, 10, ProducerFencedError),
-        (completed(COMMITTED, 0), 5, 10, TransactionAlreadyCommittedError),
+        (ABORTED.completed(0), 5, 10, ProducerFencedError),
+        (COMMITTED.completed(0), 5, 10, TransactionAlreadyCommittedError),
     ],
 )
 def test_who_may_not_join(
@@ -123,8 +122,8 @@ def test_who_may_not_join(
 def test_a_newer_ordinal_ends_an_open_transaction_and_follows_a_complete_one() -> None:
     assert joined(OPEN, 6, 10) == Joined(-1, ABORTED._replace(ending=Ending.FENCE))
     for saved, last_tag, last_ordinal in (
-        (completed(ABORTED, 0), 9, 4),
-        (completed(COMMITTED, 0), 10, 5),
+        (ABORTED.completed(0), 9, 4),
+        (COMMITTED.completed(0), 10, 5),
     ):
         found = joined(saved, 6, 11)
         assert found.state == SavedShared(
@@ -175,8 +174,8 @@ def test_an_abort_needs_no_winners() -> None:
 
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_what_was_decided_is_said_again(is_complete: bool) -> None:
-    committed = completed(COMMITTED, 0) if is_complete else COMMITTED
-    aborted = completed(ABORTED, 0) if is_complete else ABORTED
+    committed = COMMITTED.completed(0) if is_complete else COMMITTED
+    aborted = ABORTED.completed(0) if is_complete else ABORTED
     assert ended(committed, 5, 10, [22]) == Ended(True, True)
     assert ended(committed, 5, 10) == Ended(True, True)
     assert ended(aborted, 5, 10) == Ended(False, True)
@@ -195,7 +194,7 @@ def test_a_commit_is_remembered_when_the_next_ordinal_is_bound() -> None:
 
 
 def test_an_ordinal_that_nobody_has_joined() -> None:
-    for saved in (None, OPEN, completed(COMMITTED, 0)):
+    for saved in (None, OPEN, COMMITTED.completed(0)):
         with pytest.raises(InvalidTxnStateError):
             ended(saved, 6, 11, [])
     assert ended(OPEN, 6, 9, []) == Ended(True, True)
@@ -205,7 +204,7 @@ def test_an_ordinal_that_nobody_has_joined() -> None:
         ended(COMMITTED, 6, 11)
     first = ended(OPEN, 6, 11)
     assert (first.goes_on, first.states) == (True, (ABORTED._replace(ending=Ending.FENCE),))
-    prepared, done = ended(completed(COMMITTED, 0), 6, 11).states
+    prepared, done = ended(COMMITTED.completed(0), 6, 11).states
     assert (prepared.state, done.state) == (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
     assert (done.ordinal, done.last_committed_tag) == (6, 10)
     with pytest.raises(ProducerFencedError):
@@ -213,7 +212,7 @@ def test_an_ordinal_that_nobody_has_joined() -> None:
 
 
 def test_nothing_but_the_tag_is_left_of_what_is_complete() -> None:
-    done = completed(COMMITTED, 9_000)
+    done = COMMITTED.completed(9_000)
     assert (done.state, done.winners, done.start_ms) == (TxnState.COMPLETE_COMMIT, (), -1)
     assert done.last_committed_tag == 10
 

@@ -75,7 +75,7 @@ async def test_a_transaction_that_hangs_ends() -> None:
         assert [(a.producer_id, a.first_offset) for a in partition.aborted_transactions(0, 3)] == [
             (7, 1)
         ]
-        (producer,) = partition.describe_producers()
+        ((producer,), _) = partition.log.producers.describe(2)
         assert (producer.producer_epoch, producer.coordinator_epoch) == (2, 12)
         with pytest.raises(InvalidTxnStateError):
             await abort(cluster)

@@ -41,8 +41,9 @@ class Topics:
         self.count = count
         self.there = there
 
-    def ensure(self, topic: str) -> bool:
-        return self.there
+    def ensure(self, topic: str) -> None:
+        if not self.there:
+            raise CoordinatorNotAvailableError
 
     def partition_count(self, topic: str) -> int | None:
         return self.count

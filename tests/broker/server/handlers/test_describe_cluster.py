@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
+from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
@@ -23,6 +24,19 @@ def test_every_broker_with_every_listener() -> None:
     response = answer(DescribeClusterHandler(image, AllowAllAuthorizer()), DescribeClusterRequest())
     assert (response.cluster_id, response.controller_id, response.controller_epoch) == ("c", 3, 8)
     assert response.brokers == [broker]
+
+
+def test_of_its_own_epoch_a_broker_knows_before_any_controller_says_so() -> None:
+    image, fence = MetadataImage("c"), ControllerFence()
+    handler = DescribeClusterHandler(image, AllowAllAuthorizer(), 3, fence)
+    assert answer(handler, DescribeClusterRequest()).brokers == []
+    fence.broker_epoch = 40
+    assert answer(handler, DescribeClusterRequest()).brokers == [ClusterBroker(3, 40, [])]
+    addresses = [ListenerAddress("internal", "h", 1)]
+    others = ClusterBroker(2, 50, [])
+    image.note_controller(2, 8, [others, ClusterBroker(3, 30, addresses, "rack")])
+    own = ClusterBroker(3, 40, addresses, "rack")
+    assert answer(handler, DescribeClusterRequest()).brokers == [others, own]
 
 
 def test_who_may_not_is_refused() -> None:

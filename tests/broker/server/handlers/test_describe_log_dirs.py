@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from oncelog import Admin
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
-from oncelog_protocol.errors import ClusterAuthorizationFailedError, StorageError
+from oncelog_protocol.errors import (
+    ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    StorageError,
+)
 from oncelog_protocol.messages.admin import DescribeLogDirsRequest
+from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster, produce
 from support.server import DenyAll, answer
 
@@ -36,6 +42,20 @@ async def test_directories_and_what_is_on_them(tmp_path: Path) -> None:
         assert sorted(replicas) == [0, 1]
         assert replicas[1].log_end_offset == replicas[1].high_watermark == 2
         assert replicas[1].size_bytes > 100 > replicas[0].size_bytes == 0
+        partition = broker.replicas.partition(TopicPartition("t", 1))
+        partition.corruption_found("a checksum does not match")
+        *sound, rotten = answer(handler, DescribeLogDirsRequest(None)).log_dirs
+        assert [d.path for d in sound] == dirs
+        assert sum(len(d.replicas) for d in sound) == 2
+        assert rotten.path == partition.log.log_dir.path
+        assert rotten.error_code == CorruptMessageError.code
+        assert [(r.topic, r.partition) for r in rotten.replicas] == [("t", 1)]
+        async with Admin(cluster.bootstrap) as admin:
+            told = {d.path: d for d in await admin.describe_log_dirs()}
+            assert [*told] == dirs
+            assert told[rotten.path].damaged == (TopicPartition("t", 1),)
+            assert told[rotten.path].error is None
+            assert sum(len(d.replicas) for d in told.values()) == 3
         broker.logs.dirs[1].online = False
         offline = answer(handler, DescribeLogDirsRequest(None)).log_dirs[1]
         assert (offline.error_code, offline.total_bytes) == (StorageError.code, -1)

@@ -44,9 +44,10 @@ class Topics:
         self.image = image
         self.wanted: list[str] = []
 
-    def ensure(self, topic: str) -> bool:
+    def ensure(self, topic: str) -> None:
         self.wanted.append(topic)
-        return topic in self.image.topics
+        if topic not in self.image.topics:
+            raise CoordinatorNotAvailableError
 
     def partition_count(self, topic: str) -> int | None:
         count = len(self.image.topics[topic].partitions)

@@ -13,7 +13,7 @@ from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import StaleBrokerEpochError, StaleControllerEpochError
 from oncelog_protocol.messages.metadata import ClusterBroker
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
-from support.server import answer
+from support.server import make_context
 
 
 class Replicas:
@@ -23,7 +23,7 @@ class Replicas:
         self.image = image
         self.seen: list[list[int]] = []
 
-    def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
+    async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
         self.seen.append(list(self.image.brokers))
         return [OrderResult("t", 0, 0)]
 
@@ -33,19 +33,20 @@ def order(controller_epoch: int, broker_epoch: int) -> LeaderAndIsrRequest:
     return LeaderAndIsrRequest(2, controller_epoch, broker_epoch, False, [], brokers)
 
 
-def test_orders_are_fenced_and_brokers_are_known_before_they_are_applied() -> None:
+@pytest.mark.asyncio
+async def test_orders_are_fenced_and_brokers_are_known_before_they_are_applied() -> None:
     image, fence = MetadataImage("c"), ControllerFence()
     replicas = Replicas(image)
     handler = LeaderAndIsrHandler(fence, image, cast(ReplicaManager, replicas))
     fence.broker_epoch = 10
-    response = answer(handler, order(5, 10))
+    response = await handler.handle_async(make_context(), order(5, 10))
     assert (response.error_code, len(response.partitions)) == (0, 1)
     assert replicas.seen == [[4]]
     assert (image.controller_id, image.controller_epoch) == (2, 5)
     with pytest.raises(StaleControllerEpochError):
-        answer(handler, order(4, 10))
+        await handler.handle_async(make_context(), order(4, 10))
     with pytest.raises(StaleBrokerEpochError):
-        answer(handler, order(5, 9))
-    assert answer(handler, order(5, 11)).error_code == 0
+        await handler.handle_async(make_context(), order(5, 9))
+    assert (await handler.handle_async(make_context(), order(5, 11))).error_code == 0
     assert len(replicas.seen) == 2
     assert not image.updated, "only UpdateMetadata makes a broker ready"

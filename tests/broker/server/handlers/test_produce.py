@@ -350,7 +350,7 @@ async def test_nothing_is_appended_for_a_connection_that_is_gone() -> None:
 
 
 async def test_the_transaction_ends_while_its_batch_is_verified() -> None:
-    """K13: the guard is void, and what the coordinator says the second time counts."""
+    """[K13]: the guard is void, and what the coordinator says the second time counts."""
     async with Cluster(brokers=1) as cluster:
         cluster.lead(TP, 1)
         node = cluster[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import cast
 
 import pytest
@@ -17,7 +18,7 @@ from oncelog_protocol.messages.replication import (
     TopicConfig,
     UpdateMetadataRequest,
 )
-from support.server import answer
+from support.server import make_context
 
 
 class Replicas:
@@ -27,8 +28,12 @@ class Replicas:
     def reconfigure_topic(self, topic: str, overrides: dict[str, str]) -> None:
         self.configs.append((topic, overrides))
 
+    def forget_settings(self, known: Container[str]) -> None:
+        assert known is not None
 
-def test_configs_reach_the_replicas_once() -> None:
+
+@pytest.mark.asyncio
+async def test_configs_reach_the_replicas_once() -> None:
     image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
     fence.broker_epoch = 5
     settings: list[list[BrokerOverrides]] = []
@@ -37,17 +42,18 @@ def test_configs_reach_the_replicas_once() -> None:
     update = UpdateMetadataRequest(
         1, 1, 5, True, [order], [], [TopicConfig("t", 1, ["retention_ms"], ["9"])]
     )
-    assert answer(handler, update).error_code == 0
-    assert answer(handler, update).error_code == 0
+    assert (await handler.handle_async(make_context(), update)).error_code == 0
+    assert (await handler.handle_async(make_context(), update)).error_code == 0
     assert replicas.configs == [("t", {"retention_ms": "9"})]
     assert image.updated
     assert settings == [[], []]
     fence.broker_epoch = 6
     with pytest.raises(StaleBrokerEpochError):
-        answer(handler, update)
+        await handler.handle_async(make_context(), update)
 
 
-def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
+@pytest.mark.asyncio
+async def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
     image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
     fence.broker_epoch = 5
     taken: list[list[BrokerOverrides]] = []
@@ -55,8 +61,9 @@ def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
     one = [BrokerOverrides(-1, 0, ["log_level"], ["debug"])]
     for configs in (one, None, []):
         update = UpdateMetadataRequest(1, 1, 5, False, [], [], broker_configs=configs)
-        assert answer(handler, update).error_code == 0
+        assert (await handler.handle_async(make_context(), update)).error_code == 0
     assert taken == [one, one, []]
+    old = UpdateMetadataRequest(1, 0, 5, False, [], [], broker_configs=one)
     with pytest.raises(StaleControllerEpochError):
-        answer(handler, UpdateMetadataRequest(1, 0, 5, False, [], [], broker_configs=one))
+        await handler.handle_async(make_context(), old)
     assert image.broker_configs == []

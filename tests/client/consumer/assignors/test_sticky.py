@@ -60,7 +60,7 @@ def again(partitions: Mapping[str, int], members: Members, assigned: Assigned) -
 def check_legal(
     partitions: Mapping[str, int], members: Members, shares: Mapping[str, list[TopicPartition]]
 ) -> None:
-    """I19: each partition of each wanted topic with exactly one member, and one that wants it."""
+    """[I19]: each partition of each wanted topic with exactly one member, and one that wants it."""
     given_out = [tp for share in shares.values() for tp in share]
     topics = {topic for member in members.values() for topic in member.topics}
     expected = [TopicPartition(t, n) for t in topics for n in range(partitions.get(t, 0))]

@@ -12,12 +12,12 @@ import pytest
 from oncelog.config import ConnectionOptions
 from oncelog.consumer.group import coordinator as module
 from oncelog.consumer.group.coordinator import COMMITS, MEMBERSHIP, Coordinator
+from oncelog.core.router import Router
 from oncelog.errors import (
     CoordinatorNotAvailableError,
     InvalidGroupIdError,
     NotCoordinatorError,
 )
-from oncelog.router import Router
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.groups import HeartbeatRequest, OffsetFetchRequest
 from oncelog_runtime.entropy import SeededEntropy

@@ -31,9 +31,9 @@ from support.waiting import eventually
 
 
 def membership(consumer: Consumer) -> Membership:
-    assert consumer._group is not None
-    assert consumer._group._member is not None
-    return consumer._group._member.state
+    assert consumer._core.group is not None
+    assert consumer._core.group._member is not None
+    return consumer._core.group._member.state
 
 
 @pytest.mark.asyncio
@@ -55,6 +55,25 @@ async def test_one_member_has_everything_and_commits_what_it_came_back_from() ->
         assert cluster.group().members == {}, "it has left"
         async with member(cluster) as again:
             assert (await take(again, 1))[0][:3] == (*last, 2)
+
+
+@pytest.mark.asyncio
+async def test_a_subscription_to_a_topic_that_does_not_exist_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with GroupCluster() as cluster:
+        cluster.create_topic("t")
+        fill(cluster, 3, 0)
+        async with make(cluster) as consumer:
+            consumer.subscribe(["t", "typo"])
+            assert (await consumer.getone()).value == b"0"
+            await eventually(lambda: "group g: topic 'typo' does not exist" in caplog.text)
+            cluster.create_topic("typo")
+            fill(cluster, 3, 0, topic="typo")
+            consumer._router.refresh_soon()
+            while (await consumer.getone()).topic != "typo":
+                pass
+        assert caplog.text.count("does not exist") == 1
 
 
 @pytest.mark.asyncio

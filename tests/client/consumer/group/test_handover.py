@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog import Consumer, GroupMetadata, OffsetAndMetadata, TopicPartition
+from oncelog.consumer.boundary import Boundary
 from oncelog.consumer.group.handover import HandingOver
 from oncelog.consumer.group.membership import Handover
 from oncelog.errors import CommitFailedError
@@ -38,6 +39,28 @@ class Committed:
         self.known |= wanted
         self.sent.append({tp: item.offset for tp, item in wanted.items()})
 
+    def forget(self, tp: TopicPartition) -> None:
+        self.known.pop(tp, None)
+
+
+class RunWork:
+    """A run, as far as a handover has to do with it."""
+
+    def __init__(
+        self,
+        end: Callable[[list[TopicPartition]], Awaitable[None]] | None = None,
+        done: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        self._end = end
+        self._done = done
+
+    def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return self._done or {}
+
+    async def taking_away(self, partitions: Sequence[TopicPartition]) -> None:
+        if self._end is not None:
+            await self._end(list(partitions))
+
 
 class World:
     """A consumer that assigns itself, and the handing over of another."""
@@ -47,20 +70,18 @@ class World:
         self.commits = Committed()
         self.history = ListHistory()
         self.notes = Notes()
-        self._on_taking_away: Callable[[list[TopicPartition]], Awaitable[None]] | None = None
-        self._in_transactions = False
-        self._commit_source: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]] | None = None
+        self.boundary = Boundary()
         self.handing = HandingOver(
-            consumer._subscription,
-            consumer._reader,
+            consumer._core.subscription,
+            consumer._core.reader,
             self.commits,  # type: ignore[arg-type]
-            self,
+            self.boundary,
             auto_commit=True,
             commit_within_s=5,
             wake=lambda: None,
             history=self.history,
         )
-        self.handing.listener = self.notes
+        self.handing.listen(self.notes)
         self.who = WHO
 
     async def go(self, handover: Handover) -> Exception | None:
@@ -92,10 +113,11 @@ async def test_what_goes_is_committed_then_told_then_given_up() -> None:
 
         async def end_work(partitions: list[TopicPartition]) -> None:
             assert partitions == [A]
-            assert it.consumer._subscription.state(A).withheld
+            assert it.consumer._core.subscription.state(A).withheld
             order.append("work")
 
-        it._on_taking_away = end_work
+        done = {A: OffsetAndMetadata(5), B: OffsetAndMetadata(5)}
+        it.boundary.begin_work(RunWork(end_work, done))
         on_revoked = it.notes.on_revoked
 
         def listen(partitions: Sequence[TopicPartition]) -> None:
@@ -117,7 +139,7 @@ async def test_what_comes_is_told_before_the_first_record() -> None:
         told = asyncio.Event()
 
         async def listen(partitions: Sequence[TopicPartition]) -> None:
-            assert it.consumer._subscription.state(C).withheld
+            assert it.consumer._core.subscription.state(C).withheld
             it.consumer.seek(C, 3)
             await told.wait()
 
@@ -163,7 +185,7 @@ async def test_lost_while_it_is_given_up() -> None:
             it.who = GroupMetadata("g")
             it.handing.lost([A, B], WHO)
 
-        it._on_taking_away = end_work
+        it.boundary.begin_work(RunWork(end_work))
         await it.go(Handover((A,), added=(C,)))
         assert it.history.events == [("lost", "g", "m", 4, [A, B])]
         assert it.commits.sent in ([], [{}])
@@ -193,7 +215,7 @@ async def test_a_listener_that_fails_is_returned() -> None:
         it.notes.on_revoked = fail  # type: ignore[method-assign]
         assert isinstance(await it.go(Handover((A,), added=(C,))), ZeroDivisionError)
         assert it.consumer.assignment() == [B, C]
-        assert not it.consumer._subscription.state(C).withheld
+        assert not it.consumer._core.subscription.state(C).withheld
 
 
 @pytest.mark.asyncio
@@ -217,6 +239,7 @@ async def test_auto_commit_takes_nothing_back_but_follows_a_seek() -> None:
 async def test_another_source_of_what_is_done() -> None:
     async with world() as it:
         await it.read_all(10)
-        it._commit_source = lambda: {A: OffsetAndMetadata(2), C: OffsetAndMetadata(9)}
+        done = {A: OffsetAndMetadata(2), C: OffsetAndMetadata(9)}
+        it.boundary.begin_work(RunWork(done=done))
         assert it.handing.finished() == {A: OffsetAndMetadata(2)}, "C is not assigned"
-        assert it.handing.reached() == it._commit_source()
+        assert it.handing.reached() == done

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from oncelog import RebalanceListener, Record, TopicPartition
-from oncelog.backoff import Backoff
 from oncelog.consumer.group import coordinator as coordinator_module
+from oncelog.core.backoff import Backoff
 from oncelog.errors import (
     CommitFailedError,
     DeadlineExceededError,
@@ -201,8 +201,8 @@ async def test_pauses_grow_while_joins_succeed_and_syncs_do_not() -> None:
         fill(cluster, 1, 0)
         cluster.rule(ApiKey.SYNC_GROUP, Action.ERROR, error=CoordinatorNotAvailableError, times=10)
         async with member(cluster) as consumer:
-            assert consumer._group is not None
-            own = consumer._group._member
+            assert consumer._core.group is not None
+            own = consumer._core.group._member
             assert own is not None
             pace = own._pace = CountedBackoff(0.005, 1.0, SeededEntropy(1))
             await take(consumer, 1)
@@ -422,8 +422,8 @@ async def test_a_member_that_waits_for_its_application_is_idle() -> None:
         fill(cluster, 2, 0)
         async with member(cluster) as consumer:
             await take(consumer, 1)
-            assert consumer._group is not None
-            own = consumer._group._member
+            assert consumer._core.group is not None
+            own = consumer._core.group._member
             assert own is not None
             cluster.group().expel(own.state.member_id)
             await eventually(lambda: not own.state.is_member)

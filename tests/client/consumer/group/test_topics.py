@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.config import ConnectionOptions
 from oncelog.consumer.group.topics import GroupTopics, checked_topics
+from oncelog.core.router import Router
 from oncelog.errors import ConfigurationError, InvalidTopicError
-from oncelog.router import Router
 from oncelog_protocol.consumer_protocol import ConsumerSubscription
 from oncelog_runtime.entropy import SeededEntropy
 from support.fake_cluster import FakeCluster
@@ -39,6 +39,21 @@ async def test_named_topics_need_not_exist() -> None:
         assert not topics.by_pattern
         await router.refresh()
         assert not topics.look_again()
+
+
+@pytest.mark.asyncio
+async def test_what_does_not_exist_is_told_once() -> None:
+    async with knowing(a=1) as (cluster, router):
+        topics = GroupTopics(router, ["a", "b", "c"], None)
+        assert topics.newly_missing() == [], "nobody was asked yet"
+        await router.refresh()
+        assert topics.newly_missing() == ["b", "c"]
+        await router.refresh()
+        assert topics.newly_missing() == []
+        assert GroupTopics(router, ["b"], None).newly_missing() == ["b"]
+        cluster.create_topic("b")
+        await router.refresh()
+        assert GroupTopics(router, ["b"], None).newly_missing() == []
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,99 @@
+"""After a stop a broker may say so much of its data as a whole, and of single directories. Pure.
+
+A broker that comes back with one of several directories replaced (KIP-858) has lost what was in
+that one, and nobody knows any more what that was. What lies in the others is known: they name it,
+partition by partition, with what they have kept. Rules:
+
+- a partition is vouched for by the directory that it lies in, and only since it was made there: it
+  may have been in the directory that is gone before, and be empty now;
+- only directories that lost nothing vouch for anything, and only for more than the broker does;
+- what has no room in the registration is left out, and falls to what is said of the whole broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog_broker.log.hosted_log import HostedLog
+
+CLAIM_BYTES_MAX = 256 * 1024
+"""Of what is listed in a registration; ZooKeeper takes 1 MiB."""
+_ENTRY_BYTES = 8
+"""Around a name or a number, with the number."""
+
+
+class Loss(Enum):
+    """What may be missing, the lesser first."""
+
+    NONE = "none"
+    TAIL = "tail"
+    """What was not synced."""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptData:
+    """All that counted under the broker's registrations ``since`` to ``until`` is here."""
+
+    since: int | None
+    """None: nothing from before the registration that is about to be made."""
+    until: int | None
+    """None: not known, no bound."""
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPartitions:
+    """Partitions of which more was kept than of the broker as a whole."""
+
+    since: int
+    until: int | None
+    partitions: Mapping[str, frozenset[int]]
+    """Numbers by topic id."""
+
+
+def vouched(
+    whole: KeptData,
+    directories: Iterable[tuple[KeptData, Iterable[HostedLog]]],
+    *,
+    since_made: bool = True,
+) -> tuple[list[KeptPartitions], int]:
+    """What is to be listed beside ``whole``, and how many partitions had no room.
+
+    :param directories: what each has kept, and its logs.
+    :param since_made: see ``LogSafeguards.vouch_since_made``.
+    """
+    found: dict[tuple[int, int | None], dict[str, list[int]]] = {}
+    room, left_out = CLAIM_BYTES_MAX, 0
+    for kept, logs in directories:
+        for log in sorted(logs, key=lambda each: each.topic_partition):
+            since = kept.since
+            if since is not None and since_made:
+                since = max(since, log.made_epoch)
+            if since is None or not log.topic_id or not _is_more(since, kept, whole):
+                continue
+            topics = found.setdefault((since, kept.until), {})
+            size = _ENTRY_BYTES
+            if log.topic_id not in topics:
+                size += len(log.topic_id) + _ENTRY_BYTES
+            if size > room:
+                left_out += 1
+                continue
+            room -= size
+            topics.setdefault(log.topic_id, []).append(log.topic_partition.partition)
+    listed = [
+        KeptPartitions(since, until, {name: frozenset(topics[name]) for name in sorted(topics)})
+        for (since, until), topics in found.items()
+        if topics
+    ]
+    return sorted(listed, key=lambda each: each.since), left_out
+
+
+def _is_more(since: int, kept: KeptData, whole: KeptData) -> bool:
+    if kept.loss is not Loss.NONE:
+        return False
+    if whole.loss is not Loss.NONE or whole.since is None or since < whole.since:
+        return True
+    return whole.until is not None and (kept.until is None or kept.until > whole.until)

@@ -1,0 +1,78 @@
+"""A directory sees the logs that lie in it through this type, and they know the directory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from oncelog_broker.log.flusher import Syncable
+from oncelog_protocol.types import TopicPartition
+
+
+class LogCheckpoint(NamedTuple):
+    """One log has its directory's checkpoints say this of it."""
+
+    recovery_point: int
+    log_start_offset: int
+    clean_rows: list[tuple[int, int]]
+    truncation_mark: int
+    """Number of the mark that these checkpoints make needless; 0: there is none."""
+
+
+class HostedLog(Syncable, Protocol):
+    """A log, as seen from its directory; ``PartitionLog`` is one."""
+
+    topic_partition: TopicPartition
+    topic_id: str
+    made_epoch: int
+    directory: str
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+    truncation_mark: int
+
+    def tell(self) -> None:
+        """Tell how far the log is synced, if that is news."""
+        ...
+
+    def begin_checkpoint(self) -> LogCheckpoint:
+        """Capture what checkpoints are to say; from now on the disk may hold it."""
+        ...
+
+    @property
+    def epochs_changed(self) -> bool:
+        """Whether the epoch history is another one than on the disk."""
+        ...
+
+    def encode_epochs(self) -> tuple[int, bytes]:
+        """Return the revision of the epoch history, and the content of its file."""
+        ...
+
+    def epochs_written(self, revision: int) -> None:
+        """The disk holds this revision."""
+        ...
+
+    def high_watermark_written(self, high_watermark: int) -> None:
+        """The disk holds this high watermark."""
+        ...
+
+    def remove_mark(self, mark: int) -> bool:
+        """Remove a truncation mark, unless the log was truncated again since; return whether it was
+        removed. Raises OSError."""
+        ...
+
+    def keep_up(self) -> bool:
+        """Write what is missing of indexes and producers, if that is much; return whether it
+        was."""
+        ...
+
+    def snapshot_producers(self) -> None:
+        """Begin to write what is known of producers."""
+        ...
+
+    def release(self) -> None:
+        """Give up the descriptors, writing nothing."""
+        ...
+
+    def close(self) -> None:
+        """Write what the next start reads, give up the descriptors. Raises OSError."""
+        ...

@@ -1,0 +1,95 @@
+"""Indexes of large segments that are gone, or do not fit the log: made anew off the loop.
+
+Rules: a segment whose index is nowhere is mapped from its batch headers, which of 1 GB takes
+seconds; so that is done in a thread, beside the segment, and taken over when it is whole. Readers
+hear StorageError until then, and come again. Whoever cannot wait opens the segment all the same and
+maps it at once: an append, a truncation, and what is smaller than ``LARGE_BYTES``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from oncelog_broker.log import logged
+from oncelog_broker.log.dir_jobs import DirJobs
+from oncelog_broker.log.index_file import Summary
+from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
+from oncelog_broker.log.segment import Segment
+from oncelog_protocol.errors import StorageError
+from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_runtime.files import Files
+
+__all__ = ["LARGE_BYTES", "LostIndexes"]
+
+logger = logged.get_logger(__name__)
+
+LARGE_BYTES = 4 * 1024 * 1024
+"""A segment up to this size is mapped in some ten milliseconds."""
+
+
+class LostIndexes:
+    """Of one directory. ``on_failure``: told of a segment that cannot be read."""
+
+    def __init__(
+        self, files: Files, jobs: DirJobs, on_failure: Callable[[str, OSError], None]
+    ) -> None:
+        self._files = files
+        self._jobs = jobs
+        self._on_failure = on_failure
+        self._under_way: dict[Segment, None] = {}
+        self._hopeless: dict[Segment, None] = {}
+        """Of which nothing could be mapped: whoever reads them shall hear why."""
+
+    def __len__(self) -> int:
+        """Indexes that are being made."""
+        return len(self._under_way)
+
+    def check(self, segment: Segment) -> None:
+        """A closed segment is to be read. Raises StorageError: not yet."""
+        if segment.size_bytes <= LARGE_BYTES or segment in self._hopeless:
+            return
+        if segment not in self._under_way:
+            if not segment.lacks_index:
+                return
+            logger.warning(logged.SEGMENT_INDEX_REBUILT, segment.path)
+            self._under_way[segment] = None
+            summary, twin = segment.summary, segment.twin()
+            made = self._jobs.run(_map, self._files, segment.path, summary, twin)
+            made.add_done_callback(partial(self._made, segment, summary, twin))
+        raise StorageError(f"{segment.path}: its index is lost, and is being made anew")
+
+    def _made(
+        self, segment: Segment, summary: Summary, twin: Segment, made: asyncio.Future[None]
+    ) -> None:
+        del self._under_way[segment]
+        error = asyncio.CancelledError() if made.cancelled() else made.exception()
+        if isinstance(error, FileNotFoundError):
+            self._hopeless[segment] = None  # or it was deleted meanwhile, and nobody asks
+        elif isinstance(error, OSError):
+            self._on_failure(f"map {segment.path}", error)
+        elif error is None and segment.summary == summary:
+            segment.take_index(twin)
+            if segment.lacks_index:
+                self._hopeless[segment] = None
+
+
+def _map(files: Files, path: str, summary: Summary, twin: Segment) -> None:
+    """Runs in a thread, which has the twin for itself."""
+    file = files.open(path)
+    try:
+        scan = Scan(
+            file,
+            0,
+            summary.size_bytes,
+            next_offset=twin.base_offset,
+            chunk_bytes=SCAN_CHUNK_BYTES,
+        )
+        for _, header in scan:
+            twin.note_header(header, summary.stamp_ms)
+    except CorruptBatchError as error:
+        # Corruption in the log itself. What lies below it can still be read.
+        logger.error(logged.SEGMENT_DAMAGED, path, twin.size_bytes, error)
+    finally:
+        file.close()

@@ -1,0 +1,25 @@
+"""Names that a command line picks by patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from oncelog_cli.exits import UsageError
+
+
+def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> list[str]:
+    """The names that any pattern matches whole, in order; without ``regex`` the patterns as they
+    are, known or not.
+
+    :raises UsageError: a pattern is not a regular expression.
+    """
+    if not regex:
+        return list(dict.fromkeys(patterns))
+    compiled = []
+    for pattern in patterns:
+        try:
+            compiled.append(re.compile(pattern))
+        except re.error as error:
+            raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
+    return [name for name in names if any(item.fullmatch(name) for item in compiled)]

@@ -1,0 +1,1 @@
+"""Administration: topics, groups, transactions, and what the answers say."""

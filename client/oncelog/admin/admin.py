@@ -1,0 +1,590 @@
+"""The admin client: topics, partitions, configs, brokers, log directories, elections, deletion of
+records; see also ``group_admin`` and ``transaction_admin``.
+
+Rules
+-----
+* What changes the cluster goes to the controller; when it has moved, metadata says where to.
+* A call ends by its ``timeout_ms``. Whether a request that got no answer was carried out, nobody
+  knows: it is asked again, and "exists already" may then be our own work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from oncelog.admin.groups import GroupAdmin
+from oncelog.admin.record_deletion import delete_records
+from oncelog.admin.results import (
+    BrokerApiVersions,
+    BrokerDescription,
+    ClusterDescription,
+    ConfigOutcome,
+    ConfigSetting,
+    ElectionOutcome,
+    LogDirDescription,
+    NewTopic,
+    PartitionDescription,
+    RecordDeletionOutcome,
+    ReplicaDescription,
+    Results,
+    TopicDescription,
+    TopicOutcome,
+)
+from oncelog.admin.transactions import TransactionAdmin
+from oncelog.config import BootstrapServers, ConnectionOptions
+from oncelog.core.closing import Closing
+from oncelog.core.cluster import topic_error
+from oncelog.core.router import Failure, Router
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClientError,
+    ConfigurationError,
+    NotControllerError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+    is_retriable,
+)
+from oncelog.observability.metrics import ClientMetrics, client_metrics
+from oncelog_protocol.errors import BrokerNotAvailableError, CorruptMessageError, error_for
+from oncelog_protocol.messages import admin as wire
+from oncelog_protocol.messages.base import ApiKey, Request
+from oncelog_protocol.messages.handshake import ApiVersionsRequest
+from oncelog_protocol.messages.metadata import (
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy, SystemEntropy
+
+TIMEOUT_MS = 30_000
+NOT_ALIVE_S = 1.0
+"""So long a broker that is listed may refuse us, before it counts as not alive."""
+KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
+
+
+class Admin(GroupAdmin, TransactionAdmin):
+    """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
+
+    def __init__(
+        self,
+        bootstrap_servers: BootstrapServers,
+        *,
+        client_id: str = "oncelog-admin",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 5_000,
+        retry_backoff_ms: int = 8,
+        retry_backoff_max_ms: int = 500,
+        entropy: Entropy | None = None,
+        clock: WallClock | None = None,
+    ) -> None:
+        options = ConnectionOptions(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        entropy = (entropy or SystemEntropy()).fork("admin")
+        super().__init__(Router(options, entropy=entropy), clock)
+        self._closing = Closing(client_id)
+
+    # ------------------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Find the cluster. ``async with`` does it.
+
+        :raises NoBrokersAvailableError: at once, naming the addresses tried.
+        """
+        await self._router.start()
+        self._closing = Closing(self._router.options.client_id)
+
+    async def close(self) -> None:
+        """Close the connections, or wait for who does."""
+        self._router.home.check()
+        await self._closing.once(self._router.close)
+
+    def metrics(self) -> ClientMetrics:
+        """Return what it has counted so far."""
+        return client_metrics(self._router)
+
+    async def __aenter__(self) -> Admin:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------------------------ topics
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic | str],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[TopicOutcome]:
+        """Create topics; returns when their partitions have leaders, or the time is up.
+
+        A bare name takes the broker's defaults. Errors of items: TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, REQUEST_TIMED_OUT.
+        """
+        request = wire.CreateTopicsRequest(
+            [_new_topic(topic) for topic in topics], timeout_ms, validate_only
+        )
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def delete_topics(
+        self, topics: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[TopicOutcome]:
+        """Delete topics with all their records. Errors of items: UNKNOWN_TOPIC_OR_PARTITION."""
+        request = wire.DeleteTopicsRequest(list(topics), timeout_ms)
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[TopicOutcome]:
+        """Grow topics to so many partitions; keys may then belong to other partitions.
+
+        ``assignments`` lists the replicas of the new partitions only. Errors of items:
+        INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
+        """
+        growths = []
+        for topic, count in counts.items():
+            assignment = (assignments or {}).get(topic)
+            lists = None if assignment is None else [list(replicas) for replicas in assignment]
+            growths.append(wire.PartitionGrowth(topic, count, lists))
+        request = wire.CreatePartitionsRequest(growths, timeout_ms, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return _topic_outcomes(response)
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: int = TIMEOUT_MS
+    ) -> list[str]:
+        """The names of all topics, sorted."""
+        response = await self._metadata(None, timeout_ms)
+        return sorted(
+            topic.topic for topic in response.topics if include_internal or not topic.internal
+        )
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[TopicDescription]:
+        """Partitions, leaders and replicas of topics (default: all of them)."""
+        names = None if topics is None else list(topics)
+        response = await self._metadata(names, timeout_ms)
+        found = {topic.topic: _describe_topic(topic) for topic in response.topics}
+        order = sorted(found) if names is None else [name for name in names if name in found]
+        return Results([found[name] for name in order])
+
+    # ------------------------------------------------------------------------------ configs
+
+    async def describe_configs(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        brokers: Iterable[int | None] = (),
+        keys: Iterable[str] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ConfigOutcome]:
+        """The settings in force, with their sources. ``keys`` None asks for all.
+
+        A broker None: what is set for all brokers while they run, and nothing else. A broker that
+        is not alive is an item with BROKER_NOT_AVAILABLE, after 2 s at most.
+        """
+        wanted = None if keys is None else list(keys)
+        deadline = self._deadline(timeout_ms)
+        outcomes: list[ConfigOutcome] = []
+        named = [wire.ConfigResource(wire.RESOURCE_TOPIC, topic, wanted) for topic in topics]
+        if named:
+            response = await self._router.call_any(wire.DescribeConfigsRequest(named), deadline)
+            outcomes += _config_outcomes(response)
+        for broker_id in brokers:
+            resource = wire.ConfigResource(wire.RESOURCE_BROKER, _broker_name(broker_id), wanted)
+            request = wire.DescribeConfigsRequest([resource])
+            if broker_id is None:
+                response = await self._router.call_any(request, deadline)
+            else:
+                answer = await self._on_broker(broker_id, request, deadline)
+                if isinstance(answer, BrokerNotAvailableError):
+                    outcomes.append(ConfigOutcome("broker", str(broker_id), answer))
+                    continue
+                response = answer
+            outcomes += _config_outcomes(response)
+        return Results(outcomes)
+
+    async def alter_configs(
+        self,
+        configs: Mapping[str, Mapping[str, str | None]],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[ConfigOutcome]:
+        """Set keys of topics, None back to the default; keys that are not named stay (KIP-339).
+
+        Errors of items: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        alterations = [
+            _alteration(wire.RESOURCE_TOPIC, topic, entries) for topic, entries in configs.items()
+        ]
+        request = wire.AlterConfigsRequest(alterations, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return Results(_config_outcomes(response))
+
+    async def alter_broker_configs(
+        self,
+        configs: Mapping[int | None, Mapping[str, str | None]],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        validate_only: bool = False,
+    ) -> Results[ConfigOutcome]:
+        """Set dynamic settings of a broker, or with None of all brokers; they hold at once, and go
+        before what stands in files and environments (KIP-226). A value None takes the setting back;
+        keys that are not named stay.
+
+        Errors of items: INVALID_CONFIG, also for a setting that needs a restart; INVALID_REQUEST.
+        """
+        alterations = [
+            _alteration(wire.RESOURCE_BROKER, _broker_name(broker_id), entries)
+            for broker_id, entries in configs.items()
+        ]
+        request = wire.AlterConfigsRequest(alterations, validate_only)
+        response = await self._on_controller(request, timeout_ms)
+        return Results(_config_outcomes(response))
+
+    # ------------------------------------------------------------------------------ cluster
+
+    async def describe_cluster(self, *, timeout_ms: int = TIMEOUT_MS) -> ClusterDescription:
+        """Brokers with their listeners, and the controller."""
+        response = await self._router.call_any(DescribeClusterRequest(), self._deadline(timeout_ms))
+        _raise_for(response.error_code, response.error_message)
+        brokers = tuple(
+            BrokerDescription(
+                broker.broker_id,
+                broker.broker_epoch,
+                broker.rack,
+                {listener.name: (listener.host, listener.port) for listener in broker.listeners},
+            )
+            for broker in sorted(response.brokers, key=lambda item: item.broker_id)
+        )
+        return ClusterDescription(
+            response.cluster_id, response.controller_id, response.controller_epoch, brokers
+        )
+
+    async def describe_api_versions(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> list[BrokerApiVersions]:
+        """Which APIs brokers (default: all) speak, in which versions.
+
+        A broker that does not answer is one entry with its error.
+        """
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
+
+        async def one(broker_id: int) -> BrokerApiVersions:
+            request = ApiVersionsRequest()
+            try:
+                response = await self._router.call_broker(broker_id, request, deadline)
+                _raise_for(response.error_code)
+            except Failure as error:
+                return BrokerApiVersions(broker_id, _as_client_error(broker_id, error))
+            known = {key.value: key.name for key in ApiKey}
+            return BrokerApiVersions(
+                broker_id,
+                None,
+                {
+                    known.get(each.api_key, f"API_{each.api_key}"): (
+                        each.version_min,
+                        each.version_max,
+                    )
+                    for each in response.apis
+                },
+            )
+
+        return list(await asyncio.gather(*(one(broker_id) for broker_id in ids)))
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> list[LogDirDescription]:
+        """The log directories of brokers (default: all), with the replicas in them.
+
+        A broker that does not answer is one entry with its error.
+        """
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        ids = sorted(self._router.cluster.brokers) if brokers is None else list(brokers)
+        request = wire.DescribeLogDirsRequest(None if topics is None else list(topics))
+
+        async def one(broker_id: int) -> list[LogDirDescription]:
+            try:
+                response = await self._router.call_broker(broker_id, request, deadline)
+                _raise_for(response.error_code)
+            except Failure as error:
+                return [LogDirDescription(broker_id, "", _as_client_error(broker_id, error))]
+            rotten = [d for d in response.log_dirs if d.error_code == CorruptMessageError.code]
+            return [
+                _describe_log_dir(broker_id, log_dir, [d for d in rotten if d.path == log_dir.path])
+                for log_dir in response.log_dirs
+                if log_dir not in rotten
+            ]
+
+        answers = await asyncio.gather(*(one(broker_id) for broker_id in ids))
+        return [log_dir for answer in answers for log_dir in answer]
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[ElectionOutcome]:
+        """Give partitions (default: all) to their preferred replicas.
+
+        With ``unclean`` leaderless partitions get any live replica, and may lose records. Errors of
+        items: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        targets = (
+            None
+            if partitions is None
+            else [wire.ElectionTarget(topic, number) for topic, number in partitions]
+        )
+        response = await self._on_controller(wire.ElectLeadersRequest(unclean, targets), timeout_ms)
+        return Results(
+            [
+                ElectionOutcome(
+                    TopicPartition(item.topic, item.partition),
+                    _item_error(item.error_code, item.error_message),
+                )
+                for item in response.partitions
+            ]
+        )
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[RecordDeletionOutcome]:
+        """Delete the records below an offset of each partition; -1 means all that are committed.
+
+        Returns when all in-sync replicas have that on disk. Errors of items: OFFSET_OUT_OF_RANGE
+        (above what is committed), POLICY_VIOLATION (a topic that is only compacted), INVALID_TOPIC
+        (internal), UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT: what is not
+        definite may yet happen.
+        """
+        return Results(await delete_records(self._router, offsets, self._deadline(timeout_ms)))
+
+    # ------------------------------------------------------------------------------ calls
+
+    async def _on_controller(self, request: Request, timeout_ms: int) -> Any:
+        deadline = self._deadline(timeout_ms)
+        return await self._router.call_controller(request, deadline, _refused)
+
+    async def _on_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
+        """The answer of one broker; the error of one that is not alive. Of one that is not listed
+        the cluster is asked first, and one that is and does not let us in may yet come back."""
+        loop = asyncio.get_running_loop()
+        patience = min(deadline, loop.time() + NOT_ALIVE_S)
+        if broker_id not in self._router.cluster.brokers:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._router.refresh()
+
+        async def attempt() -> Any:
+            alive = self._router.cluster.brokers
+            if broker_id not in alive:
+                others = ", ".join(map(str, sorted(alive))) or "none"
+                return BrokerNotAvailableError(
+                    f"broker {broker_id} is not alive; brokers that are: {others}"
+                )
+            try:
+                return await self._router.call_broker(broker_id, request, deadline)
+            except BrokerUnreachableError as error:
+                if loop.time() < patience:
+                    raise
+                return BrokerNotAvailableError(f"broker {broker_id} is not alive: {error}")
+
+        return await self._router.retry(attempt, deadline, type(request).__name__)
+
+    async def _metadata(self, topics: list[str] | None, timeout_ms: int) -> MetadataResponse:
+        response: MetadataResponse = await self._router.call_any(
+            MetadataRequest(topics), self._deadline(timeout_ms)
+        )
+        _raise_for(response.error_code)
+        return response
+
+
+def _refused(response: Any) -> ApiError | None:
+    """The error that means: not here, or not now; NOT_CONTROLLER may also stand at the items."""
+    if response.error_code:
+        error = error_for(response.error_code)
+        if not is_retriable(error):
+            raise error
+        return error
+    items = getattr(response, "topics", None) or getattr(response, "resources", None) or ()
+    if any(item.error_code == NotControllerError.code for item in items):
+        return NotControllerError()
+    return None
+
+
+def _as_client_error(broker_id: int, error: BaseException) -> ApiError | ClientError:
+    """Return why one broker did not answer."""
+    if isinstance(error, (ApiError, ClientError)):
+        return error
+    return BrokerUnreachableError(broker_id, "?", str(error) or "did not answer in time")
+
+
+def _raise_for(error_code: int, message: str | None = None) -> None:
+    error = _item_error(error_code, message)
+    if error is not None:
+        raise error
+
+
+def _item_error(error_code: int, message: str | None, name: str = "") -> ApiError | None:
+    if not error_code:
+        return None
+    error = error_for(error_code, message or "")
+    if isinstance(error, UnknownServerError) or not name or (message and name in message):
+        return error
+    return type(error)(f"{name}: {error}")
+
+
+def _new_topic(topic: NewTopic | str) -> wire.NewTopic:
+    spec = NewTopic(topic) if isinstance(topic, str) else topic
+    if spec.assignment is not None and (spec.partitions, spec.replication_factor) != (-1, -1):
+        raise ConfigurationError(
+            f"{spec.topic!r}: an assignment stands instead of partitions and replication_factor"
+        )
+    return wire.NewTopic(
+        spec.topic,
+        spec.partitions,
+        spec.replication_factor,
+        None if spec.assignment is None else [list(replicas) for replicas in spec.assignment],
+        [wire.ConfigEntry(key, value) for key, value in spec.configs.items()],
+    )
+
+
+def _topic_outcomes(response: Any) -> Results[TopicOutcome]:
+    return Results(
+        [
+            TopicOutcome(
+                item.topic,
+                _item_error(item.error_code, item.error_message, item.topic),
+                item.topic_id,
+                item.partition_count,
+                item.replication_factor,
+            )
+            for item in response.topics
+        ]
+    )
+
+
+def _describe_topic(topic: Any) -> TopicDescription:
+    if topic.error_code:
+        return TopicDescription(topic.topic, topic_error(topic.topic, topic.error_code))
+    partitions = tuple(
+        PartitionDescription(
+            partition.partition,
+            partition.leader,
+            partition.leader_epoch,
+            tuple(partition.replicas),
+            tuple(partition.isr),
+            tuple(partition.offline_replicas),
+            tuple(partition.elr),
+            tuple(partition.last_known_elr),
+        )
+        for partition in sorted(topic.partitions, key=lambda item: int(item.partition))
+    )
+    return TopicDescription(topic.topic, None, topic.topic_id, topic.internal, partitions)
+
+
+def _broker_name(broker_id: int | None) -> str:
+    """As the wire names a broker, or all of them."""
+    return "" if broker_id is None else str(broker_id)
+
+
+def _alteration(
+    resource_type: int, name: str, entries: Mapping[str, str | None]
+) -> wire.ConfigAlteration:
+    return wire.ConfigAlteration(
+        resource_type, name, [wire.ConfigEntry(key, value) for key, value in entries.items()]
+    )
+
+
+def _config_error(item: Any) -> ApiError | None:
+    """The error of a resource, which names it as every error names a topic or a broker."""
+    name, message = item.resource_name, item.error_message
+    if not item.error_code or not name or (message and name in message):
+        return _item_error(item.error_code, message)
+    unknown = item.error_code == UnknownTopicOrPartitionError.code
+    if item.resource_type == wire.RESOURCE_TOPIC and (unknown or not message):
+        return topic_error(name, item.error_code)
+    kind = KINDS.get(item.resource_type, "resource")
+    error = error_for(item.error_code, message or "")
+    named = repr(name) if item.resource_type == wire.RESOURCE_TOPIC else name
+    return type(error)(f"{kind} {named}: {error}")
+
+
+def _config_outcomes(response: Any) -> list[ConfigOutcome]:
+    _raise_for(response.error_code)
+    return [
+        ConfigOutcome(
+            KINDS.get(item.resource_type, str(item.resource_type)),
+            item.resource_name,
+            _config_error(item),
+            {
+                value.key: ConfigSetting(
+                    value.key, value.value, value.source, value.read_only, value.documentation
+                )
+                for value in item.values
+            },
+        )
+        for item in response.resources
+    ]
+
+
+def _describe_log_dir(
+    broker_id: int, log_dir: wire.LogDir, rotten: Sequence[wire.LogDir]
+) -> LogDirDescription:
+    damaged = [replica for entry in rotten for replica in entry.replicas]
+    replicas = tuple(
+        ReplicaDescription(
+            TopicPartition(replica.topic, replica.partition),
+            replica.size_bytes,
+            replica.log_start_offset,
+            replica.log_end_offset,
+            replica.high_watermark,
+        )
+        for replica in (*log_dir.replicas, *damaged)
+    )
+    return LogDirDescription(
+        broker_id,
+        log_dir.path,
+        _item_error(log_dir.error_code, None, log_dir.path),
+        log_dir.total_bytes,
+        log_dir.free_bytes,
+        replicas,
+        tuple(TopicPartition(replica.topic, replica.partition) for replica in damaged),
+    )

@@ -1,0 +1,282 @@
+"""Admin calls about consumer groups take and return typed values, one result an item.
+
+Rules: what is not known is None, never 0 or -1; offsets are those of the record to be read next;
+an item that failed does not hide the others (see ``admin_results``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+from oncelog.admin.results import AdminError
+from oncelog.errors import ApiError, ClientError, ConfigurationError
+from oncelog_protocol.types import TopicPartition
+
+GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+GROUP_STATES: tuple[GroupState, ...] = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+)
+
+Where = Literal["earliest", "latest", "current", "offset", "shift", "timestamp"]
+
+
+class GroupHasMembersError(ClientError):
+    """The call needs a group without members, and this one has some.
+
+    ``members`` are their descriptions; the message names them, with client id and host.
+    """
+
+    def __init__(self, group_id: str, members: Sequence[MemberDescription]) -> None:
+        named = ", ".join(f"{member} ({member.client_host})" for member in members[:5])
+        more = f" and {len(members) - 5} more" if len(members) > 5 else ""
+        who = f": {named}{more}" if members else ""
+        super().__init__(
+            f"group {group_id!r} has live members{who}; stop them first, or wait until their "
+            "sessions have timed out"
+        )
+        self.group_id = group_id
+        self.members = tuple(members)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group, as the broker that coordinates it lists it."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    member_count: int
+    coordinator: int
+    """The broker that answered for the group."""
+
+
+class GroupListings(Sequence[GroupListing]):
+    """Groups by name, and which brokers could not say, or not all: ``unanswered``.
+
+    A broker that still loads its groups has an error there, and may have some in the list.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[GroupListing],
+        unanswered: Mapping[int, ApiError | ClientError] | None = None,
+    ) -> None:
+        self._items = tuple(items)
+        self.unanswered = dict(unanswered or {})
+
+    def raise_for_errors(self) -> GroupListings:
+        """Raise if the list may lack groups, else return it.
+
+        :raises ApiError, ClientError: the one broker's error; AdminError: of several.
+        """
+        errors = list(self.unanswered.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise AdminError(errors)
+        return self
+
+    @overload
+    def __getitem__(self, index: int) -> GroupListing: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[GroupListing]: ...
+    def __getitem__(self, index: int | slice) -> GroupListing | Sequence[GroupListing]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[GroupListing]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"GroupListings({list(self._items)!r}, {self.unanswered!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member. ``topics`` it is subscribed to, ``partitions`` it was assigned; both empty for a
+    group of another protocol type, whose bytes are in ``metadata`` and ``assignment``."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    metadata: bytes = field(default=b"", repr=False)
+    assignment: bytes = field(default=b"", repr=False)
+
+    def __str__(self) -> str:
+        return self.group_instance_id or self.member_id or self.client_id
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A group has committed this for one partition; ``commit_timestamp`` is in ms since 1970."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """One partition of a group, with what its leader told the coordinator about the log.
+
+    ``log_start_offset``, ``end_offset`` (the last stable offset) and ``lag`` are None when the
+    leader could not be asked. ``lag`` counts offsets, and so what compaction removed as well.
+    """
+
+    partition: TopicPartition
+    committed: CommittedOffset
+    log_start_offset: int | None
+    end_offset: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group with its members, and the partitions that it has committed to."""
+
+    group_id: str
+    error: ApiError | None = None
+    state: str = ""
+    generation_id: int = -1
+    protocol_type: str = ""
+    protocol_name: str = ""
+    """The assignor, in a group of consumers."""
+    leader: str = ""
+    """The member that assigns."""
+    coordinator: int | None = None
+    members: tuple[MemberDescription, ...] = ()
+    offsets: tuple[GroupOffset, ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """The sum over the partitions; None when a part of it is not known, or nothing is."""
+        lags = [item.lag for item in self.offsets]
+        if not lags or None in lags:
+            return None
+        return sum(lag for lag in lags if lag is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """One group was deleted, or was not."""
+
+    group_id: str
+    error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOutcome:
+    """The offset of one partition was set or deleted, or was not."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutcome:
+    """One member was taken out, or was not. Its id is empty if it was named by instance id."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """Where a group is to go on: one place, said for all partitions. Made by the class methods."""
+
+    where: Where
+    number: int = 0
+
+    @classmethod
+    def to_earliest(cls) -> OffsetReset:
+        """The first record there is."""
+        return cls("earliest")
+
+    @classmethod
+    def to_latest(cls) -> OffsetReset:
+        """Behind the last record there is now."""
+        return cls("latest")
+
+    @classmethod
+    def to_current(cls) -> OffsetReset:
+        """Return where the group is; the end for partitions to which it has not committed."""
+        return cls("current")
+
+    @classmethod
+    def to_offset(cls, offset: int) -> OffsetReset:
+        """This offset, the same in all partitions."""
+        if type(offset) is not int or offset < 0:
+            raise ConfigurationError(f"offset={offset!r}: must be an integer from 0 on")
+        return cls("offset", offset)
+
+    @classmethod
+    def shift_by(cls, count: int) -> OffsetReset:
+        """So many offsets on from where the group is, or back if negative."""
+        return cls("shift", count)
+
+    @classmethod
+    def to_timestamp(cls, timestamp_ms: int) -> OffsetReset:
+        """The first record at or after a time, in ms since 1970; the end where there is none."""
+        if type(timestamp_ms) is not int or timestamp_ms < 0:
+            raise ConfigurationError(f"timestamp_ms={timestamp_ms!r}: must be ms since 1970")
+        return cls("timestamp", timestamp_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOffset:
+    """One row of a plan: ``current`` (None: nothing committed) becomes ``new``.
+
+    ``new`` None: it cannot be done for this partition, ``note`` says why. Otherwise ``note`` says
+    what was changed about the wish, as "below the log start, 7 instead".
+    """
+
+    partition: TopicPartition
+    current: int | None
+    new: int | None
+    log_start_offset: int
+    end_offset: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """``reset_group_offsets`` would write this."""
+
+    group_id: str
+    rows: tuple[PlannedOffset, ...]
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The partitions that can be reset, with their new offsets."""
+        return {row.partition: row.new for row in self.rows if row.new is not None}
+
+
+def planned(
+    partition: TopicPartition,
+    current: int | None,
+    wish: int | None,
+    held: tuple[int, int],
+    note: str = "",
+) -> PlannedOffset:
+    """A row that wishes for ``wish`` where the log holds offsets from ``held[0]`` to ``held[1]``:
+    what lies outside is moved to the nearer end, as Kafka does it."""
+    start, end = held
+    new = wish
+    if wish is not None and wish < start:
+        new, note = start, f"{wish} is below the log start, {start} instead"
+    elif wish is not None and wish > end:
+        new, note = end, f"{wish} is beyond the end, {end} instead"
+    return PlannedOffset(partition, current, new, start, end, note)

@@ -1,0 +1,520 @@
+"""The admin client's part about consumer groups: list, describe, delete, reset offsets.
+
+Rules
+-----
+* A group is asked about at its coordinator; lists are those of all brokers, and a broker that
+  cannot say (all) is named beside the list.
+* Offsets of a group with live members are not touched: they would commit over them, and nobody
+  could say which holds. Brokers refuse as well (a commit from outside needs an empty group).
+* A reset is a plan first: what would be written, checked against what the logs hold. Writing it is
+  another call, with the same plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from oncelog.admin.calls import AdminCalls, error_about
+from oncelog.admin.group_results import (
+    GROUP_STATES,
+    CommittedOffset,
+    GroupDescription,
+    GroupHasMembersError,
+    GroupListing,
+    GroupListings,
+    GroupOffset,
+    GroupOutcome,
+    MemberDescription,
+    MemberOutcome,
+    OffsetOutcome,
+    OffsetReset,
+    PlannedOffset,
+    ResetPlan,
+    planned,
+)
+from oncelog.admin.results import Results
+from oncelog.consumer.offsets import list_offsets
+from oncelog.core.coordinators import refused_at_top
+from oncelog.errors import (
+    ApiError,
+    ClientError,
+    ConfigurationError,
+    InvalidRequestError,
+    error_for,
+)
+from oncelog_protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
+from oncelog_protocol.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from oncelog_protocol.messages import groups as wire
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    IsolationLevel,
+    TopicPartition,
+)
+
+TIMEOUT_MS = 30_000
+
+OCCUPIED = (
+    UnknownMemberIdError.code,
+    IllegalGenerationError.code,
+    RebalanceInProgressError.code,
+    NonEmptyGroupError.code,
+)
+"""What a commit from outside is answered while the group has members."""
+
+
+class OffsetLike(Protocol):
+    """An offset to commit, with what goes with it: CommittedOffset, OffsetAndMetadata."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
+
+
+class GroupAdmin(AdminCalls):
+    """Mixed into ``Admin``."""
+
+    # ------------------------------------------------------------------------------ looking
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), timeout_ms: int = TIMEOUT_MS
+    ) -> GroupListings:
+        """All groups of the cluster, by name; with ``states`` only those in one of them.
+
+        Brokers that did not answer, or still load some of their groups, are in ``unanswered``.
+        """
+        wanted = list(dict.fromkeys(states))
+        for state in wanted:
+            if state not in GROUP_STATES:
+                raise ConfigurationError(f"state {state!r}: one of {', '.join(GROUP_STATES)}")
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        request = wire.ListGroupsRequest(wanted)
+        ids = sorted(self._router.cluster.brokers)
+        answers = await asyncio.gather(*(self._groups_of(i, request, deadline) for i in ids))
+        listed: dict[str, GroupListing] = {}
+        unanswered: dict[int, ApiError | ClientError] = {}
+        for broker_id, (groups, error) in zip(ids, answers, strict=True):
+            if error is not None:
+                unanswered[broker_id] = error
+            for group in groups:
+                self._coordinators.learn(group.group_id, broker_id)
+                listed[group.group_id] = GroupListing(
+                    group.group_id, group.state, group.protocol_type, group.member_count, broker_id
+                )
+        return GroupListings([listed[name] for name in sorted(listed)], unanswered)
+
+    async def describe_groups(
+        self,
+        groups: Iterable[str],
+        *,
+        include_offsets: bool = True,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[GroupDescription]:
+        """Members, assignments, committed offsets and lag of groups, in the order of asking.
+
+        Errors of items: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID, or why
+        the coordinator did not answer in time.
+        """
+        names = list(dict.fromkeys(groups))
+        found = await self._coordinators.call_each(
+            names,
+            lambda keys: wire.DescribeGroupsRequest(keys, include_offsets),
+            self._deadline(timeout_ms),
+        )
+        return Results(
+            [_describe(name, found[name], self._coordinators.known(name)) for name in names]
+        )
+
+    async def list_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """The committed offsets of a group; None where there is none. ``partitions`` None asks for
+        all that it has. With ``require_stable`` offsets of open transactions are waited for.
+
+        :raises ApiError: GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID.
+        """
+        topics = None if partitions is None else _by_topic(partitions)
+        request = wire.OffsetFetchRequest(group, topics, require_stable)
+        response = await self._coordinators.call(
+            group, request, self._deadline(timeout_ms), _unstable
+        )
+        found: dict[TopicPartition, CommittedOffset | None] = {}
+        for topic in response.topics:
+            for item in topic.partitions:
+                tp = TopicPartition(topic.topic, item.partition)
+                if item.error_code:
+                    raise error_about(item.error_code, str(tp))
+                known = item.offset != wire.NO_OFFSET
+                found[tp] = (
+                    CommittedOffset(
+                        item.offset, item.leader_epoch, item.metadata or "", item.commit_timestamp
+                    )
+                    if known
+                    else None
+                )
+        return found
+
+    # ------------------------------------------------------------------------------ deleting
+
+    async def delete_groups(
+        self, groups: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[GroupOutcome]:
+        """Forget groups without members, and their offsets.
+
+        Errors of items: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED.
+        """
+        names = list(dict.fromkeys(groups))
+        found = await self._coordinators.call_each(
+            names, wire.DeleteGroupsRequest, self._deadline(timeout_ms)
+        )
+        return Results([GroupOutcome(name, _item_error(name, found[name])) for name in names])
+
+    async def delete_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[OffsetOutcome]:
+        """Forget committed offsets of topics that no member is subscribed to (KIP-496).
+
+        Errors of items: GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION (none committed).
+
+        :raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members of another protocol type).
+        """
+        request = wire.OffsetDeleteRequest(group, _by_topic(partitions))
+        response = await self._coordinators.call(
+            group, request, self._deadline(timeout_ms), refused_at_top
+        )
+        return _offset_outcomes(response)
+
+    async def remove_group_members(
+        self,
+        group: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[MemberOutcome]:
+        """Take static members out before their sessions end (KIP-345); None: every member.
+
+        For members whose processes are gone: one that lives joins again. Errors of items:
+        UNKNOWN_MEMBER_ID (there is none of that instance id).
+        """
+        deadline = self._deadline(timeout_ms)
+        if instance_ids is None:
+            members = await self._members(group, deadline)
+            leaving = [
+                wire.LeavingMember(item.member_id, item.group_instance_id, reason)
+                for item in members
+            ]
+        else:
+            named = dict.fromkeys(instance_ids)
+            leaving = [wire.LeavingMember(wire.NO_MEMBER, name, reason) for name in named]
+        if not leaving:
+            return Results([])
+        request = wire.LeaveGroupRequest(group, leaving)
+        response = await self._coordinators.call(group, request, deadline, refused_at_top)
+        return Results(
+            [
+                MemberOutcome(
+                    item.member_id,
+                    item.group_instance_id,
+                    error_about(item.error_code, name) if item.error_code else None,
+                )
+                for item in response.members
+                for name in [item.group_instance_id or item.member_id]
+            ]
+        )
+
+    # ------------------------------------------------------------------------------ setting
+
+    async def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetLike],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Results[OffsetOutcome]:
+        """Commit offsets for a group without members; a group that does not exist begins to.
+
+        Errors of items: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE. Offsets are written
+        as they are given, also where the log holds none: see ``plan_offset_reset``.
+
+        :raises GroupHasMembersError: naming them; nothing was written.
+        """
+        deadline = self._deadline(timeout_ms)
+        topics: dict[str, wire.OffsetCommitTopic] = {}
+        for (topic, partition), value in offsets.items():
+            entry = topics.setdefault(topic, wire.OffsetCommitTopic(topic, []))
+            if isinstance(value, int):
+                item = wire.OffsetCommitPartition(partition, value)
+            else:
+                item = wire.OffsetCommitPartition(
+                    partition, value.offset, value.leader_epoch, value.metadata
+                )
+            if item.offset < 0:
+                raise ConfigurationError(f"{topic}-{partition}: offset {item.offset} is negative")
+            entry.partitions.append(item)
+        request = wire.OffsetCommitRequest(
+            group, wire.NO_GENERATION, wire.NO_MEMBER, None, list(topics.values())
+        )
+        response = await self._coordinators.call(group, request, deadline, _not_occupied)
+        if response.error_code in OCCUPIED:
+            raise GroupHasMembersError(group, await self._members(group, deadline))
+        return _offset_outcomes(response)
+
+    async def plan_offset_reset(
+        self,
+        group: str,
+        to: OffsetReset | Mapping[TopicPartition, int],
+        *,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> ResetPlan:
+        """Return what a reset would write; nothing is changed.
+
+        ``to`` is one place for all, or an offset a partition. Which partitions: all of ``topics``,
+        and ``partitions``; neither means those that the group has committed to (or those that
+        ``to`` names). Offsets outside of what a log holds are moved to its nearer end, noted in
+        the row.
+
+        :raises GroupHasMembersError: naming them.
+        :raises UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
+        deadline = self._deadline(timeout_ms)
+        await self._refuse_members(group, deadline)
+        committed = await self.list_group_offsets(group, timeout_ms=self._left_ms(deadline))
+        chosen: dict[TopicPartition, None] = {}
+        for topic in dict.fromkeys(topics or ()):
+            await self._router.topic(topic, deadline)
+            chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(topic)))
+        chosen.update(dict.fromkeys(TopicPartition(*tp) for tp in partitions or ()))
+        if topics is None and partitions is None:
+            chosen.update(dict.fromkeys(committed if isinstance(to, OffsetReset) else to))
+        named = sorted(chosen)
+        current = {
+            tp: None if (known := committed.get(tp)) is None else known.offset for tp in named
+        }
+        rows = await self._plan(named, current, to, deadline) if named else []
+        return ResetPlan(group, tuple(rows))
+
+    async def reset_group_offsets(
+        self, plan: ResetPlan, *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[OffsetOutcome]:
+        """Write what a plan holds; rows without a new offset are left out.
+
+        :raises GroupHasMembersError: a member has joined since; nothing was written.
+        """
+        if not plan.offsets:
+            return Results([])
+        return await self.alter_group_offsets(plan.group_id, plan.offsets, timeout_ms=timeout_ms)
+
+    async def _plan(
+        self,
+        partitions: list[TopicPartition],
+        current: Mapping[TopicPartition, int | None],
+        to: OffsetReset | Mapping[TopicPartition, int],
+        deadline: float,
+    ) -> list[PlannedOffset]:
+        starts = await self._offsets_at(partitions, EARLIEST_TIMESTAMP, deadline)
+        ends = await self._offsets_at(partitions, LATEST_TIMESTAMP, deadline)
+        held = {tp: (starts[tp], ends[tp]) for tp in partitions}
+        if not isinstance(to, OffsetReset):
+            wishes = {tp: to.get(tp) for tp in partitions}
+            return [
+                planned(
+                    tp, current[tp], wishes[tp], held[tp], _absent(wishes[tp], "no offset given")
+                )
+                for tp in partitions
+            ]
+        at_time = {}
+        if to.where == "timestamp":
+            at_time = await self._offsets_at(partitions, to.number, deadline)
+        rows = []
+        for tp in partitions:
+            wish, note = _wish(to, current[tp], held[tp], at_time.get(tp, -1))
+            rows.append(planned(tp, current[tp], wish, held[tp], note))
+        return rows
+
+    async def _offsets_at(
+        self, partitions: list[TopicPartition], timestamp: int, deadline: float
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, timestamp)
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        found = await list_offsets(self._router, wanted, isolation, deadline)
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    # ------------------------------------------------------------------------------ calls
+
+    async def _groups_of(
+        self, broker_id: int, request: Request, deadline: float
+    ) -> tuple[list[wire.ListedGroup], ApiError | ClientError | None]:
+        """The groups of one broker as far as it knows them, and what is wrong with that."""
+        response, error = await self._listed_by(broker_id, request, deadline)
+        return [] if response is None else response.groups, error
+
+    async def _members(self, group: str, deadline: float) -> tuple[MemberDescription, ...]:
+        (found,) = await self.describe_groups(
+            [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
+        )
+        return found.members
+
+    async def _refuse_members(self, group: str, deadline: float) -> None:
+        """:raises GroupHasMembersError: there are some. :raises ApiError: nobody can say."""
+        (found,) = await self.describe_groups(
+            [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
+        )
+        if found.error is not None and not isinstance(found.error, GroupIdNotFoundError):
+            raise found.error
+        if found.members or found.state not in ("", "Empty", "Dead"):
+            raise GroupHasMembersError(group, found.members)
+
+
+def _wish(
+    to: OffsetReset, current: int | None, held: tuple[int, int], at_time: int
+) -> tuple[int | None, str]:
+    """Return where ``to`` is in one partition, before it is fitted to what the log holds."""
+    start, end = held
+    match to.where:
+        case "earliest":
+            return start, ""
+        case "latest":
+            return end, ""
+        case "offset":
+            return to.number, ""
+        case "current":
+            return (end, "nothing committed, the end") if current is None else (current, "")
+        case "shift":
+            note = "nothing committed that could be shifted"
+            return (None, note) if current is None else (current + to.number, "")
+        case "timestamp":
+            return (end, "no record that new, the end") if at_time < 0 else (at_time, "")
+
+
+def _absent(value: int | None, note: str) -> str:
+    return note if value is None else ""
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[wire.OffsetFetchTopic]:
+    topics: dict[str, wire.OffsetFetchTopic] = {}
+    for topic, partition in dict.fromkeys(partitions):
+        topics.setdefault(topic, wire.OffsetFetchTopic(topic, [])).partitions.append(partition)
+    return list(topics.values())
+
+
+def _not_occupied(response: Any) -> ApiError | None:
+    """Return whether to ask again; an occupied group is an answer, also when its code is
+    retriable."""
+    return None if response.error_code in OCCUPIED else refused_at_top(response)
+
+
+def _unstable(response: Any) -> ApiError | None:
+    """Return whether to ask again, also for offsets that a transaction holds."""
+    error = refused_at_top(response)
+    if error is not None:
+        return error
+    for topic in response.topics:
+        for item in topic.partitions:
+            if item.error_code and (failed := error_for(item.error_code)).retriable:
+                return failed
+    return None
+
+
+def _item_error(name: str, item: Any) -> ApiError | None:
+    """The error of an item of ``Coordinators.call_each``."""
+    if isinstance(item, ApiError):
+        return item if repr(name) in str(item) else type(item)(f"group {name!r}: {item}")
+    if not item.error_code:
+        return None
+    message = item.error_message or ""
+    error = error_for(item.error_code, message)
+    return error if repr(name) in message else type(error)(f"group {name!r}: {error}")
+
+
+def _offset_outcomes(response: Any) -> Results[OffsetOutcome]:
+    return Results(
+        [
+            OffsetOutcome(tp, error_about(item.error_code, str(tp)) if item.error_code else None)
+            for topic in response.topics
+            for item in topic.partitions
+            for tp in [TopicPartition(topic.topic, item.partition)]
+        ]
+    )
+
+
+def _describe(name: str, item: Any, coordinator: int | None) -> GroupDescription:
+    error = _item_error(name, item)
+    if error is not None:
+        return GroupDescription(name, error)
+    return GroupDescription(
+        name,
+        None,
+        item.state,
+        item.generation_id,
+        item.protocol_type,
+        item.protocol_name,
+        item.leader,
+        coordinator,
+        tuple(_member(member, item.protocol_type) for member in item.members),
+        tuple(_offset(offset) for offset in item.offsets),
+    )
+
+
+def _member(member: wire.DescribedMember, protocol_type: str) -> MemberDescription:
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    if protocol_type == PROTOCOL_TYPE:
+        # A member may send what it likes: one that is not understood is shown without, not hidden.
+        try:
+            if member.metadata:
+                topics = decode_subscription(member.metadata).topics
+            partitions = decode_assignment(member.assignment).partitions
+        except InvalidRequestError:
+            pass
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        topics,
+        partitions,
+        member.metadata,
+        member.assignment,
+    )
+
+
+def _offset(item: wire.DescribedOffset) -> GroupOffset:
+    def known(value: int) -> int | None:
+        return None if value == wire.NO_OFFSET else value
+
+    return GroupOffset(
+        TopicPartition(item.topic, item.partition),
+        CommittedOffset(item.offset, item.leader_epoch, item.metadata, item.commit_timestamp),
+        known(item.log_start_offset),
+        known(item.end_offset),
+        known(item.lag),
+    )

@@ -1,0 +1,146 @@
+"""Questions about partitions, asked of their leaders until each partition has an outcome.
+
+Rules: one request a leader; partitions whose leader has moved, or has not answered in time, are
+asked about again until the deadline, so whoever asks must be able to ask twice; what is wrong with
+one partition stands with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from oncelog.core.coordinators import as_api_error
+from oncelog.core.router import Failure, Router
+from oncelog.errors import (
+    ApiError,
+    DeadlineExceededError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+    is_retriable,
+)
+from oncelog_protocol.errors import error_for
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.types import NO_LEADER, TopicPartition
+
+Outcome = TypeVar("Outcome")
+
+
+def leader_of(router: Router, tp: TopicPartition) -> int:
+    """The broker id of the leader, as far as is known.
+
+    :raises LeaderNotAvailableError: it has none at the moment.
+    """
+    leader = router.cluster.leader(tp)
+    if leader == NO_LEADER:
+        raise LeaderNotAvailableError(f"{tp} has no leader at the moment")
+    return leader
+
+
+class LeaderQuestion(Generic[Outcome]):
+    """One kind of question, about some partitions; subclasses say what it is.
+
+    Responses have ``error_code`` and ``topics``, topics have ``topic`` and ``partitions``, and
+    these ``partition`` and ``error_code``.
+
+    :param deadline: in the loop's time.
+    """
+
+    name = ""
+    """Of the API, for errors."""
+
+    def __init__(
+        self, router: Router, partitions: Iterable[TopicPartition], deadline: float
+    ) -> None:
+        self._router = router
+        self._partitions = [TopicPartition(*tp) for tp in dict.fromkeys(partitions)]
+        self._deadline = deadline
+        self._found: dict[TopicPartition, Outcome] = {}
+        self._failed: dict[TopicPartition, BaseException] = {}
+
+    def request(self, partitions: list[TopicPartition]) -> tuple[Request, float]:
+        """Return what is asked of the leader of these, and when it is given up; in the loop's
+        time."""
+        raise NotImplementedError
+
+    def outcome(self, tp: TopicPartition, error: ApiError | None, item: Any) -> Outcome:
+        """Return what became of a partition. ``item`` is what its leader said of it, None
+        without one."""
+        raise NotImplementedError
+
+    async def ask(self) -> list[Outcome]:
+        """One outcome a partition, in the order of asking."""
+        await self._look_up()
+        if len(self._found) < len(self._partitions):
+            await self._ask_all()
+        return [self._found[tp] for tp in self._partitions]
+
+    async def _look_up(self) -> None:
+        topics = list(dict.fromkeys(tp.topic for tp in self._partitions))
+        errors = await asyncio.gather(*(self._topic_error(topic) for topic in topics))
+        of_topic = dict(zip(topics, errors, strict=True))
+        for tp in self._partitions:
+            error = of_topic[tp.topic]
+            if error is None and self._router.cluster.partition(tp) is None:
+                error = UnknownTopicOrPartitionError(f"there is no partition {tp}")
+            if error is not None:
+                self._found[tp] = self.outcome(tp, error, None)
+
+    async def _topic_error(self, topic: str) -> ApiError | None:
+        """Return why nobody can be asked about a topic; None when somebody can."""
+        try:
+            await self._router.topic(topic, self._deadline)
+        except (ApiError, DeadlineExceededError) as error:
+            return as_api_error(topic, error)
+        return None
+
+    async def _ask_all(self) -> None:
+        try:
+            await self._router.retry(self._attempt, self._deadline, self.name)
+        except DeadlineExceededError as error:
+            for tp in self._partitions:
+                if tp not in self._found:
+                    cause = self._failed.get(tp, error)
+                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), cause), None)
+
+    async def _attempt(self) -> None:
+        self._failed.clear()
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in self._partitions:
+            if tp in self._found:
+                continue
+            try:
+                by_leader.setdefault(leader_of(self._router, tp), []).append(tp)
+            except LeaderNotAvailableError as error:
+                self._failed[tp] = error
+        await asyncio.gather(*(self._ask(leader, some) for leader, some in by_leader.items()))
+        for failure in self._failed.values():
+            raise failure
+
+    async def _ask(self, leader: int, partitions: list[TopicPartition]) -> None:
+        request, give_up_at = self.request(partitions)
+        try:
+            response = await self._router.call_broker(leader, request, give_up_at)
+            if response.error_code:
+                raise error_for(response.error_code)
+        except Failure as error:
+            for tp in partitions:
+                if is_retriable(error):
+                    self._failed[tp] = error
+                else:
+                    self._found[tp] = self.outcome(tp, as_api_error(str(tp), error), None)
+            return
+        for topic in response.topics:
+            for item in topic.partitions:
+                self._take(TopicPartition(topic.topic, item.partition), item)
+
+    def _take(self, tp: TopicPartition, item: Any) -> None:
+        error = None
+        if item.error_code:
+            refusal = error_for(item.error_code, getattr(item, "error_message", None) or "")
+            error = type(refusal)(f"{tp}: {refusal}")
+            if error.retriable:
+                self._failed[tp] = error
+                return
+        self._found[tp] = self.outcome(tp, error, item)

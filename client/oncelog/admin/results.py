@@ -1,0 +1,223 @@
+"""Admin calls take and return typed values, one result an item, errors beside results.
+
+Rules: an item that failed does not hide the others; ``raise_for_errors()`` is for callers who want
+all or an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, overload
+
+from oncelog.errors import ApiError, ClientError
+from oncelog_protocol.types import TopicPartition
+
+
+class HasError(Protocol):
+    """A result that may be a failure."""
+
+    @property
+    def error(self) -> ApiError | None:
+        """None when the item succeeded."""
+        ...
+
+
+R = TypeVar("R", bound=HasError)
+
+
+class AdminError(ClientError):
+    """Some items of an admin call failed; ``errors`` holds each."""
+
+    def __init__(self, errors: Sequence[ApiError | ClientError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+        self.definite = all(error.definite for error in errors)
+
+
+class Results(Sequence[R], Generic[R]):
+    """One result an item, in the order of asking."""
+
+    def __init__(self, items: Sequence[R]) -> None:
+        self._items = tuple(items)
+
+    @property
+    def errors(self) -> list[ApiError]:
+        """The errors of the items that failed."""
+        return [item.error for item in self._items if item.error is not None]
+
+    def raise_for_errors(self) -> Results[R]:
+        """Raise if any item failed, else return the results.
+
+        :raises ApiError: the one error; AdminError: when there are several.
+        """
+        errors = self.errors
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise AdminError(errors)
+        return self
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[R]: ...
+    def __getitem__(self, index: int | slice) -> R | Sequence[R]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"Results({list(self._items)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 takes the broker's default. ``assignment`` (one list of broker ids a
+    partition, the preferred leader first) stands instead of both counts."""
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """One topic was created, grown or deleted, or was not."""
+
+    topic: str
+    error: ApiError | None = None
+    topic_id: str = ""
+    partition_count: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition has a leader and replicas; ``leader`` is -1 while nobody leads."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    """Replicas outside the ISR that hold all that is committed, and may lead (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """Those that did, and have lost data since; an unclean election takes them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic with all its partitions."""
+
+    topic: str
+    error: ApiError | None = None
+    topic_id: str = ""
+    internal: bool = False
+    partitions: tuple[PartitionDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSetting:
+    """One key. ``source``: "topic"; "dynamic_broker", "dynamic_default" (set while brokers run, for
+    one or for all); "broker" (its file, environment or command line); or "default". A secret has no
+    value."""
+
+    key: str
+    value: str | None
+    source: str
+    read_only: bool
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOutcome:
+    """The settings of a topic or of a broker, or what became of altering them."""
+
+    kind: str
+    """Either topic or broker."""
+    name: str
+    """A broker's id in digits; "" for all brokers."""
+    error: ApiError | None = None
+    settings: Mapping[str, ConfigSetting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """A live broker: every listener's advertised address, by name."""
+
+    broker_id: int
+    broker_epoch: int
+    rack: str | None
+    listeners: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster as one broker sees it; ``controller_id`` is -1 while nobody is."""
+
+    cluster_id: str
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica in a log directory; sizes in bytes."""
+
+    partition: TopicPartition
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory of one broker, or why the broker did not answer (``path`` "" then)."""
+
+    broker_id: int
+    path: str
+    error: ApiError | ClientError | None
+    total_bytes: int = 0
+    free_bytes: int = 0
+    replicas: tuple[ReplicaDescription, ...] = ()
+    damaged: tuple[TopicPartition, ...] = ()
+    """Those in which rot was found, and that are not whole again yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome:
+    """A leader of one partition was elected, or was not."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDeletionOutcome:
+    """Records of one partition were deleted, or were not."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+    low_watermark: int = -1
+    """The first offset that is left, at every replica that may lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerApiVersions:
+    """The APIs that one broker speaks: the first and the last version of each, by name; or why it
+    did not answer."""
+
+    broker_id: int
+    error: ApiError | ClientError | None = None
+    versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)

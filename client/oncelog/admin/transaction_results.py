@@ -1,0 +1,242 @@
+"""Admin calls about transactions and producers return typed values, one result an item.
+
+Rules: what is not known is None, never 0 or -1; times are milliseconds since 1970; an item that
+failed does not hide the others (see ``admin_results``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar, overload
+
+from oncelog.admin.results import AdminError
+from oncelog.errors import ApiError, ClientError
+from oncelog_protocol.types import TopicPartition
+
+TransactionState = Literal[
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"
+]
+TRANSACTION_STATES: tuple[TransactionState, ...] = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+)
+OPEN_STATES: tuple[TransactionState, ...] = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""Those in which a coordinator still has something to do."""
+
+T = TypeVar("T")
+
+
+class _Found(Sequence[T], Generic[T]):
+    """What was found, and which brokers could not say, or not all: ``unanswered``."""
+
+    def __init__(
+        self, items: Iterable[T], unanswered: Mapping[int, ApiError | ClientError] | None = None
+    ) -> None:
+        self._items = tuple(items)
+        self.unanswered = dict(unanswered or {})
+
+    def _raise(self, errors: list[ApiError | ClientError]) -> None:
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise AdminError(errors)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self._items)!r}, {self.unanswered!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """One transactional id, as the broker that coordinates it lists it. ``producer_id`` is None for
+    a shared transaction, whose writers have one each."""
+
+    transactional_id: str
+    state: str
+    producer_id: int | None
+    shared: bool
+    coordinator: int
+
+
+class TransactionListings(_Found[TransactionListing]):
+    """Transactional ids by name. A broker in ``unanswered`` may have some in the list."""
+
+    def raise_for_errors(self) -> TransactionListings:
+        """Raise if the list may lack some, else return it.
+
+        :raises ApiError, ClientError: the one broker's error; AdminError: of several.
+        """
+        self._raise(list(self.unanswered.values()))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class WriterDescription:
+    """One writer of a shared transaction, and the partitions that it has written to."""
+
+    writer: str
+    producer_id: int
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """One transactional id. ``start_ms`` and ``partitions`` are of the open transaction, if there
+    is one; the fields from ``shared`` on are of shared transactions."""
+
+    transactional_id: str
+    error: ApiError | None = None
+    state: str = ""
+    coordinator: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    timeout_ms: int | None = None
+    start_ms: int | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    shared: bool = False
+    ordinal: int | None = None
+    tag: int | None = None
+    last_committed_tag: int | None = None
+    writers: tuple[WriterDescription, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the coordinator still has something to do for it."""
+        return self.state in OPEN_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """What a partition knows of one producer. ``coordinator_epoch`` is that of its last marker,
+    ``txn_start_offset`` where its open transaction begins."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    coordinator_epoch: int | None = None
+    txn_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProducers:
+    """The producers of one partition that it has not forgotten yet."""
+
+    partition: TopicPartition
+    error: ApiError | None = None
+    producers: tuple[ProducerDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition and that no coordinator will end: readers at
+    read_committed cannot get past ``start_offset``."""
+
+    partition: TopicPartition
+    producer: ProducerDescription
+    transactional_id: str | None = None
+    """Whose producer it was, if a coordinator still knows that."""
+
+    @property
+    def start_offset(self) -> int:
+        """Return where it begins."""
+        return self.producer.txn_start_offset or 0
+
+
+class HangingTransactions(_Found[HangingTransaction]):
+    """Hanging transactions by partition. ``errors`` are of partitions that could not be looked at.
+
+    With a broker in ``unanswered`` nobody can tell whether a transaction hangs that the others do
+    not know: those are in ``undecided``.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[HangingTransaction],
+        unanswered: Mapping[int, ApiError | ClientError] | None = None,
+        *,
+        undecided: Iterable[HangingTransaction] = (),
+        errors: Iterable[ApiError] = (),
+    ) -> None:
+        super().__init__(items, unanswered)
+        self.undecided = tuple(undecided)
+        self.errors = tuple(errors)
+
+    def raise_for_errors(self) -> HangingTransactions:
+        """Raise if the list may lack some, else return it.
+
+        :raises ApiError, ClientError: the one error; AdminError: of several.
+        """
+        unanswered = list(self.unanswered.values()) if self.undecided else []
+        self._raise([*self.errors, *unanswered])
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAbort:
+    """How a transaction was ended: by its coordinator (``transactional_id``), in all its
+    partitions; or, where that is None, by a marker in this partition alone."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """A transactional id whose producer, whoever it was, cannot go on; with the epoch that fences
+    it."""
+
+    transactional_id: str
+    error: ApiError | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A transaction that may hang, while that is found out."""
+
+    partition: TopicPartition
+    producer: ProducerDescription
+    transactional_id: str | None = None
+    known: bool = field(default=False)
+    """Whether a coordinator has it, and will end it."""
+
+    def match(self, described: TransactionDescription) -> None:
+        """Note whose producer it is, and whether its transaction is the open one."""
+        name, partition = described.transactional_id, self.partition
+        if described.shared:
+            for writer in described.writers:
+                if writer.producer_id == self.producer.producer_id:
+                    self._belongs(name, described.is_open and partition in writer.partitions)
+        elif described.producer_id == self.producer.producer_id:
+            # A transaction that was opened under an older epoch is decided, whatever is open now.
+            is_present = (described.producer_epoch or 0) <= self.producer.producer_epoch + 1
+            is_open = described.is_open and is_present and partition in described.partitions
+            self._belongs(name, is_open)
+        elif described.state.startswith("Prepare") and partition in described.partitions:
+            # It was listed, so it may be that of a producer whose epochs were used up by it.
+            self._belongs(name, True)
+
+    def _belongs(self, transactional_id: str, known: bool) -> None:
+        self.transactional_id = transactional_id
+        self.known = self.known or known

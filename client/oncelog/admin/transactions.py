@@ -1,0 +1,457 @@
+"""The admin client's part about transactions and producers: list, describe, find what hangs, abort.
+
+Rules
+-----
+* A transactional id is asked about at its coordinator, producers at the leaders of partitions;
+  lists are those of all brokers, and a broker that cannot say (all) is named beside the list.
+* A transaction hangs when it is open in a partition, has been silent for longer than any may last,
+  and no coordinator has it as its open one with that partition in it (KIP-664). Who has not heard
+  of all coordinators does not say that one hangs; and what was found is looked at once more in the
+  end, for transactions end meanwhile.
+* What a coordinator knows is ended by it, wherever it reaches; only what none knows is ended by a
+  marker in one partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from oncelog.admin.calls import AdminCalls, error_about
+from oncelog.admin.partition_leaders import leader_of
+from oncelog.admin.partition_producers import describe_producers
+from oncelog.admin.results import Results
+from oncelog.admin.transaction_results import (
+    TRANSACTION_STATES,
+    Candidate,
+    FencedProducer,
+    HangingTransaction,
+    HangingTransactions,
+    PartitionProducers,
+    ProducerDescription,
+    TransactionAbort,
+    TransactionDescription,
+    TransactionListing,
+    TransactionListings,
+    WriterDescription,
+)
+from oncelog.core.coordinators import as_api_error, attempt_deadline, refused_at_top
+from oncelog.errors import (
+    ApiError,
+    ClientError,
+    ConfigurationError,
+    DeadlineExceededError,
+)
+from oncelog_protocol.errors import (
+    InvalidTxnStateError,
+    TransactionalIdNotFoundError,
+    error_for,
+)
+from oncelog_protocol.messages import transaction_admin as wire
+from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.shared_transactions import EndSharedTxnRequest
+from oncelog_protocol.messages.transactions import InitPidRequest, TxnTopic
+from oncelog_protocol.types import TopicPartition
+
+TIMEOUT_MS = 30_000
+
+TRANSACTION_TIMEOUT_MS_MAX = 900_000
+"""The longest that a transaction may last, unless the brokers' ``transaction_max_timeout_ms`` says
+else: what has been silent for longer should have been ended."""
+
+FENCING_TIMEOUT_MS = 60_000
+"""Time-out of the transactions of the producer that is made only to fence another."""
+
+AT_ONCE = 32
+"""Questions under way at one time."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class TransactionAdmin(AdminCalls):
+    """Mixed into ``Admin``."""
+
+    # ------------------------------------------------------------------------------ looking
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        older_than_ms: int | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> TransactionListings:
+        """The transactional ids of the cluster, by name; with filters only those in one of the
+        ``states``, of one of the producers (also as the writer of a shared transaction), or with a
+        transaction that has been open for ``older_than_ms``.
+
+        Brokers that did not answer, or still load some of them, are in ``unanswered``.
+        """
+        wanted = list(dict.fromkeys(states))
+        for state in wanted:
+            if state not in TRANSACTION_STATES:
+                raise ConfigurationError(f"state {state!r}: one of {', '.join(TRANSACTION_STATES)}")
+        if older_than_ms is not None and older_than_ms < 0:
+            raise ConfigurationError(f"older_than_ms={older_than_ms}: must be from 0 on")
+        deadline = self._deadline(timeout_ms)
+        await self._router.refresh()
+        request = wire.ListTransactionsRequest(
+            wanted,
+            list(dict.fromkeys(producer_ids)),
+            -1 if older_than_ms is None else older_than_ms,
+        )
+        ids = sorted(self._router.cluster.brokers)
+        answers = await asyncio.gather(*(self._transactions_of(i, request, deadline) for i in ids))
+        listed: dict[str, TransactionListing] = {}
+        unanswered: dict[int, ApiError | ClientError] = {}
+        for broker_id, (found, error) in zip(ids, answers, strict=True):
+            if error is not None:
+                unanswered[broker_id] = error
+            for item in found:
+                self._txn_coordinators.learn(item.transactional_id, broker_id)
+                listed[item.transactional_id] = TransactionListing(
+                    item.transactional_id,
+                    item.state,
+                    None if item.shared else _known(item.producer_id),
+                    item.shared,
+                    broker_id,
+                )
+        return TransactionListings((listed[name] for name in sorted(listed)), unanswered)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[TransactionDescription]:
+        """State, producer, age and partitions of transactional ids, in the order of asking.
+
+        Errors of items: TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or why
+        the coordinator did not answer in time.
+        """
+        deadline = self._deadline(timeout_ms)
+        names = list(dict.fromkeys(transactional_ids))
+
+        async def one(name: str) -> TransactionDescription:
+            request = wire.DescribeTransactionsRequest([name])
+            try:
+                response = await self._txn_coordinators.call(name, request, deadline, _refused)
+            except (ApiError, DeadlineExceededError) as error:
+                return TransactionDescription(name, as_api_error(name, error))
+            return _described(response.transactions[0], self._txn_coordinators.known(name))
+
+        return Results(await _each(one, names))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[PartitionProducers]:
+        """Return what the leaders of partitions know of their producers, in the order of asking.
+
+        Errors of items: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, or why the leader
+        did not answer in time.
+        """
+        return Results(
+            await describe_producers(self._router, partitions, self._deadline(timeout_ms))
+        )
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        topics: Iterable[str] | None = None,
+        broker_id: int | None = None,
+        max_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_MAX,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> HangingTransactions:
+        """Transactions that are open in partitions and that no coordinator will end.
+
+        Looks at ``partitions`` and all of ``topics``; neither means the whole cluster. With
+        ``broker_id`` only at those that it leads. Only what has been silent for longer than
+        ``max_transaction_timeout_ms`` is taken for hanging: less than the brokers allow would name
+        transactions that are only slow.
+        """
+        deadline = self._deadline(timeout_ms)
+        chosen = await self._chosen(partitions, topics, broker_id, deadline)
+        errors: list[ApiError] = []
+        candidates: list[Candidate] = []
+        latest_ms = self._clock.now_ms() - max_transaction_timeout_ms
+        for answer in await self.describe_producers(chosen, timeout_ms=self._left_ms(deadline)):
+            if answer.error is not None:
+                errors.append(answer.error)
+            for producer in answer.producers:
+                is_open = producer.txn_start_offset is not None
+                if is_open and (producer.last_timestamp_ms or 0) <= latest_ms:
+                    candidates.append(Candidate(answer.partition, producer))
+        if not candidates:
+            return HangingTransactions((), errors=errors)
+        unanswered = await self._look_up(candidates, deadline)
+        left = [candidate for candidate in candidates if not candidate.known]
+        still, failed = await self._still_open(left, deadline)
+        errors += failed
+        if unanswered:
+            return HangingTransactions((), unanswered, undecided=still, errors=errors)
+        return HangingTransactions(still, errors=errors)
+
+    # ------------------------------------------------------------------------------ ending
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
+    ) -> Results[FencedProducer]:
+        """Abort the open transactions of these ids, and fence whoever has them: it gets
+        ProducerFencedError with whatever it does next. Returns when they have ended everywhere.
+
+        Errors of items: INVALID_TXN_STATE (the id belongs to shared transactions),
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, or why that failed in time.
+        """
+        deadline = self._deadline(timeout_ms)
+
+        async def one(name: str) -> FencedProducer:
+            request = InitPidRequest(name, FENCING_TIMEOUT_MS)
+            try:
+                response = await self._txn_coordinators.call(
+                    name, request, deadline, refused_at_top
+                )
+            except (ApiError, DeadlineExceededError) as error:
+                return FencedProducer(name, as_api_error(name, error))
+            return FencedProducer(name, None, response.producer_id, response.producer_epoch)
+
+        return Results(await _each(one, list(dict.fromkeys(transactional_ids))))
+
+    async def abort_transaction(
+        self,
+        transaction: HangingTransaction | TopicPartition,
+        *,
+        producer_id: int | None = None,
+        start_offset: int | None = None,
+        validate_only: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> TransactionAbort:
+        """End the transaction that is open in a partition: what ``find_hanging_transactions`` has
+        found, or that of a producer, or that which begins at an offset.
+
+        If a coordinator has it, it aborts it in all its partitions and fences the producer; if none
+        has, the leader writes an abort marker into this partition. Records of it that come later
+        are refused then.
+
+        :param validate_only: only find out how it would be ended.
+        :raises InvalidTxnStateError: no such transaction is open there (any more).
+        :raises ApiError, ClientError: it could not be ended, or a broker did not say whether it
+            knows the transaction.
+        """
+        deadline = self._deadline(timeout_ms)
+        if isinstance(transaction, HangingTransaction):
+            tp = transaction.partition
+            producer_id = transaction.producer.producer_id
+            start_offset = transaction.producer.txn_start_offset
+        else:
+            tp = TopicPartition(*transaction)
+        if producer_id is None and start_offset is None:
+            raise ConfigurationError("say which transaction: producer_id or start_offset")
+        producer = await self._open_in(tp, producer_id, start_offset, deadline)
+        candidate = Candidate(tp, producer)
+        for error in (await self._look_up([candidate], deadline)).values():
+            if not candidate.known:
+                raise error
+        aborted = TransactionAbort(
+            tp,
+            producer.producer_id,
+            producer.producer_epoch,
+            candidate.transactional_id if candidate.known else None,
+        )
+        if validate_only:
+            return aborted
+        if aborted.transactional_id is not None:
+            await self._end_by_coordinator(aborted.transactional_id, deadline)
+        else:
+            await self._end_by_marker(aborted, deadline)
+        return aborted
+
+    # ------------------------------------------------------------------------------ steps
+
+    async def _open_in(
+        self,
+        tp: TopicPartition,
+        producer_id: int | None,
+        start_offset: int | None,
+        deadline: float,
+    ) -> ProducerDescription:
+        """:raises InvalidTxnStateError: there is none such."""
+        (answer,) = await self.describe_producers([tp], timeout_ms=self._left_ms(deadline))
+        if answer.error is not None:
+            raise answer.error
+        for producer in answer.producers:
+            if (
+                producer.txn_start_offset is not None
+                and producer_id in (None, producer.producer_id)
+                and start_offset in (None, producer.txn_start_offset)
+            ):
+                return producer
+        what = f"of producer {producer_id}" if producer_id is not None else "so"
+        where = "" if start_offset is None else f" from offset {start_offset} on"
+        raise InvalidTxnStateError(f"{tp}: no transaction {what} is open{where}")
+
+    async def _end_by_coordinator(self, transactional_id: str, deadline: float) -> None:
+        (found,) = await self.describe_transactions(
+            [transactional_id], timeout_ms=self._left_ms(deadline)
+        )
+        if found.error is not None:
+            raise found.error
+        if not found.shared:
+            fenced = await self.fence_producers(
+                [transactional_id], timeout_ms=self._left_ms(deadline)
+            )
+            fenced.raise_for_errors()
+            return
+        request = EndSharedTxnRequest(
+            transactional_id, found.ordinal or 0, found.tag or 0, False, []
+        )
+        await self._txn_coordinators.call(transactional_id, request, deadline, refused_at_top)
+
+    async def _end_by_marker(self, aborted: TransactionAbort, deadline: float) -> None:
+        tp = aborted.partition
+        request = wire.AbortTransactionRequest(
+            tp.topic, tp.partition, aborted.producer_id, aborted.producer_epoch
+        )
+
+        async def attempt() -> None:
+            response = await self._router.call_broker(
+                leader_of(self._router, tp), request, attempt_deadline(deadline)
+            )
+            if response.error_code:
+                raise error_about(response.error_code, str(tp))
+
+        await self._router.retry(attempt, deadline, "AbortTransaction")
+
+    async def _look_up(
+        self, candidates: Sequence[Candidate], deadline: float
+    ) -> Mapping[int, ApiError | ClientError]:
+        """Set ``known`` where a coordinator has the transaction. Returns the brokers that could not
+        say, if some candidate is not known."""
+        producer_ids = dict.fromkeys(each.producer.producer_id for each in candidates)
+        listed = await self.list_transactions(
+            producer_ids=producer_ids, timeout_ms=self._left_ms(deadline)
+        )
+        names = [item.transactional_id for item in listed]
+        described = await self.describe_transactions(names, timeout_ms=self._left_ms(deadline))
+        unanswered = dict(listed.unanswered)
+        for item in described:
+            if item.error is not None and item.error.code != TransactionalIdNotFoundError.code:
+                # It is known of by this name, and nobody says what it is doing.
+                coordinator = self._txn_coordinators.known(item.transactional_id)
+                unanswered.setdefault(-1 if coordinator is None else coordinator, item.error)
+            for candidate in candidates:
+                candidate.match(item)
+        return unanswered
+
+    async def _still_open(
+        self, candidates: Sequence[Candidate], deadline: float
+    ) -> tuple[list[HangingTransaction], list[ApiError]]:
+        partitions = dict.fromkeys(each.partition for each in candidates)
+        if not partitions:
+            return [], []
+        again = await self.describe_producers(partitions, timeout_ms=self._left_ms(deadline))
+        now = {
+            (answer.partition, producer.producer_id, producer.txn_start_offset)
+            for answer in again
+            for producer in answer.producers
+        }
+        still = [
+            HangingTransaction(each.partition, each.producer, each.transactional_id)
+            for each in candidates
+            if (each.partition, each.producer.producer_id, each.producer.txn_start_offset) in now
+        ]
+        return still, [answer.error for answer in again if answer.error is not None]
+
+    async def _chosen(
+        self,
+        partitions: Iterable[TopicPartition] | None,
+        topics: Iterable[str] | None,
+        broker_id: int | None,
+        deadline: float,
+    ) -> list[TopicPartition]:
+        chosen = dict.fromkeys(TopicPartition(*tp) for tp in partitions or ())
+        if topics is None and partitions is None:
+            names = await self._all_topics(deadline)
+        else:
+            names = list(dict.fromkeys(topics or ()))
+        for name in names:
+            await self._router.topic(name, deadline)
+            chosen.update(dict.fromkeys(self._router.cluster.topic_partitions(name)))
+        if broker_id is not None:
+            for topic in dict.fromkeys(tp.topic for tp in chosen):
+                await self._router.topic(topic, deadline)
+            return [tp for tp in chosen if self._router.cluster.leader(tp) == broker_id]
+        return list(chosen)
+
+    async def _all_topics(self, deadline: float) -> list[str]:
+        """Of the cluster, internal ones too: offsets in transactions may hang as well."""
+        response = await self._router.call_any(MetadataRequest(None), deadline)
+        if response.error_code:
+            raise error_for(response.error_code)
+        return sorted(topic.topic for topic in response.topics)
+
+    # ------------------------------------------------------------------------------ questions
+
+    async def _transactions_of(
+        self, broker_id: int, request: wire.ListTransactionsRequest, deadline: float
+    ) -> tuple[list[wire.ListedTransaction], ApiError | ClientError | None]:
+        """The transactional ids of one broker as far as it knows them, and what is wrong with
+        that."""
+        response, error = await self._listed_by(broker_id, request, deadline)
+        return [] if response is None else response.transactions, error
+
+
+async def _each(ask: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """Answers in order; only so many questions are under way at one time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await ask(item)
+
+    return list(await asyncio.gather(*(one(item) for item in items)))
+
+
+def _refused(response: Any) -> ApiError | None:
+    """Return whether to ask a coordinator again about the one id; what cannot heal stays in the
+    item."""
+    if response.error_code:
+        return refused_at_top(response)
+    (item,) = response.transactions
+    error = error_for(item.error_code) if item.error_code else None
+    return error if error is not None and error.retriable else None
+
+
+def _described(item: wire.DescribedTransaction, coordinator: int | None) -> TransactionDescription:
+    name = item.transactional_id
+    if item.error_code:
+        return TransactionDescription(name, error_about(item.error_code, name))
+    partitions = dict.fromkeys(_partitions(item.topics))
+    for writer in item.writers:
+        partitions.update(dict.fromkeys(_partitions(writer.topics)))
+    return TransactionDescription(
+        name,
+        None,
+        item.state,
+        coordinator,
+        None if item.shared else _known(item.producer_id),
+        None if item.shared else _known(item.producer_epoch),
+        _known(item.timeout_ms),
+        _known(item.start_ms),
+        tuple(sorted(partitions)),
+        item.shared,
+        _known(item.ordinal),
+        _known(item.tag),
+        _known(item.last_committed_tag),
+        tuple(
+            WriterDescription(w.writer, w.producer_id, tuple(sorted(_partitions(w.topics))))
+            for w in item.writers
+        ),
+    )
+
+
+def _partitions(topics: Iterable[TxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions]
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

@@ -1,0 +1,277 @@
+"""The parts that a consumer is made of, and what can be done with all of them together.
+
+Rules
+-----
+* The public ``Consumer`` is a face of this; runs, transactions and iterations work on it.
+* A position moves by handing out, by a seek, or by being lost; each is said to the reader, to the
+  fetcher and to the history, here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from oncelog.config import ConsumerOptions, GroupOptions
+from oncelog.consumer.assignors.base import Assignor
+from oncelog.consumer.boundary import Boundary
+from oncelog.consumer.columns import ColumnBatch
+from oncelog.consumer.cursor import Cursor
+from oncelog.consumer.fetcher import Fetcher
+from oncelog.consumer.group.group import Group
+from oncelog.consumer.offset_metadata import OffsetAndMetadata, checked_offsets
+from oncelog.consumer.reading import Reader
+from oncelog.consumer.subscription import PartitionState, Reset, Subscription
+from oncelog.core.closing import Closing
+from oncelog.core.router import Router
+from oncelog.errors import ClientError, ClosedError
+from oncelog.history import History
+from oncelog_protocol.types import NO_EPOCH, TopicPartition
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+
+Place = tuple[int, int]
+"""An offset, and the leader epoch before it."""
+
+
+class ConsumerCore:
+    """One consumer without its public face. It is started once, and closed once."""
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        options: ConsumerOptions,
+        group_options: GroupOptions,
+        assignors: Sequence[Assignor],
+        router: Router,
+        *,
+        clock: WallClock,
+        entropy: Entropy,
+        history: History | None,
+    ) -> None:
+        self.options = options
+        self.group_options = group_options
+        self.router = router
+        self.clock = clock
+        self.entropy = entropy
+        self.history = history
+        self.subscription = Subscription()
+        self.reader = Reader(
+            self.subscription, options, self.running, router.counters, history=history
+        )
+        self.boundary = Boundary()
+        self.closing = Closing(router.options.client_id)
+        self.fetcher: Fetcher | None = None
+        """It fetches from the start on."""
+        self.group: Group | None = None
+        """It exists from the start on, if there is a ``group_id``."""
+        self.closed = False
+        """Whether somebody has asked for the end."""
+        self.ended = False
+        """Whether the end is there; in between a listener may still commit."""
+        self._topics = topics
+        self._assignors = assignors
+
+    # ------------------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """See ``Consumer.start``."""
+        if self.closed or self.fetcher is not None:
+            raise ClosedError("a consumer is started once")
+        await self.router.start()
+        try:
+            if self.closed:
+                raise ClosedError("the consumer was closed while it started")
+            for topic in self._topics:
+                await self.router.topic(topic, self.deadline())
+        except BaseException:
+            await self.router.close()
+            raise
+        self.fetcher = fetcher = Fetcher(
+            self.router,
+            self.subscription,
+            self.options,
+            now_ms=self.clock.now_ms,
+            let_go=self.reader.let_go,
+            left_behind=self._left_behind,
+            history=self.history,
+        )
+        if self.group_options.group_id is not None:
+            self.group = Group(
+                self.group_options,
+                self._assignors,
+                self.router,
+                self.subscription,
+                self.reader,
+                fetcher,
+                self.boundary,
+                fail=fetcher.fail,
+                history=self.history,
+            )
+            if self._topics:
+                self.group.subscribe(self._topics, None, None)
+        elif self._topics:
+            self.assign(self._partitions_of_topics())
+            self.router.on_metadata.append(self._adopt_new_partitions)
+
+    def _left_behind(self, state: PartitionState) -> None:
+        self.reader.moved(state)
+        if self.group is not None:
+            self.group.forget(state.tp)
+
+    async def close(self) -> None:
+        """End all iterations, then everything else; or wait for who does."""
+        if not self.closed:
+            self.closed = True
+            self.reader.close()
+            if self.fetcher is not None:
+                self.fetcher.notify()
+        await self.closing.once(self._end)
+
+    async def _end(self) -> None:
+        try:
+            if self.boundary.work is not None:
+                await self.boundary.work.taking_away(list(self.subscription.states))
+            if self.group is not None:
+                await self.group.close()
+        finally:
+            self.ended = True
+            if self.fetcher is not None:
+                await self.fetcher.close()
+            await self.router.close()
+
+    def running(self) -> Fetcher:
+        """The fetcher of a consumer that is at work.
+
+        :raises ClosedError: it is not started, closed, or has failed in the background.
+        """
+        if self.ended:
+            raise ClosedError("the consumer is closed")
+        if self.fetcher is None:
+            raise ClosedError("the consumer was not started: use async with, or start()")
+        self.fetcher.raise_if_failed()
+        return self.fetcher
+
+    def in_group(self) -> Group:
+        """The group of a consumer that is at work.
+
+        :raises ClientError: it has none.
+        """
+        self.running()
+        if self.group is None:
+            raise ClientError("this consumer has no group: give it a group_id")
+        return self.group
+
+    def deadline(self) -> float:
+        """``max_block_ms`` from now, in the loop's time."""
+        timeout_s = self.router.options.max_block_ms / 1000
+        return asyncio.get_running_loop().time() + timeout_s
+
+    # ------------------------------------------------------------------------------ assignment
+
+    def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``Consumer.assign``."""
+        self.running()
+        if self._topics and self.group is None:
+            raise ClientError("this consumer was made with topics; assign() is for one without")
+        if self.group is not None and self.group.subscribed:
+            raise ClientError("this consumer is subscribed, its group assigns: unsubscribe first")
+        self.assign(partitions, by_hand=True)
+
+    def assign(self, partitions: Iterable[TopicPartition], *, by_hand: bool = False) -> None:
+        """Replace the assignment."""
+        self.reader.drop_cursor()
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        for tp in wanted:
+            self.router.want(tp.topic)
+        before = self.subscription.states
+        policy = self.running().positions.policy if self.group is None else Reset.COMMITTED
+        self.subscription.assign(wanted, policy, by_hand=by_hand)
+        if self.history is not None:
+            for tp in self.subscription.states:
+                if tp not in before:
+                    self.history.moved(*tp, None, "assign")
+        self.running().wake()
+
+    def _partitions_of_topics(self) -> list[TopicPartition]:
+        cluster = self.router.cluster
+        return [tp for topic in self._topics for tp in cluster.topic_partitions(topic)]
+
+    def _adopt_new_partitions(self) -> None:
+        """Partitions that were added to a topic are read from their beginning: what was written
+        before we noticed them is new all the same."""
+        for tp in self._partitions_of_topics():
+            if tp not in self.subscription.states:
+                self.subscription.add(tp, Reset.EARLIEST)
+                if self.history is not None:
+                    self.history.moved(*tp, None, "assign")
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``Consumer.pause``."""
+        for tp in partitions:
+            state = self.subscription.state(tp)
+            self.reader.let_go(state)
+            state.pause()
+        if self.fetcher is not None and self.fetcher.held_back:
+            self.fetcher.wake()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``Consumer.resume``."""
+        fetcher = self.running()
+        for tp in partitions:
+            state = self.subscription.state(tp)
+            if state.paused:
+                state.resume()
+                if not state.chunks:
+                    fetcher.expedite(state)
+        fetcher.notify()
+
+    # ------------------------------------------------------------------------------ positions
+
+    def seek(self, state: PartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Hand out ``offset`` next, at once."""
+        fetcher = self.running()
+        self.reader.moved(state)
+        state.seek(offset, epoch, self.router.cluster.topic_id(state.tp.topic))
+        if self.history is not None:
+            self.history.moved(*state.tp, offset, "seek")
+        fetcher.expedite(state)
+
+    def read_on_from_committed(self, places: Mapping[PartitionState, Place | None]) -> None:
+        """Forget the positions of these partitions and ask the group for them, which answers when
+        no open transaction may change them; where it has committed nothing, go to the place
+        given."""
+        for state, place in places.items():
+            if place is None or state.offset is None:
+                continue
+            self.reader.moved(state)
+            state.lose(Reset.COMMITTED, origin=place)
+            if self.history is not None:
+                self.history.moved(*state.tp, None, "seek")
+        if self.fetcher is not None:
+            self.fetcher.wake()
+
+    def to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        """Return what a commit of these offsets commits; None: the positions.
+
+        :raises ClientError: the positions, which are for transactions to commit.
+        """
+        if offsets is not None:
+            return checked_offsets(offsets)
+        if self.boundary.in_transactions:
+            raise ClientError("this consumer's positions are committed by transactions")
+        return None
+
+    # ------------------------------------------------------------------------------ reading
+
+    async def next_cursor(self) -> Cursor | None:
+        """A cursor with at least one record; None when the consumer is closed."""
+        self.router.home.check()
+        return await self.reader.next_cursor()
+
+    async def next_batch(self) -> ColumnBatch | None:
+        """The next batch as columns; None when the consumer is closed."""
+        self.router.home.check()
+        return await self.reader.next_batch()

@@ -1,0 +1,1 @@
+"""All clients stand on this: metadata, connections, coordinators."""

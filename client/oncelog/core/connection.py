@@ -1,0 +1,119 @@
+"""One connection to one broker: a RequestChannel driving a ClientConnection.
+
+Rules: a request that is not answered in time closes its connection, for answers come in order and
+all later ones wait behind it. A call that its caller cancels leaves the connection open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from oncelog.config import Address
+from oncelog.core.backoff import Backoff
+from oncelog.errors import BrokerUnreachableError, RebootstrapRequiredError
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_protocol.messages.base import Request
+from oncelog_runtime.channel import RequestChannel
+
+CONTROL = "control"
+"""Metadata, offsets, admin: never behind a long poll or a produce that waits for replicas."""
+DATA = "data"
+"""Produce and fetch."""
+
+
+class Slot:
+    """The connection of one purpose to one broker, and how it fares."""
+
+    __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
+
+    def __init__(self, broker_id: int, address: Address, backoff: Backoff) -> None:
+        self.broker_id = broker_id
+        self.address = address
+        self.backoff = backoff
+        self.channel: RequestChannel | None = None
+        self.connecting: asyncio.Task[None] | None = None
+        self.error: BrokerUnreachableError | None = None
+        self.retry_at = 0.0
+
+    def connects(self, attempt: asyncio.Task[None]) -> None:
+        """An attempt is under way."""
+        self.connecting = attempt
+
+    def attempt_over(self) -> None:
+        """No attempt is under way."""
+        self.connecting = None
+
+    def attach(self, channel: RequestChannel) -> None:
+        """The connection is open."""
+        self.channel = channel
+        self.error = None
+        self.backoff.reset()
+
+    def failed(self, error: BrokerUnreachableError, now: float) -> None:
+        """The attempt failed: the next one comes after a pause."""
+        self.retry_at = now + self.backoff.next_s()
+        self.error = error
+
+    def gone(self, error: BrokerUnreachableError) -> None:
+        """The broker left the cluster, or moved, while it was connected to."""
+        self.error = error
+
+
+async def open_channel(
+    address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
+) -> RequestChannel:
+    """Connect, shake hands and negotiate versions within ``timeout_s``.
+
+    :param meant: the broker that is looked for, as far as it is known.
+    :raises OSError: refused, unreachable, reset; TimeoutError when nothing answers.
+    :raises ProtocolError: what listens there does not speak Oncelog.
+    :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
+    """
+    channel, _ = await find_broker(address, client_id, timeout_s, meant)
+    return channel
+
+
+async def find_broker(
+    address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
+) -> tuple[RequestChannel, Identity]:
+    """As :func:`open_channel`, with who was found there; unknown of an older release."""
+    machine = ClientConnection(client_id, reuse=False, meant=meant)
+    channel = await RequestChannel.open(
+        address.host, address.port, machine, connect_timeout_s=timeout_s
+    )
+    return channel, machine.found
+
+
+async def ask(channel: RequestChannel, request: Request, timeout_s: float) -> Any:
+    """Send ``request`` and return the response message."""
+    reply = await channel.call(request, timeout_s=timeout_s)
+    return reply.message
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why an address did not serve, short enough for a list."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return str(error) or "timed out"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def hint(error: BaseException, *, is_known: bool) -> str:
+    """Return what to look at when a broker could not be had at its address.
+
+    :param is_known: the address is one of the bootstrap servers, or has served before.
+    """
+    remedy = "check advertised_host and advertised_port of the listener, or the way there"
+    if isinstance(error, RebootstrapRequiredError):
+        return f"the address that the broker advertises leads elsewhere: {remedy}"
+    if is_known:
+        return ""
+    return (
+        "this is the address that the broker advertises, the bootstrap address did answer: "
+        + remedy
+    )

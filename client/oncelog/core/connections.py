@@ -1,0 +1,229 @@
+"""The connections of one client to the brokers of its cluster, and who is to blame when one breaks.
+
+Rules
+-----
+* One connection a broker and purpose (control, data), opened by one task however many wait for it.
+* A connection is tried again only after a pause that grows. A refused connection of one broker
+  never delays another broker: each has its own task.
+* A broker whose connection broke or was refused is *out of favour* for a while; who chooses among
+  brokers takes others first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from oncelog.config import Address, ConnectionOptions
+from oncelog.core.backoff import Backoff
+from oncelog.core.cluster import Cluster
+from oncelog.core.connection import CONTROL, Slot, hint, open_channel, reason_of
+from oncelog.core.health import Silence
+from oncelog.errors import (
+    ApiError,
+    BrokerUnreachableError,
+    ClosedError,
+    RebootstrapRequiredError,
+)
+from oncelog.observability.counters import Counters
+from oncelog_protocol.errors import ProtocolError
+from oncelog_protocol.identity import Identity, misfit
+from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+class Connections:
+    """One client keeps its connections here. Made closed.
+
+    :param new_backoff: a series of pauses, by the name that it is given.
+    :param on_silence: called when the last connection to any broker is lost.
+    """
+
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        cluster: Cluster,
+        counters: Counters,
+        new_backoff: Callable[[str], Backoff],
+        on_silence: Callable[[], None],
+    ) -> None:
+        self.blamed: dict[Address, float] = {}
+        """When an address last failed, in the loop's time."""
+        self.silence = Silence(options.client_id)
+        self._options = options
+        self._cluster = cluster
+        self._counters = counters
+        self._new_backoff = new_backoff
+        self._on_silence = on_silence
+        self._slots: dict[tuple[int, str], Slot] = {}
+        self._reached: dict[Address, None] = {}
+        self._tasks: Tasks | None = None
+
+    def open(self, tasks: Tasks) -> None:
+        """Connect from now on, in these tasks."""
+        self._tasks = tasks
+
+    def end(self) -> None:
+        """Open no more; what is open stays until ``close``."""
+        self._tasks = None
+
+    async def close(self) -> None:
+        """Close every connection; waits until they are gone. The tasks have ended."""
+        self.end()
+        self.silence.forget()
+        channels = [slot.channel for slot in self._slots.values() if slot.channel is not None]
+        for channel in channels:
+            channel.close("client closed")
+        self._slots.clear()
+        for channel in channels:
+            await channel.wait_closed()
+
+    # ------------------------------------------------------------------------------ what is open
+
+    @property
+    def open_count(self) -> int:
+        """Return how many connections are open."""
+        return sum(s.channel is not None and not s.channel.closed for s in self._slots.values())
+
+    def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
+        """The open connection, if there is one."""
+        slot = self._slots.get((broker_id, purpose))
+        if slot is None or slot.channel is None or slot.channel.closed:
+            return None
+        return slot.channel
+
+    def errors_of(self, broker_ids: list[int]) -> list[tuple[str, str]]:
+        """The address of each of these brokers, and why there is no connection to it."""
+        slots = [self._slot(broker_id, CONTROL) for broker_id in broker_ids]
+        return [(str(slot.address), str(slot.error)) for slot in slots]
+
+    def drop_channel(self, broker_id: int, purpose: str, reason: str) -> None:
+        """Close a connection that serves no more; the broker is not to blame for it."""
+        channel = self.channel_now(broker_id, purpose)
+        if channel is None:
+            return
+        address = self._slots[broker_id, purpose].address
+        blamed = self.blamed.get(address)
+        channel.close(reason)
+        if blamed is None:
+            self.blamed.pop(address, None)
+
+    def drop_stale(self) -> None:
+        """Close what leads to brokers that are gone, or that moved."""
+        for (broker_id, purpose), slot in list(self._slots.items()):
+            broker = self._cluster.brokers.get(broker_id)
+            if broker is None or broker.address != slot.address:
+                # A broker may be missing from a lagging answer: one with requests under way stays.
+                if slot.channel is not None and not slot.channel.closed:
+                    if broker is None and slot.channel.in_flight:
+                        continue
+                    slot.channel.close("the broker left the cluster or moved")
+                del self._slots[broker_id, purpose]
+
+    # ------------------------------------------------------------------------------ opening
+
+    async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
+        """The connection to a broker, opened if need be.
+
+        :raises BrokerUnreachableError: not in the cluster, refused, silent; or it failed a moment
+            ago and the pause before the next attempt is not over.
+        """
+        tasks = self._tasks
+        if tasks is None:
+            raise ClosedError("the client is closed")
+        slot = self._slot(broker_id, purpose)
+        if slot.channel is not None and not slot.channel.closed:
+            return slot.channel
+        if slot.connecting is None:
+            if slot.error is not None and asyncio.get_running_loop().time() < slot.retry_at:
+                raise slot.error
+            slot.connects(tasks.spawn(f"connect {broker_id}", self._connect(slot)))
+        connecting = slot.connecting
+        assert connecting is not None
+        try:
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if tasks.closed and connecting.cancelled():
+                raise ClosedError("the client was closed") from None
+            raise
+        if slot.channel is None or slot.channel.closed:
+            raise slot.error or BrokerUnreachableError(
+                broker_id, str(slot.address), "closed as soon as it was open"
+            )
+        return slot.channel
+
+    def adopt(self, seed: Address, channel: RequestChannel, found: Identity) -> None:
+        """Keep a bootstrap connection if it leads to where that broker advertises itself."""
+        for broker in self._cluster.brokers.values():
+            if broker.address == seed and not misfit(Identity("", broker.broker_id), found):
+                self._attach(self._slot(broker.broker_id, CONTROL), channel)
+                return
+        channel.close("bootstrap done")
+
+    def _slot(self, broker_id: int, purpose: str) -> Slot:
+        broker = self._cluster.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerUnreachableError(broker_id, "?", "not in the cluster at the moment")
+        slot = self._slots.get((broker_id, purpose))
+        if slot is None or slot.address != broker.address:
+            if slot is not None and slot.channel is not None:
+                slot.channel.close("the broker moved to another address")
+            slot = Slot(broker_id, broker.address, self._new_backoff(f"{broker_id}/{purpose}"))
+            self._slots[broker_id, purpose] = slot
+        return slot
+
+    async def _connect(self, slot: Slot) -> None:
+        try:
+            timeout_s = self._options.connect_timeout_ms / 1000
+            meant = self._cluster.identity(slot.broker_id)
+            channel = await open_channel(slot.address, self._options.client_id, timeout_s, meant)
+        except (OSError, TimeoutError, ProtocolError, ApiError) as error:
+            self._counters.connection_failed()
+            before = slot.error
+            slot.failed(self._unreachable(slot, error), asyncio.get_running_loop().time())
+            if isinstance(error, RebootstrapRequiredError) and str(before) != str(slot.error):
+                logger.warning("%s: %s", self._options.client_id, slot.error)
+            self.blame(slot.address, error)
+        else:
+            if any(kept is slot for kept in self._slots.values()):
+                self._attach(slot, channel)
+            else:  # the broker left or moved meanwhile: nobody would ever close this one
+                channel.close("the broker left the cluster or moved")
+                slot.gone(self._unreachable(slot, OSError("it left the cluster or moved")))
+        finally:
+            slot.attempt_over()
+
+    def _attach(self, slot: Slot, channel: RequestChannel) -> None:
+        slot.attach(channel)
+        self._counters.connection_opened()
+        self._reached[slot.address] = None
+        self.blamed.pop(slot.address, None)
+        self.silence.ended()
+        channel.on_close.append(partial(self._lost, slot.address))
+
+    def blame(self, address: Address, error: BaseException) -> None:
+        """What is asked there fails: others come first."""
+        self.blamed[address] = asyncio.get_running_loop().time()
+        self.silence.failed(address, reason_of(error), none_left=not self.open_count)
+
+    def _lost(self, address: Address, cause: BaseException | None) -> None:
+        """A connection ended; whether the broker did too, the next attempt will show."""
+        if self._tasks is None:
+            return
+        if cause is None:
+            self.blamed[address] = asyncio.get_running_loop().time()
+            return
+        self.blame(address, cause)
+        if self.silence.since is not None:
+            self._on_silence()
+
+    def _unreachable(self, slot: Slot, error: BaseException) -> BrokerUnreachableError:
+        is_seed = slot.address in self._options.addresses
+        note = hint(error, is_known=is_seed or slot.address in self._reached)
+        result = BrokerUnreachableError(slot.broker_id, str(slot.address), reason_of(error), note)
+        result.__cause__ = error
+        return result

@@ -1,0 +1,140 @@
+"""A topic that one broker does not know is asked about elsewhere, and a likely name found.
+
+Rules
+-----
+* A topic that was made a moment ago is known to its leaders and to the controller before it is
+  known to everybody. So one broker's word is not enough: the controller and some others are asked
+  beside it, and one that knows the topic, or is about to make it, settles the matter.
+* A broker that knows of no brokers has heard nothing yet, and its word does not count.
+* However many wait for topics that are not there, one asks at a time, and for a while nobody asks
+  the same again. Names of all topics are asked for at most every 30 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from oncelog.core.cluster import Cluster
+from oncelog.errors import OncelogError, UnknownTopicOrPartitionError
+from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
+from oncelog_protocol.types import INTERNAL_TOPICS
+
+ASKED_MAX = 5
+"""So many brokers are asked, the controller first."""
+
+ANSWER_S = 1.0
+"""How long their answers are waited for."""
+
+KEPT_S = 1.0
+"""How long a verdict holds."""
+
+NAMES_S = 30.0
+"""How old the names of all topics may be that suggestions come from."""
+
+VERDICTS_MAX = 100
+CANDIDATES_MAX = 1_000
+"""Names that a name is compared with: those of about its length, so that it costs milliseconds."""
+
+LENGTHS_APART_MAX = 3
+
+
+class UnknownTopics:
+    """A client's knowledge of topics that do not exist.
+
+    :param favoured: the brokers to ask, best first; :param call: asks one of them, by a deadline.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        favoured: Callable[[], list[int]],
+        call: Callable[[int, MetadataRequest, float], Awaitable[Any]],
+        *,
+        auto_create: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._favoured = favoured
+        self._call = call
+        self._auto_create = auto_create
+        self._one_at_a_time = asyncio.Lock()
+        self._verdicts: dict[str, tuple[float, str]] = {}
+        self._names: list[str] = []
+        self._names_at = float("-inf")
+
+    async def verdict(self, topic: str, deadline: float) -> UnknownTopicOrPartitionError | None:
+        """The error that says that ``topic`` does not exist; None when that is not certain: look at
+        the cluster again. ``deadline`` is in the loop's time."""
+        loop = asyncio.get_running_loop()
+        async with self._one_at_a_time:
+            told_at, text = self._verdicts.get(topic, (float("-inf"), ""))
+            if loop.time() - told_at < KEPT_S:
+                return UnknownTopicOrPartitionError(text)
+            if not await self._nobody_knows(topic, deadline):
+                self._verdicts.pop(topic, None)
+                return None
+            near = nearest(topic, await self._all_names(deadline))
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            text = f"topic {topic!r} does not exist{hint}"
+            if len(self._verdicts) >= VERDICTS_MAX:
+                self._verdicts.clear()
+            self._verdicts[topic] = (loop.time(), text)
+            return UnknownTopicOrPartitionError(text)
+
+    async def _nobody_knows(self, topic: str, deadline: float) -> bool:
+        cluster, brokers = self._cluster, self._favoured()
+        brokers.sort(key=lambda broker_id: broker_id != cluster.controller_id)
+        request = MetadataRequest([topic], self._auto_create)
+        answers = await asyncio.gather(
+            *(self._ask(broker_id, request, deadline) for broker_id in brokers[:ASKED_MAX])
+        )
+        told = False
+        for answer in answers:
+            if answer is None or answer.error_code or not answer.brokers:
+                continue
+            told = True
+            codes = [each.error_code for each in answer.topics if each.topic == topic]
+            if codes != [UnknownTopicOrPartitionError.code]:
+                cluster.apply(answer, [topic])
+                return False
+        return told
+
+    async def _all_names(self, deadline: float) -> list[str]:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._names_at >= NAMES_S:
+            for broker_id in self._favoured()[:1]:
+                answer = await self._ask(broker_id, MetadataRequest(None), deadline)
+                if answer is not None and not answer.error_code:
+                    self._names_at = loop.time()
+                    self._names = [each.topic for each in answer.topics]
+        return self._names
+
+    async def _ask(
+        self, broker_id: int, request: MetadataRequest, deadline: float
+    ) -> MetadataResponse | None:
+        """Return what one broker answers; None when it does not in time. Its connection stays
+        open."""
+        patience = min(deadline, asyncio.get_running_loop().time() + ANSWER_S)
+        try:
+            async with asyncio.timeout_at(patience):
+                answer: MetadataResponse = await self._call(broker_id, request, patience + ANSWER_S)
+                self._cluster.check(answer)
+        except (OSError, TimeoutError, OncelogError):
+            return None
+        return answer
+
+
+def nearest(topic: str, names: Sequence[str]) -> str | None:
+    """The name among ``names`` that was probably meant; None when none is much like ``topic``."""
+    usual = [
+        name
+        for name in names
+        if abs(len(name) - len(topic)) <= LENGTHS_APART_MAX
+        and (name not in INTERNAL_TOPICS or topic.startswith("__"))
+    ]
+    if len(usual) > CANDIDATES_MAX:
+        usual = [name for name in usual if name[:2] == topic[:2]][:CANDIDATES_MAX]
+    found = difflib.get_close_matches(topic, usual, n=1)
+    return found[0] if found else None

@@ -1,0 +1,261 @@
+"""An asynchronous client gets a synchronous face.
+
+Rules
+-----
+* A client lives on an event loop of its own, in a thread of its own. Calls go there and wait; an
+  interrupt (Ctrl+C) cancels what was asked.
+* A method of a face is made from the asynchronous method, and has its parameters and their types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+
+from oncelog.admin.admin import Admin
+from oncelog.consumer.consumer import Consumer
+from oncelog.errors import ClosedError, DeadlineExceededError
+from oncelog.loop_thread import LoopThread
+from oncelog.producer.partition_queue import Delivery as AsyncDelivery
+from oncelog.producer.producer import Producer
+from oncelog.producer.record_metadata import RecordMetadata
+from oncelog.shared_transactions.writer import SharedWriter
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+AsyncClient = Producer | Consumer | Admin | SharedWriter
+C = TypeVar("C", bound=AsyncClient)
+
+
+class Face(Generic[C]):
+    """All synchronous clients share this."""
+
+    def __init__(self, client: C, thread: LoopThread | None = None) -> None:
+        self._client: C = client
+        self._thread = thread or LoopThread(f"oncelog-{type(client).__name__.lower()}")
+        self._finalizer = weakref.finalize(self, _left_open, self._thread, client)
+
+    def __enter__(self) -> Self:
+        try:
+            self._thread.call(self._start())
+        except BaseException:
+            self._shut()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        if not isinstance(self._client, SharedWriter):  # which has joined
+            await self._client.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._thread.running:
+            self._end(self._client.__aexit__(kind, error, traceback))
+
+    def _end(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Wait for the end of the client, then end its thread. Another thread may do the same."""
+        try:
+            self._thread.call(closing)
+        except (ClosedError, CancelledError):
+            if self._thread.running:
+                raise
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        self._finalizer.detach()
+        self._thread.stop()
+
+
+def inside(face: Face[C]) -> tuple[C, LoopThread]:
+    """The asynchronous client of a face, and the thread in which it lives."""
+    return face._client, face._thread
+
+
+def _left_open(thread: LoopThread, client: AsyncClient) -> None:
+    """The face was dropped, or the program ends, without close(): never in silence."""
+    if isinstance(client, Producer | SharedWriter) and not thread.forked:
+        left = client.unacknowledged_count
+        if left:
+            logger.error("producer was not closed: %d records are not acknowledged", left)
+    thread.stop()
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The asynchronous ``method``, waited for."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast(T, self._thread.call(method(self._client, *args, **kwargs)))
+
+    return call
+
+
+def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A synchronous ``method``, run where the client lives."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run() -> T:
+            return method(self._client, *args, **kwargs)
+
+        return cast(T, self._thread.call(run()))
+
+    return call
+
+
+def measuring(method: Callable[[Any], T]) -> Callable[[Any], T]:
+    """``metrics``: also of a client that is closed."""
+
+    @wraps(method)
+    def call(self: Any, /) -> T:
+        return on_loop(method)(self) if self._thread.running else method(self._client)
+
+    return call
+
+
+def promising(
+    method: Callable[Concatenate[Any, P], asyncio.Future[T]],
+) -> Callable[Concatenate[Any, P], Future[T]]:
+    """A ``method`` that returns a future of the loop; here one that a thread can wait for."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        outcome: Future[T] = Future()
+
+        def settle(future: asyncio.Future[T]) -> None:
+            if future.cancelled():
+                outcome.cancel()
+            elif (error := future.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(future.result())
+
+        async def run() -> None:
+            method(self._client, *args, **kwargs).add_done_callback(settle)
+
+        self._thread.call(run())
+        return outcome
+
+    return call
+
+
+def closing(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, P], None]:
+    """``close``: the thread ends too, whatever close says."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._thread.running:
+            self._end(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def making(
+    method: Callable[Concatenate[Any, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """``__init__`` with the parameters of the asynchronous client's, ``method``."""
+
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        return cast("Callable[Concatenate[Any, P], None]", wraps(method)(init))
+
+    return decorate
+
+
+def like(source: Callable[..., object]) -> Callable[[F], F]:
+    """A function that says its types itself, for ``ParamSpec`` cannot; at run time it shows the
+    parameters, the defaults and the docstring of the asynchronous ``source``."""
+
+    def decorate(function: F) -> F:
+        return cast(F, wraps(source)(function))
+
+    return decorate
+
+
+class Delivery:
+    """One record on its way, for a thread that waits."""
+
+    __slots__ = ("_delivery", "_thread")
+
+    def __init__(self, delivery: AsyncDelivery, thread: LoopThread) -> None:
+        self._delivery = delivery
+        self._thread = thread
+
+    def done(self) -> bool:
+        """Return whether the record was acknowledged or has failed."""
+        return self._delivery.done()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement; raises why there is none.
+
+        :raises DeadlineExceededError: not known within ``timeout_s``; it may still come.
+        """
+        if self._delivery.done():
+            return self._delivery.result()
+
+        async def wait() -> RecordMetadata:
+            return await self._delivery
+
+        try:
+            return self._thread.call(wait(), timeout_s)
+        except TimeoutError as error:
+            if self._delivery.done():
+                return self._delivery.result()
+            if timeout_s is None:
+                raise
+            raise DeadlineExceededError(
+                f"not acknowledged within {timeout_s} s", definite=False
+            ) from error
+
+    def exception(self) -> BaseException | None:
+        """The error of a delivery that is done."""
+        return self._delivery.exception()
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Call ``callback(delivery)`` when done, **in the client's own thread**."""
+
+        async def add() -> None:
+            self._delivery.add_done_callback(lambda _: callback(self))
+
+        self._thread.call(add())
+
+
+def delivering(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, AsyncDelivery]],
+) -> Callable[Concatenate[Any, P], Delivery]:
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
+        delivery = self._thread.call(method(self._client, *args, **kwargs))
+        return Delivery(delivery, self._thread)
+
+    return call
+
+
+def delivering_now(
+    method: Callable[Concatenate[Any, P], AsyncDelivery],
+) -> Callable[Concatenate[Any, P], Delivery]:
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
+        async def run() -> AsyncDelivery:
+            return method(self._client, *args, **kwargs)
+
+        return Delivery(self._thread.call(run()), self._thread)
+
+    return call

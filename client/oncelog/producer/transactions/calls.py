@@ -1,0 +1,126 @@
+"""A transactional producer asks coordinators for an identity, an end, offsets of a group.
+
+Rules: every call is repeated until it is answered or its deadline is over; each of them may be
+repeated as often as need be, as the coordinators know a repeat ([K8], KIP-890). The error that ends
+one says by ``definite`` whether any attempt may have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
+from oncelog.core.coordinators import Coordinators, refused_at_top
+from oncelog.core.router import Router
+from oncelog.errors import ApiError, InconsistentTopicIdError, error_for
+from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
+from oncelog_protocol.messages.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitPidRequest,
+    InitPidResponse,
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopic,
+)
+from oncelog_protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+
+TRANSACTIONS = "transactions"
+"""A connection of their own: an answer that waits for an older transaction holds up no metadata."""
+
+
+class Identity(NamedTuple):
+    """A producer id and its epoch."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class TxnCalls:
+    """The calls of one transactional id."""
+
+    def __init__(self, router: Router, transactional_id: str, timeout_ms: int) -> None:
+        self._router = router
+        self.counters = router.counters
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._coordinators = Coordinators(
+            router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
+        )
+        self._groups = Coordinators(router, purpose=TRANSACTIONS)
+
+    async def init(self, present: Identity, deadline: float) -> Identity:
+        """A new epoch, once an open transaction is settled; fences whoever had the older ones.
+
+        :param present: what this producer has by now: given, it is refused when somebody else has
+            taken over (KIP-360). An empty one takes over.
+        """
+        request = InitPidRequest(self._transactional_id, self._timeout_ms, *present)
+        answer: InitPidResponse = await self._coordinators.call(
+            self._transactional_id, request, deadline, refused_at_top
+        )
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    async def end(self, identity: Identity, commit: bool, deadline: float) -> Identity:
+        """Commit or abort; the identity of the next transaction."""
+        request = EndTxnRequest(self._transactional_id, *identity, commit)
+        answer: EndTxnResponse = await self._coordinators.call(
+            self._transactional_id, request, deadline, refused_at_top
+        )
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    async def commit_offsets(
+        self,
+        identity: Identity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        deadline: float,
+    ) -> None:
+        """Offsets that become the group's with the transaction (KIP-447)."""
+        request = _offsets_request(self._transactional_id, identity, offsets, group)
+        await self._groups.call(group.group_id, request, deadline, _refused)
+
+
+def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
+    """The error of an answer that may heal, its own or of one of its partitions.
+
+    :raises ApiError: any other.
+    """
+    found = refused_at_top(answer)
+    for topic in answer.topics:
+        for item in topic.partitions:
+            if item.error_code:
+                told = error_for(item.error_code)
+                error = type(told)(f"{TopicPartition(topic.topic, item.partition)}: {told}")
+                if not error.retriable or isinstance(error, InconsistentTopicIdError):
+                    raise error  # the topic was made again: these offsets are of no use
+                found = found or error
+    return found
+
+
+def _offsets_request(
+    transactional_id: str,
+    identity: Identity,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: GroupMetadata,
+) -> TxnOffsetCommitRequest:
+    topics: dict[tuple[str, str], TxnOffsetCommitTopic] = {}
+    for tp, item in offsets.items():
+        key = tp.topic, item.topic_id
+        entry = topics.get(key)
+        if entry is None:
+            entry = topics[key] = TxnOffsetCommitTopic(tp.topic, [], item.topic_id)
+        entry.partitions.append(
+            TxnOffsetCommitPartition(tp.partition, item.offset, item.leader_epoch, item.metadata)
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id,
+        *identity,
+        group.group_id,
+        list(topics.values()),
+        group.generation_id,
+        group.member_id,
+        group.group_instance_id,
+    )

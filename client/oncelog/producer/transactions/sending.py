@@ -1,0 +1,134 @@
+"""The calls that send, for what writes in a transaction through a producer of its own.
+
+Rules: each is the producer's call of that name, made only while the transaction may be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.producer.checks import Headers
+from oncelog.producer.partition_queue import Delivery
+from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
+from oncelog.producer.record_producer import RecordProducer
+
+
+class Sending:
+    """A ``Transaction`` and a ``SharedWriter`` send by these calls."""
+
+    def __init__(self, producer: RecordProducer) -> None:
+        self._producer = producer
+
+    def _check(self) -> None:
+        """Raise if nothing may be sent now; here the producer alone knows."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """As ``Producer.send``. It is in the log then, and visible once the transaction commits; in
+        a shared one, if this writer wins."""
+        self._check()
+        return await self._producer.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.enqueue``; the commit, or the receipt, waits for it."""
+        self._check()
+        return await self._producer.enqueue(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As ``Producer.send_nowait``; the commit, or the receipt, waits for it."""
+        self._check()
+        return self._producer.send_nowait(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> BatchMetadata:
+        """As ``Producer.send_many``."""
+        self._check()
+        return await self._producer.send_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """As ``Producer.enqueue_many``; the commit, or the receipt, waits for it."""
+        self._check()
+        await self._producer.enqueue_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            timestamps_ms=timestamps_ms,
+            partition=partition,
+        )
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """As ``Producer.flush``; a commit and a receipt need it."""
+        self._check()
+        await self._producer.flush(timeout_ms)

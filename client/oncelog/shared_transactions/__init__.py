@@ -1,0 +1,1 @@
+"""Transactions of many writers in many processes: their owner and their writers."""

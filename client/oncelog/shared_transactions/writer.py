@@ -1,0 +1,319 @@
+"""A writer of a shared transaction: joins by a ticket, sends, and has a receipt for the owner.
+
+Rules
+-----
+* A batch that fails for good fails the writer, which then sends nothing more and never has a
+  receipt; the work is done again by another writer.
+* The receipt seals: what could be sent after it would be committed without having been waited for.
+* A join adds some chance to the writer's name, so that a second process under the same name is a
+  second writer, and never a half of the first.
+* A process that does part after part joins again (``rejoin``) with the writer that it has, whose
+  connections stay: for the transactions it is another writer each time.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from oncelog.config import CompressionOption
+from oncelog.core.coordinators import Coordinators, refused_at_top
+from oncelog.core.health import ClientHealth
+from oncelog.errors import (
+    ApiError,
+    ConfigurationError,
+    NoTransactionError,
+    OncelogError,
+    TransactionAbortableError,
+    TransactionAlreadyCommittedError,
+)
+from oncelog.history import History
+from oncelog.observability.metrics import ProducerMetrics
+from oncelog.producer.partitioner import PartitionerOption
+from oncelog.producer.record_producer import RecordProducer
+from oncelog.producer.sender import Sender
+from oncelog.producer.transactions.calls import TRANSACTIONS
+from oncelog.producer.transactions.sending import Sending
+from oncelog.producer.transactions.session import Session
+from oncelog.shared_transactions.transaction import Receipt, Ticket
+from oncelog_protocol import limits
+from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
+from oncelog_protocol.messages.shared_transactions import JoinTxnRequest, JoinTxnResponse
+from oncelog_runtime.clock import WallClock
+from oncelog_runtime.entropy import Entropy
+
+WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
+"""Of the name that is given; the one that travels is a little longer."""
+
+
+class _Membership:
+    """Fulfils ``producer.session.Session``."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.serial = 0
+        self.history_number = -1
+        self.error: BaseException | None = None
+        self.joined = self.sealed = False
+        self._sender: Sender | None = None
+
+    def start(self, sender: Sender) -> None:
+        """Records are sent from now on by ``sender``."""
+        self._sender = sender
+
+    def leave(self, transactional_id: str) -> None:
+        """Between two transactions: nothing is sent."""
+        self.transactional_id = transactional_id
+        self.joined = self.sealed = False
+
+    def enter(self, history_number: int) -> None:
+        """A writer of another one."""
+        self.serial += 1
+        self.history_number = history_number
+        self.joined = True
+
+    @property
+    def retries(self) -> bool:
+        return self.error is None
+
+    def check_open(self) -> None:
+        if self.error is not None:
+            raise self.failure()
+        if self.sealed or not self.joined:
+            raise NoTransactionError("nothing is sent before joining, nor behind a receipt")
+
+    def failure(self) -> TransactionAbortableError:
+        failed = TransactionAbortableError(
+            f"this writer has failed, let another one do its work: {self.error}"
+        )
+        failed.__cause__ = self.error
+        return failed
+
+    def touched(self) -> None:
+        pass
+
+    def lost(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            self.discard(in_flight=False)
+
+    def discard(self, *, in_flight: bool) -> None:
+        """Give up what is not acknowledged; see ``Sender.discard``."""
+        assert self._sender is not None
+        self._sender.discard(self.failure, in_flight=in_flight)
+
+    def adopt(self, producer_id: int, producer_epoch: int) -> None:
+        """What is sent from now on is this writer's."""
+        assert self._sender is not None
+        self._sender.adopt(producer_id, producer_epoch)
+
+
+class _WritersProducer(RecordProducer):
+    """Sends the records of a writer, and joins transactions over the same connections."""
+
+    def __init__(self, membership: _Membership, servers: str, options: dict[str, Any]) -> None:
+        super().__init__(servers, **options)
+        self._membership = membership
+        self._chance = self._entropy.fork("writer")
+        self._coordinators = Coordinators(
+            self._router, key_type=COORDINATOR_TRANSACTION, purpose=TRANSACTIONS
+        )
+
+    def _new_session(self) -> Session:
+        return self._membership
+
+    async def _begin_session(self, sender: Sender) -> None:
+        self._membership.start(sender)
+
+    @property
+    def closed(self) -> bool:
+        """Return whether it was closed."""
+        return self._closed
+
+    async def enlist(self, ticket: Ticket, writer: str) -> JoinTxnResponse:
+        """Become a writer of the ticket's transaction, by the name and some chance."""
+        request = JoinTxnRequest(
+            ticket.transactional_id,
+            ticket.ordinal,
+            ticket.tag,
+            f"{writer}.{self._chance.token(4).hex()}",
+            ticket.timeout_ms,
+        )
+        answer: JoinTxnResponse = await self._coordinators.call(
+            ticket.transactional_id, request, self._deadline(), _refused
+        )
+        self._membership.adopt(answer.producer_id, answer.producer_epoch)
+        return answer
+
+
+def _refused(answer: JoinTxnResponse) -> ApiError | None:
+    try:
+        return refused_at_top(answer)
+    except TransactionAlreadyCommittedError as error:
+        told = str(error)
+        raise TransactionAlreadyCommittedError(told, answer.last_committed_tag) from None
+
+
+async def join(
+    ticket: Ticket,
+    *,
+    writer: str,
+    client_id: str = "oncelog-writer",
+    compression_type: CompressionOption = "none",
+    compression_level: int | None = None,
+    linger_ms: float = 5,
+    batch_size: int = 128 * 1024,
+    buffer_memory: int = 64 * 1024 * 1024,
+    max_in_flight_requests_per_connection: int = 5,
+    max_request_size: int = 1024 * 1024,
+    delivery_timeout_ms: int = 120_000,
+    request_timeout_ms: int = 30_000,
+    connect_timeout_ms: int = 5_000,
+    max_block_ms: int = 60_000,
+    partitioner: PartitionerOption = "default",
+    clock: WallClock | None = None,
+    entropy: Entropy | None = None,
+    history: History | None = None,
+) -> SharedWriter:
+    """Become a writer of the ticket's transaction. ``async with await join(...) as writer: ...``
+
+    :param writer: what this attempt at a part of the work is called, for whoever looks at the
+        transaction. Other options as of Producer.
+    :raises TransactionAlreadyCommittedError: the ticket's tag is committed: nothing is to be done.
+    :raises ProducerFencedError: a newer transaction of the id has begun, or this one has ended.
+    :raises InvalidTxnStateError: the id is one of ordinary transactions, or bound to another tag.
+    :raises NoBrokersAvailableError, DeadlineExceededError: nobody answered in time.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("ticket", "writer")}
+    made = SharedWriter(ticket, writer, options)
+    await made._join()
+    return made
+
+
+class SharedWriter(Sending):
+    """Sends like a producer. Made by ``join``; ``async with`` waits for all acknowledgements."""
+
+    _producer: _WritersProducer
+
+    def __init__(self, ticket: Ticket, writer: str, options: dict[str, Any]) -> None:
+        _check_name(writer)
+        self._ticket = ticket
+        self._writer = writer
+        self._history: History | None = options.get("history")
+        self._membership = _Membership(ticket.transactional_id)
+        super().__init__(_WritersProducer(self._membership, ticket.bootstrap_servers, options))
+        self._producer_id = -1
+
+    async def _join(self) -> None:
+        await self._producer.start()
+        try:
+            await self._enlist(self._ticket, self._writer)
+        except BaseException:
+            await self._producer.close(timeout_ms=0)
+            raise
+
+    async def _enlist(self, ticket: Ticket, writer: str) -> None:
+        answer = await self._producer.enlist(ticket, writer)
+        self._ticket, self._writer = ticket, writer
+        self._producer_id = answer.producer_id
+        history_number = -1
+        if self._history is not None:
+            name = f"{ticket.transactional_id}/{answer.producer_id}"
+            history_number = self._history.begin_txn(name)
+        self._membership.enter(history_number)
+
+    async def rejoin(self, ticket: Ticket, *, writer: str) -> None:
+        """Become another writer, of this or another transaction, when the receipt of the last one
+        is taken. Errors as of ``join``; after one of them it may be called again.
+
+        :raises NoTransactionError: there is no receipt yet, or the writer is closed.
+        :raises TransactionAbortableError: this writer has failed: ``join`` with a new one.
+        :raises ConfigurationError: the ticket is of another cluster.
+        """
+        _check_name(writer)
+        membership = self._membership
+        if membership.error is not None:
+            raise membership.failure()
+        if self._producer.closed or (membership.joined and not membership.sealed):
+            raise NoTransactionError("a writer joins again when its receipt is taken")
+        if ticket.bootstrap_servers != self._ticket.bootstrap_servers:
+            raise ConfigurationError(
+                f"the ticket is of {ticket.bootstrap_servers}, this writer is connected to"
+                f" {self._ticket.bootstrap_servers}"
+            )
+        membership.leave(ticket.transactional_id)
+        await self._enlist(ticket, writer)
+
+    @property
+    def ticket(self) -> Ticket:
+        """By which it joined."""
+        return self._ticket
+
+    @property
+    def receipt(self) -> Receipt:
+        """For the owner: everything that was sent is in the log. Nothing can be sent after it.
+
+        :raises TransactionAbortableError: something failed; another writer has to do the work.
+        :raises NoTransactionError: something is not acknowledged yet: flush, or leave the block.
+        """
+        if self._membership.error is not None:
+            raise self._membership.failure()
+        if self._producer.unacknowledged_count:
+            raise NoTransactionError("records are not acknowledged yet: flush() first")
+        self._membership.sealed = True
+        return Receipt(self._writer, self._producer_id)
+
+    async def __aenter__(self) -> SharedWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._fail(error)
+            await self._producer.close(timeout_ms=0)
+            return
+        await self.close()
+
+    def _fail(self, error: BaseException) -> None:
+        self._membership.lost(error)
+        self._membership.discard(in_flight=True)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Send what is left and close; the receipt can be had afterwards.
+
+        :raises TransactionAbortableError: something was not acknowledged: there is no receipt.
+        """
+        try:
+            await self._producer.close(timeout_ms)
+        except OncelogError as error:
+            self._membership.lost(error)
+        if self._membership.error is not None:
+            raise self._membership.failure()
+
+    async def partitions_for(self, topic: str) -> int:
+        """As ``Producer.partitions_for``."""
+        return await self._producer.partitions_for(topic)
+
+    def metrics(self) -> ProducerMetrics:
+        """Return what it has counted so far; see :meth:`oncelog.Producer.metrics`."""
+        return self._producer.metrics()
+
+    def health(self) -> ClientHealth:
+        """Return whether brokers answer; see :meth:`oncelog.Producer.health`."""
+        return self._producer.health()
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """Records taken and not acknowledged (nor failed) yet."""
+        return self._producer.unacknowledged_count
+
+
+def _check_name(writer: str) -> None:
+    if not 0 < len(writer) <= WRITER_CHARS_MAX:
+        raise ConfigurationError(
+            f"writer={writer!r:.80}: must have 1 to {WRITER_CHARS_MAX} characters"
+        )

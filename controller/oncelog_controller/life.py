@@ -1,0 +1,70 @@
+"""Whether the process that registered a broker is alive: its address is asked which life is there.
+
+Rules
+-----
+* What a directory remembers proves nothing of who is alive: it may be a copy.
+* The handshake tells another broker and another cluster apart, DescribeCluster another life of the
+  same broker: each names its own broker epoch, from the moment it has one.
+* A refusal, or another life, proves the end of the registered one; silence proves nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from oncelog_protocol.connection import ClientConnection
+from oncelog_protocol.errors import OncelogError, ProtocolError, RebootstrapRequiredError
+from oncelog_protocol.identity import Identity
+from oncelog_protocol.messages.metadata import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    ListenerAddress,
+)
+from oncelog_runtime.channel import RequestChannel
+
+ASK_TIMEOUT_S = 1.0
+"""For the connection, and for the answer."""
+
+
+class Life(Enum):
+    """What was found at the address of a registration."""
+
+    HERE = "here"
+    """The life that registered."""
+    OTHER = "other"
+    """Another life of the same broker, perhaps the one that asks."""
+    GONE = "gone"
+    """Nobody, or somebody else."""
+    SILENT = "silent"
+    """No answer, or none that proves anything."""
+
+
+async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int) -> Life:
+    """Ask at the ``address`` of the registration ``broker_epoch`` of a broker; never raises for
+    what the network does."""
+    try:
+        found, answer = await _ask(address, broker)
+    except (ConnectionRefusedError, RebootstrapRequiredError, ProtocolError):
+        return Life.GONE
+    except (OSError, TimeoutError, OncelogError):
+        return Life.SILENT
+    if answer.error_code or not found.whole:
+        return Life.SILENT  # it may not say, or is of a release that does not say who it is
+    epochs = [b.broker_epoch for b in answer.brokers if b.broker_id == broker.broker_id]
+    return Life.HERE if broker_epoch in epochs else Life.OTHER
+
+
+async def _ask(
+    address: ListenerAddress, broker: Identity
+) -> tuple[Identity, DescribeClusterResponse]:
+    machine = ClientConnection(
+        f"broker-{broker.broker_id}-start", meant=broker, own_broker_id=broker.broker_id
+    )
+    channel = await RequestChannel.open(
+        address.host, address.port, machine, connect_timeout_s=ASK_TIMEOUT_S
+    )
+    try:
+        reply = await channel.call(DescribeClusterRequest(), timeout_s=ASK_TIMEOUT_S)
+        return machine.found, reply.message
+    finally:
+        channel.close("asked")

@@ -1,0 +1,83 @@
+"""Lanes: threads for the blocking calls of one device, which may hang without holding up others.
+
+Rules: a lane belongs to one device (a log directory), so calls that never return take no thread
+from anybody else. Its threads are daemons: a call that hangs keeps neither ``close`` nor the end of
+the process waiting. Nothing of the loop's is touched from a thread; a call only gets its arguments
+and gives back what it returned or raised. A lane is passed to ``loop.run_in_executor``, which a
+simulated loop answers without any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["Lane"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_Call = tuple[Future[Any], Callable[[], Any]]
+
+
+class Lane(Executor):
+    """At most ``threads`` threads, each started when it is first needed."""
+
+    def __init__(self, name: str, threads: int = 1) -> None:
+        """``name``: of the device, such as the path of a directory."""
+        self.name = name
+        self._threads_max = threads
+        self._started = 0
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have ``fn`` called in a thread of the lane.
+
+        :raises RuntimeError: the lane is closed.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the lane of {self.name} is closed")
+            self._calls.put((future, lambda: fn(*args, **kwargs)))
+            if not self._idle.acquire(blocking=False) and self._started < self._threads_max:
+                self._started += 1
+                name = f"{self.name}-{self._started}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
+        """No more calls. Those in line are cancelled, and those that have begun go on alone;
+        neither is ever waited for."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            waiting = []
+            while not self._calls.empty():
+                waiting.append(self._calls.get())
+            for _ in range(self._started):
+                self._calls.put(None)
+        for call in waiting:
+            if call is not None:
+                call[0].cancel()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = function()
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+                    del result
+            del call, future, function
+            self._idle.release()

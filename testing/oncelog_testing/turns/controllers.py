@@ -1,0 +1,149 @@
+"""The turns of a controller that is measured at full size: 10,000 partitions on 100 brokers.
+
+The machine and the encoding of its orders are the controller's own. The store says yes to every
+write, and brokers take what they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from pathlib import Path
+
+from oncelog_controller.broker_gateway import ORDER_COST, PARTITIONS_PER_TURN
+from oncelog_controller.config import ControllerConfig
+from oncelog_controller.effects import Effect, SendOrders, WriteStore
+from oncelog_controller.events import (
+    BrokersRead,
+    ClusterLoaded,
+    ClusterRead,
+    Event,
+    GoOn,
+    TimeReached,
+    TopicRead,
+    WriteSucceeded,
+)
+from oncelog_controller.machine import ControllerMachine
+from oncelog_controller.orders import OrderRequest, Orders
+from oncelog_controller.state import BrokerRegistration, DataClaim, DataLoss, PartitionState
+from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_protocol.packing import pack
+from oncelog_protocol.schema import encode
+from oncelog_testing.turns.meter import TurnMeter
+from oncelog_testing.turns.operations import Size
+from oncelog_testing.turns.room import PARTITIONS_PER_TOPIC
+
+__all__ = ["new_controller"]
+
+REPLICAS = 3
+ME, EPOCH = 1, 2
+MISPLACED_EVERY = 5
+"""Every fifth partition is led by its second replica."""
+BROKER_EPOCH = 100
+"""Of every broker: none has restarted."""
+
+
+async def new_controller(meter: TurnMeter, home: Path, size: Size) -> None:
+    """It is elected when a broker has just died; another dies, and comes back."""
+    brokers = [_registered(broker_id) for broker_id in range(1, size.brokers + 1)]
+    topics = _topics(size.controlled, size.brokers)
+    lived = tuple(brokers[:-1])
+    term = _Term()
+    with meter.operation("controller, loads all"):
+        await term.take(ClusterLoaded(ClusterRead(EPOCH, 1, lived, topics)))
+    with meter.operation("controller, tells all brokers"):
+        while term.is_due():
+            await term.take(TimeReached())
+    assert set(term.told) == {broker.broker_id for broker in lived}
+    with meter.operation("controller, a broker dies"):
+        await term.take(BrokersRead(lived[:-1]))
+    with meter.operation("controller, a broker comes back"):
+        await term.take(BrokersRead(lived))
+    term.written = 0
+    term.now += ControllerConfig().leader_imbalance_check_interval_ms / 1000
+    with meter.operation("controller, gives leaderships back"):
+        while term.is_due():
+            await term.take(TimeReached())
+    assert term.written
+
+
+def _registered(broker_id: int) -> BrokerRegistration:
+    addresses = tuple(
+        ListenerAddress(name, f"broker-{broker_id}.cluster.example", 9092)
+        for name in ("internal", "clients")
+    )
+    return BrokerRegistration(
+        broker_id, BROKER_EPOCH, addresses, None, DataClaim(0, None, DataLoss.NONE)
+    )
+
+
+def _topics(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
+    topics = []
+    for first in range(0, partitions, PARTITIONS_PER_TOPIC):
+        name = f"topic-{first // PARTITIONS_PER_TOPIC:05d}"
+        numbers = range(first, min(first + PARTITIONS_PER_TOPIC, partitions))
+        assignment = [[1 + (number + k) % brokers for k in range(REPLICAS)] for number in numbers]
+        states: list[PartitionState | None] = [
+            PartitionState(
+                leader=replicas[number % MISPLACED_EVERY == 0],
+                leader_epoch=0,
+                isr=tuple(replicas),
+                controller_epoch=1,
+                version=0,
+                admitted=tuple((broker_id, BROKER_EPOCH) for broker_id in sorted(replicas)),
+            )
+            for number, replicas in zip(numbers, assignment, strict=True)
+        ]
+        topics.append(TopicRead(name, f"id of {name}", assignment, 0, {}, None, states))
+    return tuple(topics)
+
+
+class _Term:
+    """A machine and what it orders. Every event, and every step of one, has a turn of its own."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.told: dict[int, int] = {}
+        """How often each broker was told something."""
+        self.written = 0
+        """Operations on the store."""
+        self._machine = ControllerMachine(ME, ControllerConfig())
+        self._writes: deque[WriteStore] = deque()
+
+    def is_due(self) -> bool:
+        """Whether the machine wants a TimeReached."""
+        wake_at = self._machine.wake_at
+        return wake_at is not None and wake_at <= self.now
+
+    async def take(self, event: Event) -> None:
+        """Hand in one event, carry out what follows."""
+        machine = self._machine
+        await self._execute(machine.handle(event, self.now))
+        while machine.unfinished:
+            await self._execute(machine.handle(GoOn(), self.now))
+        while self._writes:
+            write = self._writes.popleft()
+            await self._execute(machine.handle(WriteSucceeded(write.write_id), self.now))
+
+    async def _execute(self, effects: list[Effect]) -> None:
+        orders: list[tuple[int, Orders]] = []
+        for effect in effects:
+            if isinstance(effect, WriteStore):
+                self._writes.append(effect)
+                self.written += len(effect.ops)
+            elif isinstance(effect, SendOrders):
+                orders.append((effect.broker_id, effect.orders))
+                self.told[effect.broker_id] = self.told.get(effect.broker_id, 0) + 1
+        await asyncio.sleep(0)
+        left = PARTITIONS_PER_TURN
+        for _, each in orders:
+            for request in each.requests(ME, EPOCH, BROKER_EPOCH):
+                left -= len(request.partitions) + ORDER_COST
+                _encode(request)
+                if left <= 0:
+                    left = PARTITIONS_PER_TURN
+                    await asyncio.sleep(0)
+
+
+def _encode(request: OrderRequest) -> None:
+    pack(encode(request, request.versions[1]))

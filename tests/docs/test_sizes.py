@@ -1,0 +1,73 @@
+"""What docs/install.md says of sizes, and that the light installation needs no more than it has."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from docs.sizes import EXTRAS, LIGHT, PROJECT, megabytes, packages_of, stated
+from support.house import ROOMS, ROOT
+
+PAGE = (ROOT / "docs/install.md").read_text()
+LIGHT_PACKAGES = {"oncelog", "click", "crc32c", "msgpack", "xxhash"}
+TOLERANCE = 0.25
+"""Packages grow from release to release."""
+
+
+def test_the_page_states_a_size_for_every_extra() -> None:
+    assert set(stated(PAGE)) == {LIGHT, *EXTRAS}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {*EXTRAS, "dev", "peers"}
+
+
+@pytest.mark.parametrize("extra", [LIGHT, *EXTRAS])
+def test_a_stated_size_is_true(extra: str) -> None:
+    said, measured = stated(PAGE)[extra], megabytes(extra)
+    assert abs(measured - said) <= TOLERANCE * said, (
+        f"oncelog[{extra}] takes {measured:.0f} MB, and docs/install.md says {said:.0f} MB"
+    )
+
+
+def test_the_light_installation_is_five_packages() -> None:
+    assert packages_of(LIGHT) == LIGHT_PACKAGES
+
+
+def test_an_extra_for_one_machine_has_no_spark() -> None:
+    for extra in ("broker", "local", "demo", "testing"):
+        assert not packages_of(extra) & {"pyspark", "py4j"}
+
+
+def test_the_light_installation_needs_nothing_else(tmp_path: Path) -> None:
+    """Its packages alone, without those that are installed here as well: the SDK can be imported,
+    and every command can be described, for which all of them are."""
+    for name in LIGHT_PACKAGES - {"oncelog"}:
+        for top in tops(name):
+            (tmp_path / top.name).symlink_to(top)
+    script = (
+        "import oncelog, oncelog.blocking, oncelog.errors, sys;"
+        "from oncelog_cli.main import run_command; sys.exit(run_command(['--help-json']))"
+    )
+    rooms = [str(ROOT / room) for room in ROOMS]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *rooms])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    paths = {" ".join(command["path"]) for command in json.loads(done.stdout)["commands"]}
+    assert {"produce", "consume", "topics list", "up", "demo", "pipeline run"} <= paths
+
+
+def tops(name: str) -> set[Path]:
+    """What a distribution puts at the top of a folder of packages."""
+    found = distribution(name)
+    root = Path(str(found.locate_file("")))
+    inside = [file for file in found.files or () if ".." not in file.parts]
+    return {root / file.parts[0] for file in inside}

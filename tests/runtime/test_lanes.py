@@ -1,0 +1,99 @@
+"""Lanes: what comes back, how many at a time, and that nobody waits for a call that hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from oncelog_runtime.lanes import Lane
+from support.waiting import eventually
+
+HANGS = """
+import asyncio, threading
+from oncelog_runtime.lanes import Lane
+
+async def main():
+    lane = Lane("hung")
+    begun = threading.Event()
+    def hang():
+        begun.set()
+        threading.Event().wait()
+    asyncio.get_running_loop().run_in_executor(lane, hang)
+    await asyncio.get_running_loop().run_in_executor(None, begun.wait)
+    lane.shutdown(wait=True)
+
+asyncio.run(main())
+print("ended")
+"""
+
+
+@pytest.mark.asyncio
+async def test_results_and_errors_come_back() -> None:
+    loop = asyncio.get_running_loop()
+    lane = Lane("disk")
+    assert await loop.run_in_executor(lane, divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await loop.run_in_executor(lane, divmod, 7, 0)
+    lane.shutdown()
+
+
+@pytest.mark.asyncio
+async def test_so_many_at_a_time_in_threads_of_its_own() -> None:
+    loop = asyncio.get_running_loop()
+    lane = Lane("disk", 2)
+    running: list[str] = []
+    gate = threading.Event()
+
+    def work() -> str:
+        running.append(threading.current_thread().name)
+        gate.wait(10)
+        return threading.current_thread().name
+
+    calls = [loop.run_in_executor(lane, work) for _ in range(5)]
+    await eventually(lambda: len(running) == 2)
+    assert len(running) == 2
+    gate.set()
+    assert {*await asyncio.gather(*calls)} <= {"disk-1", "disk-2"}
+    lane.shutdown()
+
+
+@pytest.mark.asyncio
+async def test_a_thread_that_is_free_is_used_again() -> None:
+    loop = asyncio.get_running_loop()
+    lane = Lane("disk", 8)
+    names = []
+    for _ in range(3):
+        names.append(await loop.run_in_executor(lane, lambda: threading.current_thread().name))
+        await eventually(lambda: lane._idle._value > 0)
+    assert names == ["disk-1"] * 3
+    lane.shutdown()
+
+
+@pytest.mark.asyncio
+async def test_a_lane_that_hangs_holds_up_no_other() -> None:
+    loop = asyncio.get_running_loop()
+    hung, other = Lane("hung"), Lane("other")
+    gate = threading.Event()
+    stuck = loop.run_in_executor(hung, gate.wait, 30)
+    behind = loop.run_in_executor(hung, divmod, 7, 2)
+    assert await loop.run_in_executor(other, divmod, 7, 2) == (3, 1)
+    assert not stuck.done()
+    hung.shutdown(wait=True)
+    with pytest.raises(asyncio.CancelledError):
+        await behind
+    with pytest.raises(RuntimeError, match="hung is closed"):
+        hung.submit(divmod, 7, 2)
+    gate.set()
+    assert await stuck
+    other.shutdown()
+
+
+def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)

@@ -1,0 +1,1 @@
+"""Measures of the house: who changes whose state, and who imports whom."""

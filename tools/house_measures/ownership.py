@@ -1,0 +1,293 @@
+"""Finds code that assigns another module's attributes, or reads its private ones.
+
+The types come from mypy, so an object is known whatever the variable is called. These are allowed:
+
+- an object of a class of the same module;
+- ``self`` and ``cls``, also where a base class of another module declares the attribute;
+- an object that the function itself has made, by calling its class or ``dataclasses.replace``;
+- a message under construction (the classes of ``oncelog_protocol.messages``);
+- an attribute of a library's object that its documentation says one sets;
+- what Python documents in spite of its underscore (``os._exit``, ``NamedTuple._replace``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mypy import build, nodes, types
+from mypy.config_parser import parse_config_file
+from mypy.find_sources import create_source_list
+from mypy.options import Options
+
+_MESSAGES = "oncelog_protocol.messages"
+_NOT_CHILDREN = frozenset(
+    ("node", "info", "type", "unanalyzed_type", "original_def", "analyzed", "typ", "metaclass_type",
+     "mro", "special_alias", "fallback", "expanded", "deco_line", "type_args", "related")
+)  # fmt: skip
+_DOCUMENTED = frozenset(
+    ("os._exit", "sys._getframe", "sys._current_frames", "_asdict", "_replace", "_fields")
+)
+_MAKERS = frozenset(("dataclasses.replace", "copy.copy", "copy.deepcopy"))
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One place where a module reaches into another one's object."""
+
+    module: str
+    line: int
+    text: str
+    """``object.attribute``."""
+    owner: str
+    """The class that declares the attribute, or the module for a module's own name."""
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line}: {self.text} (of {self.owner})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found in all modules."""
+
+    writes: list[Finding]
+    private_reads: list[Finding]
+    unknown: list[Finding]
+    """Writes to an object whose type mypy does not know."""
+
+
+def measure(root: Path, rooms: list[str], packages: tuple[str, ...]) -> Report:
+    """Check all modules of ``packages``, found in the folders ``rooms`` under ``root``.
+
+    :raises RuntimeError: the code has type errors.
+    """
+    options = Options()
+    parse_config_file(options, lambda: None, str(root / "pyproject.toml"), sys.stdout, sys.stderr)
+    options.export_types = options.preserve_asts = True
+    options.incremental = False
+    result = build.build(create_source_list([str(root / room) for room in rooms], options), options)
+    if result.errors:
+        raise RuntimeError("make types fails:\n" + "\n".join(result.errors))
+    report = Report([], [], [])
+    for name, file in sorted(result.files.items()):
+        if name.startswith(packages):
+            _Module(name, packages, result.types, report).look(file)
+    for found in (report.writes, report.private_reads, report.unknown):
+        found.sort()
+    return report
+
+
+class _Module:
+    def __init__(
+        self, name: str, packages: tuple[str, ...], known: dict[Any, types.Type], report: Report
+    ) -> None:
+        self._name = name
+        self._packages = packages
+        self._types = known
+        self._report = report
+
+    def look(self, file: nodes.MypyFile) -> None:
+        for node in _walk(file):
+            if isinstance(node, nodes.ImportFrom):
+                self._look_at_import(node)
+        self._look_inside(file, frozenset())
+
+    def _look_inside(self, scope: nodes.Node, made: frozenset[str]) -> None:
+        """``made`` are the local names that hold what the function has made."""
+        for node in _walk(scope, into_functions=False):
+            if node is not scope and isinstance(node, nodes.FuncItem):
+                self._look_inside(node, made | _made_in(node))
+            elif isinstance(node, nodes.AssignmentStmt):
+                for lvalue in node.lvalues:
+                    self._look_at_targets(lvalue, made)
+            elif isinstance(node, nodes.OperatorAssignmentStmt):
+                self._look_at_targets(node.lvalue, made)
+            elif isinstance(node, nodes.DelStmt):
+                self._look_at_targets(node.expr, made)
+            elif isinstance(node, nodes.ForStmt):
+                self._look_at_targets(node.index, made)
+            elif isinstance(node, nodes.WithStmt):
+                for target in node.target:
+                    if target is not None:
+                        self._look_at_targets(target, made)
+            elif isinstance(node, nodes.MemberExpr) and _is_private(node.name):
+                self._look_at_private(node)
+
+    def _look_at_import(self, node: nodes.ImportFrom) -> None:
+        for name, _ in node.names:
+            if _is_private(name):
+                found = Finding(self._name, node.line, name, node.id)
+                self._report.private_reads.append(found)
+
+    def _look_at_targets(self, target: nodes.Expression, made: frozenset[str]) -> None:
+        if isinstance(target, nodes.TupleExpr | nodes.ListExpr):
+            for item in target.items:
+                self._look_at_targets(item, made)
+        elif isinstance(target, nodes.StarExpr):
+            self._look_at_targets(target.expr, made)
+        elif isinstance(target, nodes.MemberExpr):
+            base = target.expr
+            if _is_own(base) or (isinstance(base, nodes.NameExpr) and base.name in made):
+                return
+            owners = self._owners(target)
+            if owners is None:
+                self._report.unknown.append(self._finding(target, "?"))
+            for owner in owners or ():
+                module = owner.module_name
+                ours = module.startswith(self._packages) and not module.startswith(_MESSAGES)
+                if ours and module != self._name:
+                    self._report.writes.append(self._finding(target, owner.fullname))
+
+    def _look_at_private(self, node: nodes.MemberExpr) -> None:
+        base = node.expr
+        if _is_own(base) or _DOCUMENTED & {node.name, f"{_text(base)}.{node.name}"}:
+            return
+        if isinstance(base, nodes.RefExpr) and isinstance(base.node, nodes.MypyFile):
+            self._report.private_reads.append(self._finding(node, base.node.fullname))
+            return
+        for owner in self._owners(node) or ():
+            if owner.module_name != self._name:
+                self._report.private_reads.append(self._finding(node, owner.fullname))
+
+    def _finding(self, node: nodes.MemberExpr, owner: str) -> Finding:
+        return Finding(self._name, node.line, f"{_text(node.expr)}.{node.name}", owner)
+
+    def _owners(self, node: nodes.MemberExpr) -> list[nodes.TypeInfo] | None:
+        """The classes that declare the attribute; None when the object's type is not known."""
+        kind = self._types.get(node.expr)
+        if kind is None and isinstance(node.expr, nodes.RefExpr):
+            declared = node.expr.node
+            kind = declared.type if isinstance(declared, nodes.Var) else None
+            if isinstance(declared, nodes.TypeInfo):
+                return [_declaring(declared, node.name)]
+        infos = _classes(kind)
+        if infos is None:
+            return None
+        return [_declaring(info, node.name) for info in infos]
+
+
+def _classes(kind: types.Type | None) -> list[nodes.TypeInfo] | None:
+    """The classes of an object of this type; None for Any."""
+    if kind is None:
+        return []  # code that mypy knows to be unreachable
+    kind = types.get_proper_type(kind)
+    if isinstance(kind, types.AnyType):
+        return None
+    if isinstance(kind, types.UnionType):
+        found = [_classes(item) for item in kind.items]
+        return [info for infos in found for info in infos or ()]
+    if isinstance(kind, types.TypeType):
+        return _classes(kind.item)
+    if isinstance(kind, types.TypeVarType):
+        return _classes(kind.upper_bound)
+    if isinstance(kind, types.TupleType):
+        return [kind.partial_fallback.type]
+    if isinstance(kind, types.CallableType):
+        return [kind.type_object()] if kind.is_type_obj() else [kind.fallback.type]
+    if isinstance(kind, types.Instance):
+        return [kind.type]
+    return []
+
+
+def _declaring(info: nodes.TypeInfo, name: str) -> nodes.TypeInfo:
+    for base in info.mro:
+        if name in base.names:
+            return base
+    return info
+
+
+def _made_in(function: nodes.FuncItem) -> frozenset[str]:
+    found: set[str] = set()
+    for node in _walk(function, into_functions=False):
+        if isinstance(node, nodes.AssignmentStmt) and _makes(node.rvalue):
+            found.update(item.name for item in node.lvalues if isinstance(item, nodes.NameExpr))
+    return frozenset(found)
+
+
+def _makes(expression: nodes.Expression) -> bool:
+    if not isinstance(expression, nodes.CallExpr):
+        return False
+    callee = expression.callee
+    if isinstance(callee, nodes.IndexExpr):
+        callee = callee.base
+    if isinstance(callee, nodes.MemberExpr) and callee.name == "__new__":
+        return True
+    if not isinstance(callee, nodes.RefExpr):
+        return False
+    return isinstance(callee.node, nodes.TypeInfo) or callee.fullname in _MAKERS
+
+
+def _is_own(base: nodes.Expression) -> bool:
+    if isinstance(base, nodes.SuperExpr):
+        return True
+    return isinstance(base, nodes.NameExpr) and base.name in ("self", "cls")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _text(node: nodes.Expression) -> str:
+    if isinstance(node, nodes.NameExpr):
+        return node.name
+    if isinstance(node, nodes.MemberExpr):
+        return f"{_text(node.expr)}.{node.name}"
+    if isinstance(node, nodes.CallExpr):
+        return f"{_text(node.callee)}(…)"
+    if isinstance(node, nodes.IndexExpr):
+        return f"{_text(node.base)}[…]"
+    return "…"
+
+
+def _walk(root: nodes.Node, *, into_functions: bool = True) -> Iterator[nodes.Node]:
+    """All statements and expressions under ``root``, itself included.
+
+    With ``into_functions=False`` a function under ``root`` is given, and its body is not.
+    """
+    todo: list[nodes.Node] = [root]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if node is root or into_functions or not isinstance(node, nodes.FuncItem):
+            todo.extend(_children(node))
+
+
+def _children(node: nodes.Node) -> Iterator[nodes.Node]:
+    for name in _child_names(type(node)):
+        try:
+            value = getattr(node, name)
+        except (AttributeError, AssertionError):  # it is computed, and this node has none
+            continue
+        yield from _nodes_in(value)
+
+
+def _nodes_in(value: object) -> Iterator[nodes.Node]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _nodes_in(item)
+    elif isinstance(value, nodes.Node) and not isinstance(
+        value, nodes.TypeInfo | nodes.MypyFile | nodes.Var
+    ):
+        yield value
+
+
+_names: dict[type, tuple[str, ...]] = {}
+
+
+def _child_names(kind: type) -> tuple[str, ...]:
+    if kind not in _names:
+        found = {
+            name
+            for base in kind.__mro__
+            for name, value in vars(base).items()
+            if type(value).__name__ in ("getset_descriptor", "member_descriptor")
+        }
+        _names[kind] = tuple(sorted(found - _NOT_CHILDREN))
+    return _names[kind]

@@ -1,0 +1,77 @@
+"""Measures the house: ``make house-report`` ends with one JSON line.
+
+``--list`` prints every finding, ``--only PACKAGE`` those of some modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tools.house_measures import rules  # noqa: E402
+from tools.house_measures.cycles import cycles, modules  # noqa: E402
+from tools.house_measures.ownership import measure  # noqa: E402
+
+ROOMS = (
+    "protocol", "runtime", "controller", "broker", "client", "cli", "bench", "pipeline", "testing",
+)  # fmt: skip
+PACKAGES = ("oncelog", "pyspark_oncelog")
+
+
+def main() -> None:
+    """Print the findings that are asked for, then the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="print every finding")
+    parser.add_argument("--only", default="", metavar="PACKAGE", help="of these modules alone")
+    given = parser.parse_args()
+    known = modules(ROOT / room for room in ROOMS)
+    groups = [group for group in cycles(known) if any(n.startswith(given.only) for n in group)]
+    owned = measure(ROOT, list(ROOMS), PACKAGES)
+    writes = [f for f in owned.writes + owned.unknown if f.module.startswith(given.only)]
+    reads = [f for f in owned.private_reads if f.module.startswith(given.only)]
+    cited = rules.citations(ROOT, rules.modules(ROOT), rules.load(ROOT)[1])
+    without_rule = [*cited.unknown, *cited.old]
+    if given.list:
+        for group in groups:
+            print(f"cycle of {len(group)}: {' '.join(group)}")
+        for kind, findings in (("write", writes), ("private read", reads)):
+            for found in findings:
+                print(f"{kind}: {found}")
+        for citation in without_rule:
+            print(f"citation without rule: {citation}")
+    counts = {
+        "cycles": len(groups),
+        "foreign_writes": len(writes),
+        "private_reads": len(reads),
+        "citations_without_rule": len(without_rule),
+        "same_named_classes": len(_same_named(list(known.values()))),
+        "product_lines": _lines(list(known.values())),
+        "test_lines": _lines(sorted((ROOT / "tests").rglob("*.py"))),
+    }
+    print(json.dumps(counts))
+
+
+def _same_named(paths: list[Path]) -> list[str]:
+    """Names that more than one class of the modules has."""
+    names = Counter(
+        node.name
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, times in names.items() if times > 1)
+
+
+def _lines(paths: list[Path]) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+if __name__ == "__main__":
+    main()
