@@ -1,4 +1,4 @@
-"""The settings of one broker: the model, where they come from, and what is said about mistakes."""
+"""One broker's settings are modelled, read from their sources and explained here."""
 
 from oncelog_broker.config import report
 from oncelog_broker.config.errors import ConfigError

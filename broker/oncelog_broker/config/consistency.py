@@ -1,4 +1,4 @@
-"""What must hold for a broker's settings as a whole: every problem at once. Pure."""
+"""The checks here report every problem of a broker's settings as a whole at once. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from oncelog_protocol.topic_config import parse_topic_config
 
 VARIABLE = "${"
 NUMBER_MAX = 2**63 - 1
-"""As for settings of topics; far above it times could not be counted in seconds any more."""
+"""This is the bound of topic settings too. Far above it times could not be counted in seconds any
+more."""
 
 
 def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> list[Problem]:
@@ -30,7 +31,7 @@ def problems(values: Mapping[str, Any], topic_defaults: Mapping[str, str]) -> li
 
 
 def text_fault(text: str) -> tuple[str, str] | None:
-    """(problem, remedy) of a text that no setting may hold; None of any other."""
+    """Return (problem, remedy) for a text that no setting may hold, and None for any other."""
     if VARIABLE in text:
         return "variables such as ${NAME} are not replaced", "Write the value itself"
     if not text.isprintable():

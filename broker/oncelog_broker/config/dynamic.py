@@ -1,13 +1,14 @@
-"""Settings that change while brokers run (KIP-226): how they are named, what they may be, and the
-settings in force with them. Pure.
+"""This module applies the settings that change while brokers run (KIP-226). Pure.
+
+It says how they are named, which values they may have, and which settings are in force with them.
 
 Rules
 -----
-* What is set for one broker goes before what is set for all, and that before what it was started
-  with: file, environment, arguments.
+* A setting for one broker overrides one for all brokers, and that overrides the value that the
+  broker was started with: file, environment, arguments.
 * A setting that only makes sense when all brokers agree is set for all of them, or not at all.
-* It is checked when it is set: by itself, and together with everything else.
-* Whatever stands in the store is survived: what cannot hold is left out and named.
+* A setting is checked when it is set: by itself, and together with everything else.
+* An invalid setting in the store stops no broker: it is left out and named.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def altered(
     configs: Mapping[int, Texts],
     entries: Iterable[ConfigEntry],
 ) -> dict[str, str]:
-    """What would be set for a broker (-1: for all) with ``entries`` over what ``configs`` say, on
-    brokers that were started with ``config``. Keys and values in their one spelling.
+    """Return what would be set for a broker (-1: for all) with ``entries`` over ``configs``, on
+    brokers that were started with ``config``. Keys and values come in their one spelling.
 
     :raises InvalidConfigError: names the key, the value and what is allowed.
     """
@@ -73,9 +74,9 @@ def altered(
 
 
 def overlaid(config: BrokerConfig, *layers: Texts) -> BrokerConfig:
-    """``config`` with layers of texts over it, the strongest last.
+    """Return ``config`` with layers of texts over it, the strongest last.
 
-    :raises InvalidConfigError: what does not hold.
+    :raises InvalidConfigError: the result does not hold.
     """
     values: dict[str, Any] = config.model_dump()
     defaults = values["topic_defaults"]
@@ -96,8 +97,10 @@ def overlaid(config: BrokerConfig, *layers: Texts) -> BrokerConfig:
 def tolerant(
     config: BrokerConfig, default: Texts, own: Texts
 ) -> tuple[BrokerConfig, dict[str, str], dict[str, str], list[str]]:
-    """As :func:`overlaid` of what the store holds for all brokers and for this one: the settings,
-    what counts of either, and what was left out, with the reason."""
+    """Apply what the store holds for all brokers and for this one, and leave out what is invalid.
+
+    Return the settings, what counts of either layer, and what was left out, with the reason.
+    """
     faults: list[str] = []
     kept_default = _possible(default, BROKER_DEFAULT, faults)
     kept_own = _possible(own, config.broker_id, faults)
@@ -117,8 +120,8 @@ def tolerant(
 
 
 def normalised(key: str) -> str:
-    """The one spelling of a key: the setting in snake case, and after a dot the entry of a map.
-    Kafka's dots are taken too.
+    """Return the one spelling of a key: the setting in snake case, and after a dot the entry of a
+    map. Kafka's dots are taken too.
 
     :raises InvalidConfigError: there is no such setting.
     """
@@ -139,7 +142,7 @@ def normalised(key: str) -> str:
 
 
 def may_change(key: str) -> bool:
-    """Whether a setting, or an entry of one, may change while the broker runs."""
+    """Return whether a setting, or an entry of one, may change while the broker runs."""
     return is_dynamic(BrokerConfig.model_fields[key.partition(".")[0]])
 
 
@@ -152,7 +155,7 @@ def _check_may_be_set(key: str, broker_id: int) -> None:
 
 
 def _canonical(key: str, text: str) -> str:
-    """The value as we would write it."""
+    """Return the value as we would write it."""
     fault = text_fault(text)
     if fault is not None:
         raise InvalidConfigError(f"{key}: {fault[0]}. {fault[1]}")
@@ -169,7 +172,7 @@ def _canonical(key: str, text: str) -> str:
 
 
 def _possible(layer: Texts, broker_id: int, faults: list[str]) -> dict[str, str]:
-    """What of a layer may be set by its name and by its own value."""
+    """Return the part of a layer that may be set, judged by each name and value alone."""
     kept: dict[str, str] = {}
     for key, text in sorted(layer.items()):
         try:

@@ -1,4 +1,4 @@
-"""What is said of settings that do not hold: key, problem and remedy. Pure."""
+"""These errors tell a user which setting does not hold, why, and what to do about it. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ConfigError(Exception):
-    """The broker cannot run with these settings: key, place and remedy in one message.
+    """The broker cannot run with these settings. The message names key, place and remedy.
 
     ``source`` is the file, the variable or the argument; ``others`` are further mistakes.
     """
@@ -27,24 +27,24 @@ class ConfigError(Exception):
         where = f"{source}: " if source else ""
         named = f"{key}: " if key else ""
         self.message = f"{where}{named}{problem}. {remedy}"
-        """Of this one alone."""
+        """This message tells of this mistake alone, not of the others."""
         more = f" (and {len(self.others)} more mistakes)" if self.others else ""
         super().__init__(self.message + more)
 
     @property
     def all(self) -> tuple[ConfigError, ...]:
-        """Every mistake, this one first."""
+        """Return every mistake, this one first."""
         return (self, *self.others)
 
     @classmethod
     def of_all(cls, mistakes: Sequence[ConfigError]) -> ConfigError:
-        """One error that names them all; there is at least one."""
+        """Return one error that names them all; there is at least one."""
         first = mistakes[0]
         return cls(first.key, first.problem, first.remedy, first.source, mistakes[1:])
 
 
 class InconsistentError(ValueError):
-    """Settings that are each possible, but not together."""
+    """The settings are each possible, but not together."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(f"{each.key}: {each.text}" for each in problems))
@@ -52,10 +52,10 @@ class InconsistentError(ValueError):
 
 
 class Problem:
-    """One thing that does not hold for the settings as a whole."""
+    """A problem names one thing that does not hold for the settings as a whole."""
 
     def __init__(self, key: str, text: str, remedy: str, involved: Sequence[str] = ()) -> None:
-        """``involved`` are the settings that it follows from, besides ``key``."""
+        """``involved`` are the settings that the problem follows from, besides ``key``."""
         self.key = key
         self.text = text
         self.remedy = remedy

@@ -1,10 +1,10 @@
-"""Settings of several sources, laid over each other, and where each value came from. Pure.
+"""Settings of several sources are laid over each other here, and each value keeps its origin. Pure.
 
 Rules
 -----
-* A later layer goes before an earlier one, part by part: one port of one listener, one entry of a
+* A later layer overrides an earlier one, part by part: one port of one listener, one entry of a
   map. A listener is known by its name, not by its place in the list.
-* Whoever gives a whole list or map replaces what lay below.
+* A source that gives a whole list or map replaces what lay below.
 * The parts of a setting are named by a path: ``listeners``, ``internal``, ``port``.
 """
 
@@ -20,16 +20,18 @@ from typing import Any
 from oncelog_broker.config.model import BrokerConfig, ListenerConfig
 
 Place = tuple[str | int, ...]
-"""A key and what is inside of it, as pydantic locates mistakes: ("listeners", 0, "port")."""
+"""A place is a key and what is inside of it, as pydantic locates mistakes: ("listeners", 0,
+"port")."""
 
 
 class NoSuchPartError(Exception):
-    """A path that leads nowhere; the text says why."""
+    """A path leads nowhere; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from: "default", "file", "environment" or "flag", and its name there."""
+    """An origin tells where a value came from: "default", "file", "environment" or "flag", and its
+    name there."""
 
     kind: str
     name: str = ""
@@ -42,15 +44,15 @@ DEFAULT = Origin("default")
 
 
 class Layers:
-    """The settings so far. Put layers in order, the strongest last."""
+    """This object collects the settings so far. Put layers in order, the strongest last."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        """As the model takes them; what nobody has set is not there."""
+        """The values are as the model takes them. A setting that nobody has set is missing."""
         self._origins: dict[Place, Origin] = {}
 
     def origin(self, place: Place) -> Origin:
-        """Who set what is at ``place``, or else the nearest thing that holds it."""
+        """Return who set what is at ``place``, or else the nearest thing that holds it."""
         for length in range(len(place), 0, -1):
             found = self._origins.get(place[:length])
             if found is not None:
@@ -58,15 +60,16 @@ class Layers:
         return DEFAULT
 
     def set_by(self, place: Place) -> Origin:
-        """Who set just this: the whole of a setting, a part of a listener, or an entry of a map."""
+        """Return who set just this: the whole of a setting, a part of a listener, or an entry of a
+        map."""
         return self._origins.get(place, DEFAULT)
 
     def origins_within(self, key: str) -> list[Origin]:
-        """Everybody who has set a part of ``key``, once each."""
+        """Return everybody who has set a part of ``key``, once each."""
         return list(dict.fromkeys(o for place, o in self._origins.items() if place[0] == key))
 
     def put(self, key: str, value: Any, origin: Origin) -> None:
-        """The whole of a setting; listeners may be a table by name."""
+        """Set the whole of a setting; listeners may be a table by name."""
         if key == "listeners" and isinstance(value, Mapping):
             for name, parts in value.items():
                 if not isinstance(parts, Mapping):
@@ -87,7 +90,7 @@ class Layers:
                     self._origins[key, index, str(part)] = origin
 
     def put_text(self, path: Sequence[str], text: str, origin: Origin) -> None:
-        """What a variable or an argument says: the whole of a setting, or one part.
+        """Apply the text of a variable or an argument: the whole of a setting, or one part.
 
         :raises NoSuchPartError: the path leads nowhere, or the text is not what it must be.
         """
@@ -129,7 +132,7 @@ class Layers:
         self._origins["listeners", index, part] = origin
 
     def _listeners(self) -> list[dict[str, Any]]:
-        """Those of the layers below, which are the default's if there are no others."""
+        """Return the listeners of the layers below, or the default's if no layer has any."""
         held = self.values.get("listeners")
         if held is None:
             default = BrokerConfig.model_fields["listeners"].default
@@ -145,7 +148,7 @@ class Layers:
 
 
 def is_map(key: str) -> bool:
-    """Whether a setting is a map of names to values."""
+    """Return whether a setting is a map of names to values."""
     field = BrokerConfig.model_fields.get(key)
     return field is not None and typing.get_origin(field.annotation) is dict
 
@@ -156,7 +159,7 @@ def _is_list(key: str) -> bool:
 
 
 def _whole(key: str, text: str) -> Any:
-    """A setting's value from its text: JSON for what has parts, or commas between texts."""
+    """Parse the text of a whole setting: JSON for what has parts, or commas between texts."""
     if is_map(key) or key == "listeners":
         return _json(text)
     if _is_list(key):
@@ -176,7 +179,7 @@ def _split(text: str) -> list[str]:
 
 
 def _nothing(model: type[BrokerConfig] | type[ListenerConfig], key: str, text: str) -> str | None:
-    """An empty text is no value where there need not be one."""
+    """Return None for an empty text if the setting may be None, and the text otherwise."""
     field = model.model_fields.get(key)
     may_be_none = field is not None and types.NoneType in typing.get_args(field.annotation)
     return None if may_be_none and not text else text

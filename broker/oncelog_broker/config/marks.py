@@ -1,5 +1,7 @@
-"""What is known of a setting beside its type: whether it may change while the broker runs, and
-whether its value may be seen. Marks stand in the annotations of the model's fields."""
+"""Marks tell whether a setting may change while the broker runs, and whether it may be seen.
+
+They stand in the annotations of the model's fields.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One property of a setting."""
+    """A mark stands for one property of a setting."""
 
     name: str
 
@@ -23,23 +25,24 @@ CLUSTER_WIDE = Mark("cluster wide")
 SECRET = Mark("secret")
 
 Dynamic = Annotated[T, DYNAMIC]
-"""A setting that may change while the broker runs (KIP-226)."""
+"""Such a setting may change while the broker runs (KIP-226)."""
 ClusterWide = Annotated[T, DYNAMIC, CLUSTER_WIDE]
-"""One that may change so for all brokers alone: they must agree, or take over from each other."""
+"""Such a setting may change only for all brokers at once: they must agree, or take over from each
+other."""
 Secret = Annotated[T, SECRET]
-"""A setting whose value is never shown or logged."""
+"""The value of such a setting is never shown or logged."""
 
 
 def is_dynamic(field: FieldInfo) -> bool:
-    """Whether a setting may change while the broker runs."""
+    """Return whether a setting may change while the broker runs."""
     return DYNAMIC in field.metadata
 
 
 def is_cluster_wide(field: FieldInfo) -> bool:
-    """Whether a dynamic setting may only be set for all brokers."""
+    """Return whether a dynamic setting may only be set for all brokers."""
     return CLUSTER_WIDE in field.metadata
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Whether the value of a setting is masked wherever it is shown."""
+    """Return whether the value of a setting is masked wherever it is shown."""
     return SECRET in field.metadata

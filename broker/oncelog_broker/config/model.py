@@ -1,8 +1,10 @@
-"""The settings of one broker: typed, checked as a whole before anything is created.
+"""This module declares the settings of one broker, which are checked as a whole at first.
 
-Names are Kafka's in snake case. How to add one: a field here, with its bounds, units last in its
-name, and a docstring that says what it does (its row in ``docs/broker-configs.md``).
-``Dynamic[...]`` if it may change while the broker runs, ``Secret[...]`` if nobody may see it."""
+Nothing is created before that check. Names are Kafka's in snake case. How to add one: a field here,
+with its bounds, units last in its name, and a docstring that says what it does (its row in
+``docs/broker-configs.md``). It is ``Dynamic[...]`` if it may change while the broker runs, and
+``Secret[...]`` if nobody may see it.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,26 @@ from oncelog_protocol import limits
 from oncelog_protocol.topic_config import TOPIC_SETTINGS
 
 MAP_ENTRIES_MAX = 100
-"""What is set while brokers run is kept in one node, and told to every broker."""
+"""The settings made while brokers run are kept in one node, and every broker is told of it."""
 UNSPECIFIED_HOSTS = ("", "0.0.0.0", "::", "[::]", "*")
 
 
 class ListenerConfig(BaseModel):
-    """One socket, and the address under which peers find it."""
+    """A listener is one socket, with the address under which peers find it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
-    """What others know it by, as inter_broker_listener does."""
+    """Other settings refer to the listener by this name, as inter_broker_listener does."""
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 for all, and then advertised_host is required."""
+    """The broker listens on this address; 0.0.0.0 means all, and then advertised_host is
+    required."""
     port: int = Field(default=0, ge=0, le=65535)
-    """0 takes a free one."""
+    """The broker listens on this port; 0 takes a free one."""
     advertised_host: str | None = None
-    """The name or address under which peers find it. Default: host."""
+    """Peers find the listener under this name or address. Default: host."""
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
-    """The same of the port. Default: the port that was taken."""
+    """Peers find the listener at this port. Default: the port that was taken."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -55,210 +58,221 @@ class ListenerConfig(BaseModel):
 
 
 class BrokerConfig(BaseModel):
-    """Every setting of a broker. Units are in the names; sizes in bytes."""
+    """This model holds every setting of a broker. Units are in the names; sizes are in bytes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # ---- Identity and listeners
     broker_id: int = Field(ge=0, le=2**31 - 1)
-    """Who it is in its cluster; no other broker may have it, and its directories belong to it."""
+    """The broker has this id in its cluster. No other broker may have it, and its directories
+    belong to it."""
     rack: str | None = Field(default=None, max_length=limits.NAME_CHARS_MAX)
-    """Where it stands. Replicas of a partition are spread over racks."""
+    """The broker stands in this rack. Replicas of a partition are spread over racks."""
     log_dirs: list[str] = Field(min_length=1)
-    """Directories for the logs, on different disks as a rule. New replicas go where there are
-    fewest; one that fails takes only its own replicas along."""
+    """The logs are kept in these directories, on different disks as a rule. New replicas go where
+    there are fewest; a directory that fails takes only its own replicas along."""
     listeners: list[ListenerConfig] = Field(
         default=[ListenerConfig(name="internal"), ListenerConfig(name="external")], min_length=1
     )
-    """Sockets that are listened on, each with a name and the address that peers are told."""
+    """The broker listens on these sockets, each with a name and the address that peers are told."""
     inter_broker_listener: str = "internal"
-    """The listener for brokers among themselves; clients cannot give orders on any other."""
+    """Brokers talk to each other through this listener; clients cannot give orders on any other."""
 
     # ---- ZooKeeper
     zookeeper_connect: str = Field(default="", max_length=4096)
-    """Where the cluster's state is kept: host:port[,host:port...][/chroot]"""
+    """The cluster's state is kept there: host:port[,host:port...][/chroot]"""
     zookeeper_session_timeout_ms: int = Field(default=6000, ge=100)
     """After so long without a sign of life the cluster takes a broker for gone."""
     zookeeper_connection_timeout_ms: int = Field(default=15_000, ge=100)
-    """How long a start waits for ZooKeeper."""
+    """A start waits so long for ZooKeeper."""
 
     # ---- Logs
     flush: Literal["commit", "interval"] = "commit"
     """commit: an offset counts once it is synced. interval: at once, synced every
     flush_interval_ms."""
     flush_interval_ms: int = Field(default=1000, ge=1)
-    """With flush=interval: the longest time between a write and its sync."""
+    """With flush=interval, this is the longest time between a write and its sync."""
     flush_inline_bytes_max: int = Field(default=INLINE_BYTES_MAX, ge=0)
-    """Rounds of at most so many bytes are synced on the event loop while the disk is quick; 0: all
-    of them in a worker thread."""
+    """Sync rounds of at most so many bytes run on the event loop while the disk is quick; with 0
+    all of them run in a worker thread."""
     log_dir_sync_timeout_ms: int = Field(default=SYNC_TIMEOUT_MS, ge=100)
     """A log directory in which a sync takes longer is offline until the broker is started again:
     its disk hangs, and other replicas take over. After a third of that its leaders give way to
     replicas that hold everything."""
     log_retention_check_interval_ms: Dynamic[int] = Field(default=300_000, ge=10)
-    """How often is looked for segments that retention lets go."""
+    """The broker looks this often for segments that retention lets go."""
     producer_id_expiration_ms: Dynamic[int] = Field(default=86_400_000, ge=1)
-    """How long a partition remembers a producer that no longer writes to it; a retry that comes
+    """A partition remembers a producer that no longer writes to it for so long; a retry that comes
     later than that is a duplicate. Default: a day."""
     producer_ids_per_partition_max: int = Field(default=100_000, ge=1, le=1_000_000)
-    """Producers that a partition remembers. Above it, batches of others are refused, retriably,
+    """A partition remembers so many producers. Above it, batches of others are refused, retriably,
     until some of them are old enough to be forgotten; see producer_id_expiration_ms."""
     log_checkpoint_interval_ms: int = Field(default=5_000, ge=10)
-    """How often recovery points, log starts and high watermarks are written down: what lies below
-    is not read again after a crash."""
+    """Recovery points, log starts and high watermarks are written down this often: records below
+    them are not read again after a crash."""
     log_scrub_interval_ms: Dynamic[int] = Field(default=604_800_000, ge=0)
     """All that was synced is read again and held against its checksums once in this time, spread
     over it: rot is found while other replicas have what it took. 0: never. Default: 7 days."""
     log_scrub_bytes_per_second: Dynamic[int] = Field(default=16 * 1024 * 1024, ge=1024)
-    """Of one log directory: the most that is read so, should the interval ask for more."""
+    """The scrubber reads at most so much of one log directory in a second, should the interval ask
+    for more."""
     log_cleaner_enable: Dynamic[bool] = True
-    """Whether topics with cleanup_policy=compact are compacted."""
+    """Topics with cleanup_policy=compact are compacted only if this is true."""
     log_cleaner_backoff_ms: Dynamic[int] = Field(default=15_000, ge=10)
-    """How long the cleaner rests when nothing is to be compacted."""
+    """The cleaner rests so long when nothing is to be compacted."""
     log_cleaner_dedupe_buffer_bytes: Dynamic[int] = Field(default=64 * 1024 * 1024, ge=64 * 1024)
-    """Memory for the keys of one pass; what does not fit is compacted in the next."""
+    """The keys of one pass may take so much memory; what does not fit is compacted in the next."""
     log_cleaner_io_max_bytes_per_second: Dynamic[int] = Field(default=64 * 1024 * 1024, ge=1024)
-    """Read and written together, of all log directories."""
+    """The cleaner reads and writes at most so much in a second, of all log directories together."""
     log_cleaner_cpu_percent: Dynamic[int] = Field(default=20, ge=1, le=100)
-    """Of one core; the cleaner works in slices of a few milliseconds and rests in between."""
+    """The cleaner takes at most this share of one core; it works in slices of a few milliseconds
+    and rests in between."""
     topic_defaults: ClusterWide[dict[str, str | int | bool]] = Field(
         default={}, max_length=MAP_ENTRIES_MAX
     )
-    """Topic settings (retention_ms, segment_bytes, ...) for topics that do not override them."""
+    """Topics that do not override these settings get them (retention_ms, segment_bytes, ...)."""
 
     # ---- Topics
     default_replication_factor: int = Field(default=1, ge=1, le=32767)
-    """Of topics that are made without saying."""
+    """Topics that are made without a replication factor get this one."""
     num_partitions: int = Field(default=1, ge=1, le=limits.PARTITION_COUNT_MAX)
-    """Of topics that are made without saying."""
+    """Topics that are made without a number of partitions get this one."""
     min_insync_replicas: ClusterWide[int] = Field(default=1, ge=1, le=32767)
-    """Topics that do not say: so many in-sync replicas must hold a record before it is committed;
-    with fewer, writes with acks=all are refused."""
+    """For topics that do not say: so many in-sync replicas must hold a record before it is
+    committed; with fewer, writes with acks=all are refused."""
     auto_create_topics_enable: bool = False
-    """Whether asking for a topic that does not exist makes it."""
+    """If true, asking for a topic that does not exist makes it."""
     unclean_leader_election_enable: ClusterWide[bool] = False
-    """Topics that do not say: whether a replica that is not in sync may lead when no other is left.
-    Loses committed records."""
+    """For topics that do not say: if true, a replica that is not in sync may lead when no other is
+    left. That loses committed records."""
     auto_leader_rebalance_enable: ClusterWide[bool] = True
-    """Whether brokers get the leaderships back for which they are preferred."""
+    """If true, brokers get the leaderships back for which they are preferred."""
     leader_imbalance_check_interval_ms: ClusterWide[int] = Field(default=10_000, ge=50)
-    """How often that is looked at."""
+    """The controller looks this often for brokers without the leaderships for which they are
+    preferred."""
 
     # ---- Replication
     replica_lag_time_max_ms: Dynamic[int] = Field(default=10_000, ge=50)
     """A follower that was not caught up for longer leaves the ISR."""
     replica_fetch_wait_max_ms: int = Field(default=500, ge=1, le=limits.FETCH_WAIT_MS_MAX)
-    """How long a leader keeps a fetch of a follower waiting when there is nothing new."""
+    """A leader keeps a fetch of a follower waiting so long when there is nothing new."""
     replica_fetch_min_bytes: int = Field(default=1, ge=1)
-    """What a follower waits for at least."""
+    """A follower waits for at least so many bytes, up to replica_fetch_wait_max_ms."""
     replica_fetch_response_max_bytes: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
     )
-    """Of one response to a follower."""
+    """One response to a follower has at most so many bytes."""
     replica_fetch_max_bytes: int = Field(
         default=4 * 1024 * 1024, ge=1024, le=limits.FETCH_BYTES_MAX
     )
-    """For one partition in one response."""
+    """One response to a follower has at most so many bytes of one partition."""
 
     # ---- Groups
     group_min_session_timeout_ms: ClusterWide[int] = Field(default=1_000, ge=1)
-    """The shortest session time-out that a member of a group may ask for."""
+    """No member of a group may ask for a shorter session time-out."""
     group_max_session_timeout_ms: ClusterWide[int] = Field(default=1_800_000, ge=1)
-    """The longest."""
+    """No member of a group may ask for a longer session time-out."""
     group_initial_rebalance_delay_ms: ClusterWide[int] = Field(default=500, ge=0)
-    """How long an empty group waits for more members after the first one."""
+    """An empty group waits so long for more members after the first one."""
     group_max_size: ClusterWide[int] = Field(default=10_000, ge=1)
-    """Members of one group."""
+    """One group has at most so many members."""
     offsets_topic_num_partitions: int = Field(default=50, ge=1, le=100)
-    """Of the internal topic of groups and their offsets, when it is made; it cannot grow later. At
-    most as many as the controller makes in one write: brokers must hear of all of them at once."""
+    """The internal topic of groups and their offsets is made with so many partitions; it cannot
+    grow later. At most as many are possible as the controller makes in one write: brokers must hear
+    of all of them at once."""
     offsets_topic_replication_factor: int = Field(default=3, ge=1, le=32767)
-    """Of the same. It is not made before so many brokers are up; until then groups are refused,
-    retriably. A cluster of fewer brokers needs a smaller number here."""
+    """The internal topic of groups has so many replicas. It is not made before so many brokers are
+    up; until then groups are refused, retriably. A cluster of fewer brokers needs a smaller number
+    here."""
     offsets_topic_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
-    """Of the same: what a coordinator reads to begin with is kept small by compaction, which never
-    touches the last segment."""
+    """The internal topic of groups has segments of this size. A coordinator begins by reading the
+    topic; compaction keeps it small, but never touches the last segment."""
     offsets_retention_ms: ClusterWide[int] = Field(default=604_800_000, ge=1)
-    """How long offsets are kept after the last member has left the group, or, of groups without
+    """Offsets are kept so long after the last member has left the group, or, of groups without
     members, after the last commit."""
     offsets_retention_check_interval_ms: int = Field(default=600_000, ge=10)
-    """How often is looked for offsets that have expired."""
+    """The coordinator looks this often for offsets that have expired."""
     offset_metadata_max_bytes: ClusterWide[int] = Field(default=4_096, ge=0, le=64 * 1024)
-    """The text that a member may commit with an offset."""
+    """A member may commit a text of at most so many bytes with an offset."""
     offset_commit_timeout_ms: int = Field(default=5_000, ge=1)
-    """How long the coordinator of a group waits for the replicas of what it has written."""
+    """The coordinator of a group waits so long for the replicas of what it has written."""
 
     # ---- Transactions
     transaction_state_log_num_partitions: int = Field(default=50, ge=1, le=100)
-    """Of the internal topic of transactional ids, when it is made; see
+    """The internal topic of transactional ids is made with so many partitions; see
     offsets_topic_num_partitions."""
     transaction_state_log_replication_factor: int = Field(default=3, ge=1, le=32767)
-    """Of the same. It is not made before so many brokers are up; until then transactions are
-    refused, retriably. A cluster of fewer brokers needs a smaller number here."""
+    """The internal topic of transactional ids has so many replicas. It is not made before so many
+    brokers are up; until then transactions are refused, retriably. A cluster of fewer brokers needs
+    a smaller number here."""
     transaction_state_log_segment_bytes: int = Field(default=100 * 1024 * 1024, ge=1024)
-    """Of the same: what a coordinator reads to begin with is kept small by compaction."""
+    """The internal topic of transactional ids has segments of this size. A coordinator begins by
+    reading the topic, which compaction keeps small."""
     transaction_max_timeout_ms: ClusterWide[int] = Field(default=900_000, ge=1)
-    """The longest time that a producer may ask for, after which its open transaction is aborted."""
+    """A producer may ask for no longer time, after which its open transaction is aborted."""
     transactional_id_expiration_ms: ClusterWide[int] = Field(default=604_800_000, ge=1)
-    """How long a transactional id without an open transaction is kept after it was used last."""
+    """A transactional id without an open transaction is kept so long after it was used last."""
 
     # ---- Stopping
     controlled_shutdown_enable: bool = True
-    """Whether a broker that stops has its leaderships moved first."""
+    """If true, a broker that stops has its leaderships moved first."""
     controlled_shutdown_timeout_ms: int = Field(default=10_000, ge=0)
-    """How long that may take."""
+    """Moving the leaderships of a broker that stops may take so long."""
 
     # ---- Connections
     max_connections: Dynamic[int] = Field(default=2000, ge=1)
-    """Connections to each listener; what comes above is refused."""
+    """Each listener takes so many connections; a connection above that is refused."""
     max_connections_per_ip: Dynamic[int] = Field(default=1000, ge=1)
-    """The same of one host."""
+    """Each listener takes so many connections from one host."""
     connections_max_idle_ms: Dynamic[int] = Field(default=600_000, ge=0)
     """A connection without a request for so long is closed. 0: never."""
     connection_handshake_timeout_ms: int = Field(default=5_000, ge=10)
-    """From accepting a connection to its first whole request."""
+    """A connection has so long from being accepted to its first whole request."""
     request_frame_timeout_ms: int = Field(default=10_000, ge=10)
-    """From the first byte of a request to its last."""
+    """A request may take so long from its first byte to its last."""
     response_stall_timeout_ms: int = Field(default=30_000, ge=10)
-    """How long a client may take nothing of what is there for it."""
+    """A client may leave its responses unread for so long."""
     connection_unsent_max_bytes: int = Field(default=16 * 1024 * 1024, ge=64 * 1024)
-    """Of one connection: with more unsent responses nothing more is read from it."""
+    """When one connection has more unsent responses than this, nothing more is read from it."""
     queued_max_bytes: Dynamic[int] = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
-    """Bytes of unfinished requests and unsent responses that all clients together may hold."""
+    """All clients together may hold so many bytes of unfinished requests and unsent responses."""
     max_in_flight_requests: int = Field(default=limits.IN_FLIGHT_REQUESTS_MAX, ge=1, le=10_000)
-    """Unanswered requests of one connection; the next one is read after that."""
+    """One connection may have so many unanswered requests; the next one is read after that."""
 
     # ---- Metrics and probes
     metrics_host: str = Field(default="127.0.0.1", min_length=1, max_length=limits.NAME_CHARS_MAX)
-    """Where the HTTP port with /metrics, /livez, /readyz and /startupz listens. It shows names of
-    topics and groups, and asks nobody who they are: open it to those only who may see them."""
+    """The HTTP port with /metrics, /livez, /readyz and /startupz listens on this address. It shows
+    names of topics and groups, and asks nobody who they are: open it to those only who may see
+    them."""
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
-    """Of the same; without it there is no such port. 0 takes a free one, which the ready file
-    names."""
+    """The HTTP port has this number; without it there is no such port. 0 takes a free one, which
+    the ready file names."""
     metrics_topics_max: int = Field(default=1000, ge=0)
-    """Topics with metrics of their own on one broker; all others are counted together, as topic
-    "(other)"."""
+    """So many topics of one broker have metrics of their own; all others are counted together, as
+    topic "(other)"."""
     metrics_partitions_max: int = Field(default=4000, ge=0)
-    """The same of partitions: those of the first topics, each topic whole or not at all."""
+    """So many partitions of one broker have metrics of their own: those of the first topics, each
+    topic whole or not at all."""
     metrics_groups_max: int = Field(default=1000, ge=0)
-    """The same of consumer groups, of which at most metrics_partitions_max partitions are shown."""
+    """So many consumer groups have metrics of their own, of which at most metrics_partitions_max
+    partitions are shown."""
     metrics_lag_interval_ms: int = Field(default=5_000, ge=100)
-    """How often the coordinator of groups asks where the partitions end that they read, for their
+    """The coordinator of groups asks this often where the partitions end that they read, for their
     lag in records and in time. It asks only while there is a metrics_port."""
 
     # ---- The log of the process
     log_format: Literal["auto", "text", "json"] = "auto"
     """auto: text for a person at a terminal, JSON lines otherwise."""
     log_level: Dynamic[Literal["debug", "info", "warning", "error"]] = "info"
-    """The least important lines that are written."""
+    """Less important lines are not written."""
     log_levels: Dynamic[dict[str, Literal["debug", "info", "warning", "error", "critical"]]] = (
         Field(default={}, max_length=MAP_ENTRIES_MAX)
     )
-    """Levels of rooms (log, replication, coordinator, server, controller, runtime, zookeeper) or of
-    single loggers (oncelog_broker.log.cleaner), where they differ from log_level."""
+    """Rooms (log, replication, coordinator, server, controller, runtime, zookeeper) or single
+    loggers (oncelog_broker.log.cleaner) have these levels where they differ from log_level."""
     log_repeat_max: int = Field(default=REPEAT_MAX, ge=0)
-    """Lines of one event about the same thing in ten seconds; what is more is counted and told with
-    a later line. 0: all lines."""
+    """So many lines of one event about the same thing are written in ten seconds; what is more is
+    counted and told with a later line. 0: all lines."""
 
     @field_validator("log_levels")
     @classmethod
@@ -288,7 +302,8 @@ class BrokerConfig(BaseModel):
         return self
 
     def topic_default_texts(self) -> dict[str, str]:
-        """Defaults of topic settings as text, with those that are settings of their own."""
+        """Return the defaults of topic settings as texts, with those that are settings of their
+        own."""
         texts = {k: _text(v) for k, v in self.topic_defaults.items()}
         texts.setdefault("min_insync_replicas", str(self.min_insync_replicas))
         texts.setdefault(
@@ -299,7 +314,7 @@ class BrokerConfig(BaseModel):
         return texts
 
     def listener(self, name: str) -> ListenerConfig:
-        """The listener of this name."""
+        """Return the listener of this name."""
         return next(listener for listener in self.listeners if listener.name == name)
 
 

@@ -1,7 +1,5 @@
-"""What is said of settings that hold: each with its value, its origin and its default. Pure.
-
-Secrets are masked here, once: whoever shows or logs settings takes them from here.
-"""
+"""This module shows the settings that hold, each with its value, its origin and its default.
+Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +21,17 @@ MASK = "********"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One setting, or one part of a listener or a map, as people may see it."""
+    """This row shows one setting, or one part of a listener or a map, as people may see it."""
 
     key: str
     value: str | None
     origin: str
     default: str | None
     dynamic: bool
-    """Whether it may change while the broker runs."""
+    """It tells whether the setting may change while the broker runs."""
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the row as JSON takes it."""
         return {
             "key": self.key,
             "value": self.value,
@@ -44,7 +42,7 @@ class Shown:
 
 
 def shown_settings(loaded: Loaded) -> list[Shown]:
-    """Every setting, in the order of the model; listeners and maps part by part."""
+    """Return every setting, in the order of the model; listeners and maps come part by part."""
     config = loaded.config
     rows: list[Shown] = []
     for key, field in type(config).model_fields.items():
@@ -68,12 +66,12 @@ def shown_settings(loaded: Loaded) -> list[Shown]:
 
 
 def chosen_settings(loaded: Loaded) -> dict[str, str | None]:
-    """What somebody has set, by key: what a broker logs when it starts."""
+    """Return what somebody has set, by key: a broker logs it when it starts."""
     return {row.key: row.value for row in shown_settings(loaded) if row.origin != str(DEFAULT)}
 
 
 def mistakes_document(error: ConfigError) -> dict[str, Any]:
-    """Every mistake, for JSON."""
+    """Return every mistake, as JSON takes it."""
     return {
         "errors": [
             {
@@ -89,7 +87,7 @@ def mistakes_document(error: ConfigError) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Shown]) -> list[str]:
-    """Lines for people: key, value, origin."""
+    """Return lines for people, with key, value and origin in columns."""
     cells = [(row.key, "-" if row.value is None else row.value, row.origin) for row in rows]
     cells = [("KEY", "VALUE", "ORIGIN"), *cells]
     widths = [max(len(cell[column]) for cell in cells) for column in (0, 1)]
@@ -97,13 +95,13 @@ def table(rows: Sequence[Shown]) -> list[str]:
 
 
 def masked(field: FieldInfo, value: Any) -> str | None:
-    """A value as text, or the mask of a secret; a secret that is not set shows as such."""
+    """Return a value as text, or the mask of a secret; a secret that is not set shows as such."""
     text = as_text(value)
     return MASK if text and is_secret(field) else text
 
 
 def as_text(value: Any) -> str | None:
-    """As one would write it in a variable; None stays."""
+    """Return a value as one would write it in a variable; None stays None."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, default=_plain)
@@ -115,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 def _parts(key: str, value: Any) -> Iterator[tuple[str, Place, Any]]:
-    """(name, place, value) of what is shown in lines of its own."""
+    """Yield (name, place, value) of what is shown in lines of its own."""
     if key == "listeners":
         for index, listener in enumerate(value):
             for part, item in listener.model_dump(mode="json").items():

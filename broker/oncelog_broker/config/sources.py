@@ -1,9 +1,10 @@
-"""Where settings come from, weakest first: default, TOML file, environment (``ONCELOG_`` and the
-name in capitals), arguments.
+"""This module reads settings from the TOML file, the environment and the arguments.
 
-Every mistake becomes a :class:`ConfigError` that names the key, the place and the remedy, all of
-them at once; ``__main__`` turns them into exit code 2. The environment is handed in: nothing here
-reads it."""
+The sources are, weakest first: default, TOML file, environment (``ONCELOG_`` and the name in
+capitals), arguments. Every mistake becomes a :class:`ConfigError` that names the key, the place and
+the remedy, all of them at once; ``__main__`` turns them into exit code 2. The environment is handed
+in: nothing here reads it.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +24,23 @@ from oncelog_broker.config.model import BrokerConfig, ListenerConfig
 ENV_PREFIX = "ONCELOG_"
 NESTING = "__"
 OF_THE_COMMAND = ("BOOTSTRAP", "DIR", "OPTIONS", "PROFILE")
-"""Variables that the ``oncelog`` command reads."""
+"""The ``oncelog`` command reads these variables, so they are no mistakes of the broker."""
 NEAR = 0.8
-"""How alike a variable must be to a setting to be taken for a slip of the pen."""
+"""A variable that is at least so like a setting is taken for a slip of the pen."""
 
 REQUIRED = {"broker_id": 0, "log_dirs": ["/"]}
-"""Stand-ins, so that the rest can be looked at as a whole when one of these is missing."""
+"""These stand in for required settings that are missing, so that the rest can be looked at as a
+whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings with their origins."""
+    """These are settings together with their origins."""
 
     config: BrokerConfig
     layers: Layers
     ignored: tuple[str, ...] = ()
-    """Variables with our prefix that are no setting and resemble none."""
+    """These variables have our prefix, but are no setting and resemble none."""
 
 
 def load_config(
@@ -47,7 +49,7 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> BrokerConfig:
-    """Settings from the TOML file at ``path``, an environment and ``KEY=VALUE`` arguments.
+    """Read settings from the TOML file at ``path``, an environment and ``KEY=VALUE`` arguments.
 
     :raises ConfigError: the file cannot be read, or a setting does not hold.
     """
@@ -61,8 +63,8 @@ def load(
     arguments: Sequence[str] = (),
     required: Sequence[str] = ("zookeeper_connect",),
 ) -> Loaded:
-    """As :func:`load_config`, with where each value came from; ``required`` are texts that only a
-    broker in a process of its own cannot do without."""
+    """Read settings as :func:`load_config` does, and keep where each value came from. ``required``
+    are texts that only a broker in a process of its own cannot do without."""
     layers = Layers()
     mistakes: list[ConfigError] = []
     if path is not None:
@@ -157,8 +159,8 @@ def _read_toml(path: str) -> dict[str, Any]:
 
 
 def _type_mistakes(values: Mapping[str, Any], layers: Layers, path: str) -> list[ConfigError]:
-    """TOML has types, so what stands in a file must have the right one: "1" is not 1. What is
-    missing, and whether all fits together, is seen when every source is laid."""
+    """Return the values of a file that have the wrong type: TOML has types, so "1" is not 1.
+    Missing settings and contradictions are found later, when every source is laid."""
     try:
         text = json.dumps(values)
     except TypeError as exc:
@@ -175,7 +177,7 @@ def _type_mistakes(values: Mapping[str, Any], layers: Layers, path: str) -> list
 
 
 def _validated(layers: Layers, source: str, mistakes: list[ConfigError]) -> BrokerConfig | None:
-    """The settings, or None and every further mistake in ``mistakes``."""
+    """Return the settings, or None and every further mistake in ``mistakes``."""
     try:
         config = BrokerConfig.model_validate(layers.values)
     except ValidationError as exc:
@@ -192,7 +194,7 @@ def _validated(layers: Layers, source: str, mistakes: list[ConfigError]) -> Brok
 
 
 def _inconsistencies(layers: Layers, source: str, wrong: set[str]) -> list[ConfigError]:
-    """What does not fit together among the settings that are not wrong by themselves."""
+    """Return what does not fit together among the settings that are not wrong by themselves."""
     rest = {key: value for key, value in layers.values.items() if key not in wrong}
     try:
         BrokerConfig.model_validate({**REQUIRED, **rest})
@@ -218,7 +220,8 @@ def _problems(error: Any) -> Sequence[Any]:
 
 
 def _of_problem(problem: Any, layers: Layers, source: str) -> ConfigError:
-    """With the place of the part that is wrong, or of whoever set the setting last."""
+    """Return the error with the place of the part that is wrong, or of whoever set the setting
+    last."""
     parts = problem.key.split(".")
     origin = layers.origin(tuple(int(part) if part.isdecimal() else part for part in parts))
     setters = layers.origins_within(parts[0])
@@ -228,7 +231,7 @@ def _of_problem(problem: Any, layers: Layers, source: str) -> ConfigError:
 
 
 def _mistake(error: Any, layers: Layers, source: str) -> ConfigError:
-    """What pydantic says of one value, in our words."""
+    """Return in our words what pydantic says of one value."""
     place: Place = error["loc"]
     key, kind = ".".join(str(part) for part in place), error["type"]
     where = _where(layers.origin(place), source)
@@ -255,7 +258,7 @@ def _missing(place: Place, source: str) -> ConfigError:
 
 
 def _where(origin: Origin, source: str) -> str:
-    """A file goes by its name alone, as editors like it."""
+    """Return the place to name in an error; a file goes by its name alone, as editors like it."""
     if origin.kind == "default":
         return source
     return origin.name if origin.kind == "file" else str(origin)

@@ -1,1 +1,1 @@
-"""What a broker shows of itself over HTTP: metrics for Prometheus, and probes"""
+"""A broker shows itself here over HTTP: metrics for Prometheus, and probes."""

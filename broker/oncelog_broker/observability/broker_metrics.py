@@ -1,4 +1,4 @@
-"""Metrics of the broker as a process and as a member of the cluster"""
+"""These metrics tell of the broker as a process and as a member of the cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from oncelog_runtime.process import process_facts
 from oncelog_runtime.turns import TurnWatch
 
 LOOP_LAG_INTERVAL_S = 0.1
-"""How often the lag of the event loop is looked at."""
+"""The lag of the event loop is measured this often."""
 
 
 def release() -> str:
-    """Of the installed package."""
+    """Return the version of the installed package, or "unknown" if it is not installed."""
     try:
         return version("oncelog")
     except PackageNotFoundError:
@@ -27,7 +27,7 @@ def release() -> str:
 
 
 class BrokerMetrics:
-    """Of one broker and its process."""
+    """It collects the metrics of one broker and of its process."""
 
     def __init__(
         self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
@@ -39,14 +39,14 @@ class BrokerMetrics:
         self.loop_lag = Histogram()
 
     async def measure_loop_lag(self) -> None:
-        """How late a timer runs, for ever."""
+        """Observe for ever how late a timer runs."""
         while True:
             due = self._stopwatch() + LOOP_LAG_INTERVAL_S
             await asyncio.sleep(LOOP_LAG_INTERVAL_S)
             self.loop_lag.observe(self._stopwatch() - due)
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the samples of the broker, its session, its clock and its process to ``page``."""
         broker = self._broker
         rack = broker.config.rack or ""
         page.add(c.BROKER_INFO, 1, self._release, broker.image.cluster_id, rack)

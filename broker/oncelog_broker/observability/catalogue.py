@@ -1,8 +1,8 @@
-"""Every metric that a broker shows: name, type, labels, meaning, and Kafka's name for it. Pure.
+"""The catalogue declares every metric of a broker: name, type, labels, meaning, Kafka's name. Pure.
 
-This is the list that ``docs/metrics.md`` is made from; nothing else is ever shown. All begin with
-``oncelog_`` and carry the label ``broker``, but for ``process_*``, whose names are those of every
-Prometheus client. Units are last in the name; counters end in ``_total``.
+It is the list that ``docs/metrics.md`` is made from; nothing else is ever shown. All names begin
+with ``oncelog_`` and carry the label ``broker``, but for ``process_*``, whose names are those of
+every Prometheus client. Units are last in the name; counters end in ``_total``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum, unique
 
 @unique
 class Kind(Enum):
-    """The type of a metric, as Prometheus names it."""
+    """The type of a metric is named as Prometheus names it."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -23,19 +23,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One metric, or family of series. Compared by identity."""
+    """A metric is one family of series. Metrics are compared by identity."""
 
     name: str
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    """Beside ``broker``."""
+    """These labels come beside ``broker``."""
     kafka: str = ""
-    """What dashboards for Kafka call it."""
+    """Dashboards for Kafka call the metric by this name."""
 
     @property
     def has_broker_label(self) -> bool:
-        """Whether its series say which broker they are of."""
+        """Return whether its series say which broker they are of."""
         return not self.name.startswith("process_")
 
 
@@ -565,4 +565,4 @@ CATALOGUE: Mapping[str, tuple[Metric, ...]] = {
     ),
     "Transactions": (TRANSACTIONS, TRANSACTION_AGE, TRANSACTION_ENDING),
 }
-"""All metrics by what they tell of, in the order of the page."""
+"""All metrics stand here under what they tell of, in the order of the page."""

@@ -1,4 +1,4 @@
-"""Metrics of the cluster, as its controller knows it; zeros at every other broker"""
+"""These metrics tell of the cluster as its controller knows it; other brokers show zeros."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from oncelog_protocol.types import NO_LEADER
 
 
 class ControllerMetrics:
-    """Of one broker."""
+    """It collects the metrics of the controller in one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the controller's counts to ``page``; they are zeros unless this broker is the
+        controller."""
         runner = self._broker.runner
         # One that has lost contact does not act until it has it again.
         connected = self._broker.metadata_store.state is SessionState.CONNECTED

@@ -1,4 +1,4 @@
-"""Metrics of log directories: room, syncs, what the start has loaded, compaction"""
+"""These metrics tell of log directories: room, syncs, what the start has loaded, compaction."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from oncelog_broker.observability.page import Page
 
 
 class DiskMetrics:
-    """Of one broker."""
+    """It collects the metrics of one broker's log directories."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the samples of every log directory and of the cleaner to ``page``."""
         logs = self._broker.logs
         for log_dir, progress in zip(logs.dirs, logs.progress, strict=True):
             path = log_dir.path

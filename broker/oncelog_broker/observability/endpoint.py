@@ -1,8 +1,8 @@
-"""The HTTP port of a broker: ``/metrics``, ``/livez``, ``/readyz``, ``/startupz``.
+"""The endpoint is a broker's HTTP port: ``/metrics``, ``/livez``, ``/readyz``, ``/startupz``.
 
-Made and started before the broker is, so that its start can be watched, and closed after it has
-stopped. It only reads the broker; what measures (the stopwatch, the event loop's lag, the lag of
-groups) is switched on here, and costs nothing where there is no port.
+It is made and started before the broker is, so that its start can be watched, and closed after it
+has stopped. It only reads the broker. The measuring (the stopwatch, the event loop's lag, the lag
+of groups) is switched on here, and costs nothing where there is no port.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answerer = Callable[[], Awaitable[Response]]
 
 
 class Endpoint:
-    """Of one broker. ``start`` once, ``close`` once.
+    """It serves the metrics and probes of one broker. Call ``start`` once and ``close`` once.
 
     :param stopwatch: what latencies are measured with; it must be finer than a millisecond.
     :param turns: what watches the event loop, where something does.
@@ -61,7 +61,7 @@ class Endpoint:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens; known from ``start`` on."""
+        """Return the address on which it listens; it is known from ``start`` on."""
         return self._http.address
 
     async def start(self) -> None:
@@ -117,7 +117,7 @@ class Endpoint:
 
 
 def _guarded(answer: Answerer) -> Callable[[Request], Awaitable[Response]]:
-    """A failure is logged once, and answered in words that give nothing away."""
+    """Wrap an answerer: a failure is logged once, and answered in words that give nothing away."""
 
     async def respond(request: Request) -> Response:
         try:

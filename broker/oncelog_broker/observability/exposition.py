@@ -1,4 +1,4 @@
-"""The page of metrics: which collectors fill it, when it is made, and what is measured for it.
+"""The exposition makes the page of metrics and switches on what is measured for it.
 
 A page is made when somebody asks. Whoever asks while one is being made gets the same: a crowd of
 scrapers costs no more than one. A collector that fails loses its part of the page, is logged, and
@@ -27,11 +27,12 @@ from oncelog_runtime.turns import TurnWatch
 logger = logged.get_logger(__name__)
 
 Collector = Callable[[Page], Awaitable[None]]
-"""Adds its part to a page; must not fail on a broker that is half started."""
+"""A collector adds its part to a page; it must not fail on a broker that is half started."""
 
 
 class Exposition:
-    """The metrics of one broker. ``start`` and ``close`` belong to what is measured beside it."""
+    """It makes the metrics of one broker. ``start`` and ``close`` belong to what is measured beside
+    it."""
 
     def __init__(
         self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
@@ -43,7 +44,7 @@ class Exposition:
         self._last_s = 0.0
         self._errors: dict[str, int] = {}
         self.longest_slice_s = 0.0
-        """Of the last page: how long it kept the event loop waiting at most."""
+        """The last page kept the event loop waiting at most so long."""
         self.brokers = BrokerMetrics(broker, stopwatch, turns)
         self.groups = GroupMetrics(broker, asyncio.get_running_loop().time)
         self.collectors: dict[str, Collector] = {
@@ -56,7 +57,8 @@ class Exposition:
         }
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Begin to measure latencies, sync times, traffic, the event loop's lag and ends of
+        partitions."""
         self._broker.router.stats.stopwatch = self._stopwatch
         for log_dir in self._broker.logs.dirs:
             log_dir.flusher.measure_with(self._stopwatch)
@@ -69,7 +71,7 @@ class Exposition:
         await self._tasks.close()
 
     async def scrape(self) -> list[bytes]:
-        """The page, in pieces."""
+        """Return the page, in pieces."""
         if self._under_way is None or self._under_way.done():
             self._under_way = self._tasks.spawn("scrape", self._make_page())
         return await asyncio.shield(self._under_way)

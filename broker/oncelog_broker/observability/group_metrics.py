@@ -1,12 +1,12 @@
-"""Metrics of the groups and transactions that a broker coordinates, with the lag of groups.
+"""These metrics tell of the groups and transactions that a broker coordinates, and of lag.
 
 Lag needs to know where partitions end that other brokers lead. They are asked at an interval, not
 while a page is made: a silent leader must not hold up a scrape. So a lag is as old as that at most.
-Of each partition it is remembered when it ended where (``lag_history``), which turns a lag in
-records into one in time without reading a record.
+For each partition ``lag_history`` remembers when it ended where, which turns a lag in records into
+one in time without reading a record.
 
-``metrics_groups_max`` groups have series of their own, those that have been known here the longest;
-the others are shown as group "(other)": members and lag summed, lag in time as the largest. There
+``metrics_groups_max`` groups have series of their own, those that have been known here the longest.
+The others are shown as group "(other)": members and lag summed, lag in time as the largest. There
 may be very many: nothing here walks over all of them in one go.
 """
 
@@ -35,17 +35,18 @@ from oncelog_protocol.types import TopicPartition
 logger = logged.get_logger(__name__)
 
 AGES_S = tuple(5.0 * 2**power for power in range(17, -1, -1))
-"""What is asked of the past of a partition that is new here, the oldest first: 7 days to 5 s."""
+"""The past of a partition that is new here is asked at these ages, the oldest first: 7 days to 5
+s."""
 
 LOOK_BACK_AT_ONCE = 10
-"""Partitions in one such question: its leader looks up every age of each, in one go."""
+"""One such question names so many partitions: its leader looks up every age of each, in one go."""
 
 GROUPS_PER_TURN = 100
-"""Groups looked at before others have their turn."""
+"""So many groups are looked at before others have their turn."""
 
 
 class GroupMetrics:
-    """Of one broker.
+    """It collects the metrics of one broker's groups and transactions.
 
     :param now_s: loop time, for lag in time.
     """
@@ -68,8 +69,8 @@ class GroupMetrics:
                     logger.warning(logged.LAG_NOT_KNOWN, error)
 
     async def ask_ends(self) -> None:
-        """Ask once, for all partitions that groups here have committed offsets of; of those that
-        are new, for their past too."""
+        """Ask once, for all partitions that groups here have committed offsets of; partitions that
+        are new are asked for their past too."""
         wanted: dict[TopicPartition, None] = {}
         for groups in self._shards():
             for number, group in enumerate(groups):
@@ -105,7 +106,8 @@ class GroupMetrics:
             await asyncio.sleep(0)
 
     def _history(self, tp: TopicPartition) -> LagHistory:
-        """Of a partition; short when there are more than have series of their own."""
+        """Return the history of a partition; it is short when there are more than have series of
+        their own."""
         history = self._histories.get(tp)
         if history is None:
             few = len(self._histories) >= self._broker.config.metrics_partitions_max
@@ -114,14 +116,15 @@ class GroupMetrics:
         return history
 
     def _shards(self) -> list[list[Group]]:
-        """All groups that are coordinated here now, the oldest of each shard first."""
+        """Return all groups that are coordinated here now, the oldest of each shard first."""
         engine = self._broker.coordination.engine
         return engine.all_shards(lambda shard: list(shard.groups.values()))
 
     # ---- the page
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the samples of both coordinators, of single groups and of the other groups' sums to
+        ``page``."""
         _coordinator(page, "groups", self._broker.coordination.engine)
         groups_room = self._broker.config.metrics_groups_max
         room = self._broker.config.metrics_partitions_max
@@ -150,7 +153,8 @@ class GroupMetrics:
         await self._transactions(page)
 
     async def _partitions(self, page: Page, group: Group, lags: _Lags, room: int) -> int:
-        """Series of a group's partitions while there is ``room``; returns what is left of it."""
+        """Add the series of a group's partitions while there is ``room``; return what is left of
+        it."""
         now_s = self._now_s()
         for tp in sorted(group.offsets):
             # Between turns the group may have changed.
@@ -198,7 +202,7 @@ class GroupMetrics:
 
 
 class _Lags:
-    """Of one group, or of all that have no series of their own."""
+    """It sums the lag of one group, or of all that have no series of their own."""
 
     def __init__(self) -> None:
         self.members = 0
@@ -207,13 +211,13 @@ class _Lags:
         self.is_known = False
 
     def add(self, lag: int, age_s: float) -> None:
-        """One partition more."""
+        """Count one partition more; ``lag`` is in records and ``age_s`` in seconds."""
         self.is_known = True
         self.lag += lag
         self.age_s = max(self.age_s, age_s)
 
     def show(self, page: Page, name: str) -> None:
-        """Add to ``page``."""
+        """Add the members to ``page``, and the lag where it is known."""
         page.add(c.GROUP_MEMBERS, self.members, name)
         if self.is_known:
             page.add(c.GROUP_LAG_SUM, self.lag, name)
@@ -221,7 +225,7 @@ class _Lags:
 
 
 def _coordinator(page: Page, name: str, engine: CoordinatorEngine[Any]) -> None:
-    """What every coordinator has."""
+    """Add the samples that every coordinator has."""
     states = Counter(led.state for led in engine.led)
     for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):
         page.add(c.COORDINATOR_PARTITIONS, states[state], name, state.value)

@@ -1,17 +1,17 @@
-"""An ASGI application on an address of our own: uvicorn, kept in bounds, on the loop that runs.
+"""An ASGI application listens on an address of our own: uvicorn, kept in bounds, on this loop.
 
-uvicorn speaks HTTP; what is ours is how it lives in a broker. Rules
+uvicorn speaks HTTP; how it lives in a broker is ours. Rules:
 
 - it has no signal handlers (a broker stops by its own), configures no logging, and reads no
   environment;
 - the sockets are ours: the address is known, and a port that is taken is told, before it starts;
 - a head has at most ``HEAD_BYTES_MAX`` unless it arrives in one piece, which a read bounds;
-- at most ``CONNECTIONS_MAX`` connections, whoever comes then is turned away. (uvicorn's own bound
-  would refuse those who are in already as well: a crowd would fail the probe of liveness.) Each has
-  a deadline, which uvicorn does not set, for its next request and for taking the answer;
+- there are at most ``CONNECTIONS_MAX`` connections, and a later peer is turned away. (uvicorn's own
+  bound would refuse those who are in already as well: a crowd would fail the probe of liveness.)
+  Each has a deadline, which uvicorn does not set, for its next request and for taking the answer;
 - closing takes at most twice ``CLOSE_S``, whatever peers and the application do.
 
-Importing this costs time and memory: done only where there is such a port.
+Importing this costs time and memory: it is done only where there is such a port.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from oncelog_runtime.tasks import Tasks
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
 IDLE_S = 75
-"""From connecting, or from an answer, to the next whole request."""
+"""A peer has so long from connecting, or from an answer, to the next whole request."""
 ANSWER_S = 30.0
-"""For the application, from a request to its answer; the peer may take it until it is idle."""
+"""The application has so long from a request to its answer; the peer may take it until it is
+idle."""
 CLOSE_S = 1.0
-"""For answers under way when the port closes."""
+"""Answers under way have so long when the port closes."""
 
 
 class _Connection(H11Protocol):
-    """One peer, with the bounds that uvicorn does not have."""
+    """A connection is one peer, with the bounds that uvicorn does not have."""
 
     def __init__(self, *, idle_s: float, connections_max: int, **given: Any) -> None:
         super().__init__(**given)
@@ -83,14 +84,14 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Without signal handlers: the process has its own."""
+    """It runs without signal handlers, since the process has its own."""
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
 
 
 class HttpPort:
-    """Serves one application on one address. ``start`` once, ``close`` once."""
+    """It serves one application on one address. Call ``start`` once and ``close`` once."""
 
     def __init__(
         self, app: ASGIApp, *, idle_s: float = IDLE_S, connections_max: int = CONNECTIONS_MAX
@@ -114,14 +115,14 @@ class HttpPort:
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
         self.address: tuple[str, int] = ("", 0)
-        """Known from ``start`` on."""
+        """The address is known from ``start`` on."""
         self._server = _Server(config)
         self._tasks = Tasks("http")
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def connection_count(self) -> int:
-        """Peers that are connected."""
+        """Return how many peers are connected."""
         return len(self._server.server_state.connections)
 
     async def start(self, host: str, port: int) -> None:
@@ -135,7 +136,7 @@ class HttpPort:
         self._serving = self._tasks.spawn("serve", self._server.serve(sockets))
 
     async def close(self) -> None:
-        """Stop listening; answers under way have ``CLOSE_S``, then they are broken off, and the
+        """Stop listening. Answers under way have ``CLOSE_S``, then they are broken off, and the
         application some time later if it goes on all the same."""
         self._server.should_exit = True
         if self._serving is not None:
@@ -151,7 +152,7 @@ class HttpPort:
 
 
 async def _listen(host: str, port: int) -> list[socket.socket]:
-    """A socket for every address of ``host``, all with the same port."""
+    """Open a socket for every address of ``host``, all with the same port."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

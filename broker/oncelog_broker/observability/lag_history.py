@@ -1,9 +1,9 @@
-"""When the end of a partition passed an offset, as far as somebody has watched it. Pure.
+"""A lag history tells when the end of a partition passed an offset, as far as it was watched. Pure.
 
-Points of (time, end), in the order of both; between two points the end is taken to have moved
-evenly. While it stands still one point is kept for when that began and one for how long it lasted,
-so that the first record after a quiet night is not taken for old. Old points are thinned out: what
-happened lately is known best, and the memory of a partition is bounded.
+It keeps points of (time, end), in the order of both; between two points the end is taken to have
+moved evenly. While the end stands still one point is kept for when that began and one for how long
+it lasted, so that the first record after a quiet night is not taken for old. Old points are thinned
+out: the latest past is known best, and the memory of a partition is bounded.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 POINTS_MAX = 120
-"""Some 4 KB a partition; at 5 s a point ten minutes without thinning, many hours with it."""
+"""They take some 4 KB a partition; at 5 s a point they hold ten minutes without thinning, many
+hours with it."""
 
 POINTS_FEW = 4
-"""For a partition of which there are too many: enough to tell minutes from hours."""
+"""A partition gets so few when there are too many partitions: they tell minutes from hours."""
 
 
 class LagHistory:
-    """Of one partition, in at most ``points_max`` points, of which four are the fewest."""
+    """It is the history of one partition, in at most ``points_max`` points, of which four are the
+    fewest."""
 
     __slots__ = ("_ends", "_points_max", "_times")
 
@@ -33,11 +35,11 @@ class LagHistory:
 
     @property
     def end(self) -> int:
-        """As seen last; -1 before."""
+        """Return the end as seen last; it is -1 before."""
         return self._ends[-1] if self._ends else -1
 
     def saw(self, now_s: float, end: int) -> None:
-        """The partition ends at ``end``."""
+        """Note that the partition ends at ``end`` now."""
         times, ends = self._times, self._ends
         if ends and end < ends[-1]:
             # Cut after an unclean election, or made anew: what was known is of another log.
@@ -60,8 +62,8 @@ class LagHistory:
             self.saw(now_s - age_s, max(offset, self.end))
 
     def age_s(self, now_s: float, offset: int) -> float:
-        """How long ago the end passed ``offset``; 0 if it has not. Of what lies before the first
-        point: how long ago that was."""
+        """Return how many seconds ago the end passed ``offset``; 0 if it has not. For an offset
+        before the first point it is the age of that point."""
         ends, times = self._ends, self._times
         if not ends or offset >= ends[-1]:
             return 0.0

@@ -1,4 +1,4 @@
-"""Log lines of metrics and probes: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""Metrics and probes write these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""One page of metrics in Prometheus' text format, written by ``prometheus_client`` bit by bit.
+"""A page of metrics is written bit by bit in Prometheus' text format by ``prometheus_client``.
 
 Each metric of the catalogue is a collector in a registry of the page's own, which refuses names
 that clash; the library writes it. Two rules are ours. Partitions are walked once for all of their
 metrics, so samples are kept by metric, because a format wants all series of a metric together. And
 making a page takes turns: whoever fills it asks after each partition whether the event loop has
 waited long enough. For that a metric is written whenever it has ``CHUNK`` samples, which also keeps
-few of them in memory: the library needs some 10 us for one, and ten thousands of them are shown.
-(A thread would not do: it holds the interpreter's lock, and the loop would wait for it all the
-same.)
+few of them in memory: the library needs some 10 us for one, and ten thousands of them are shown. (A
+thread would not do: it holds the interpreter's lock, and the loop would wait for it all the same.)
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ from oncelog_broker.observability.catalogue import CATALOGUE, Kind, Metric
 from oncelog_runtime.observe import Histogram, Stopwatch
 
 SLICE_S = 0.004
-"""How long a page may be worked at before others have their turn."""
+"""A page may be worked at so long before others have their turn."""
 
 CHUNK = 100
-"""Samples of one metric that are written at a time: a millisecond, what a slice may be too long."""
+"""So many samples of one metric are written at a time: it takes a millisecond, by which a slice may
+be too long."""
 
 _BOUNDS = [*map(floatToGoString, Histogram.BOUNDS_S), "+Inf"]
 
@@ -40,12 +40,12 @@ _FAMILIES: dict[Kind, type[_Family]] = {
 
 
 def label_values(*values: object) -> tuple[str, ...]:
-    """Values of labels as they are shown: for many samples with the same."""
+    """Return labels as they are shown, to be used for many samples with the same ones."""
     return tuple(map(str, values))
 
 
 class MetricCollector:
-    """One metric: a collector, as ``prometheus_client`` has them, of what is not yet written.
+    """It collects what is not yet written of one metric, as collectors of ``prometheus_client`` do.
 
     :param broker: the value of the label of that name, for metrics that have it.
     """
@@ -59,18 +59,18 @@ class MetricCollector:
         self._constant: tuple[str, ...] = (broker,) if own else ()
         self._family = self._new_family()
         self.pieces: list[bytes] = []
-        """What is written."""
+        """These pieces are written."""
 
     def _new_family(self) -> _Family:
         metric = self._metric
         return _FAMILIES[metric.kind](metric.name, metric.help, labels=self._names)
 
     def describe(self) -> Sequence[_Family]:
-        """For a registry: the names that this takes."""
+        """Return the names that this takes, for a registry."""
         return [self._new_family()]
 
     def collect(self) -> Sequence[_Family]:
-        """For ``generate_latest``: what is to be written."""
+        """Return what is to be written, for ``generate_latest``."""
         return [self._family] if self._family.samples else []
 
     def _labels(self, labels: Sequence[str]) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class MetricCollector:
         return values
 
     def add(self, labels: Sequence[str], value: float) -> bool:
-        """One sample; true when it is time to write."""
+        """Add one sample; return true when it is time to write."""
         family = self._family
         if isinstance(family, HistogramMetricFamily):
             raise TypeError(f"{self._metric.name} is a histogram")
@@ -89,7 +89,7 @@ class MetricCollector:
         return len(family.samples) >= CHUNK
 
     def add_histogram(self, labels: Sequence[str], histogram: Histogram) -> bool:
-        """All series of one histogram; true when it is time to write."""
+        """Add all series of one histogram; return true when it is time to write."""
         family = self._family
         if not isinstance(family, HistogramMetricFamily):
             raise TypeError(f"{self._metric.name} is no histogram")
@@ -107,7 +107,7 @@ class MetricCollector:
 
 
 class Page:
-    """Made anew for every scrape.
+    """A page is made anew for every scrape.
 
     :param stopwatch: what slices are measured with.
     """
@@ -124,7 +124,7 @@ class Page:
         self._stopwatch = stopwatch
         self._since = stopwatch()
         self.longest_slice_s = 0.0
-        """How long the loop was kept waiting at most."""
+        """The loop was kept waiting at most so long."""
 
     def _collector(self, metric: Metric) -> MetricCollector:
         collector = self._collectors.get(metric)
@@ -133,17 +133,17 @@ class Page:
         return collector
 
     def add(self, metric: Metric, value: float, *labels: object) -> None:
-        """One sample; labels in the order of the catalogue."""
+        """Add one sample; labels come in the order of the catalogue."""
         self.add_at(metric, label_values(*labels), value)
 
     def add_at(self, metric: Metric, labels: Sequence[str], value: float) -> None:
-        """The same with labels from ``label_values``."""
+        """Add one sample with labels from ``label_values``."""
         collector = self._collector(metric)
         if collector.add(labels, value):
             self._full[collector] = None
 
     def add_histogram(self, metric: Metric, histogram: Histogram, *labels: object) -> None:
-        """All series of one histogram."""
+        """Add all series of one histogram; labels come in the order of the catalogue."""
         collector = self._collector(metric)
         if collector.add_histogram(label_values(*labels), histogram):
             self._full[collector] = None
@@ -164,7 +164,7 @@ class Page:
             self._since = self._stopwatch()
 
     async def finish(self) -> list[bytes]:
-        """The page, in pieces, in the order of the catalogue."""
+        """Return the page, in pieces, in the order of the catalogue."""
         pieces: list[bytes] = []
         for collector in self._collectors.values():
             if collector.collect():

@@ -1,8 +1,9 @@
-"""Metrics of replication and of single partitions: one walk over all replicas, in turns.
+"""These metrics tell of replication and of single partitions, in one walk over all replicas.
 
-Every partition counts in the sums of its broker. Series of their own have those of so many topics
-as hold ``metrics_partitions_max`` partitions, each topic whole, the first by name; what the others
-have is summed as topic "(other)". Which ones these are changes only when topics come or go.
+The walk takes turns. Every partition counts in the sums of its broker. Series of their own have
+those of so many topics as hold ``metrics_partitions_max`` partitions, each topic whole, the first
+by name; the others are summed as topic "(other)". Which ones these are changes only when topics
+come or go.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from oncelog_broker.replication.traffic import OTHERS
 
 
 class PartitionMetrics:
-    """Of one broker."""
+    """It collects the metrics of one broker's partitions."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the sums of the broker and the series of shown partitions to ``page``."""
         replicas = self._broker.replicas
         partitions = replicas.partitions()
         shown = self._shown(partitions)
@@ -50,7 +51,8 @@ class PartitionMetrics:
         await self._traffic(page)
 
     def _shown(self, partitions: list[Partition]) -> frozenset[str]:
-        """Topics whose partitions have series of their own. ``partitions`` come by topic."""
+        """Return the topics whose partitions have series of their own. ``partitions`` come by
+        topic."""
         sizes: dict[str, int] = {}
         for partition in partitions:
             topic = partition.topic_partition.topic
@@ -77,7 +79,7 @@ class PartitionMetrics:
 
 
 def _values(partition: Partition) -> list[tuple[Metric, int]]:
-    """What is told of one partition: more by its leader."""
+    """Return the values that are shown for one partition; a leader has more of them."""
     log, leader = partition.log, partition.leader
     values = [
         (c.PARTITION_LOG_END, log.log_end_offset),
@@ -101,7 +103,7 @@ def _values(partition: Partition) -> list[tuple[Metric, int]]:
 
 
 class _Totals:
-    """What a broker has of each, all partitions together."""
+    """It sums what the broker has over all of its partitions."""
 
     def __init__(self) -> None:
         self.partitions = self.leaders = self.failed = self.damaged = 0
@@ -110,7 +112,7 @@ class _Totals:
         self.follower_lag: dict[int, int] = {}
 
     def add(self, partition: Partition) -> None:
-        """One partition more."""
+        """Count one partition more."""
         self.partitions += 1
         self.failed += partition.failed
         self.records_lost += partition.committed_records_truncated
@@ -130,7 +132,7 @@ class _Totals:
             self.follower_lag[follower_id] = max(self.follower_lag.get(follower_id, 0), lag)
 
     def show(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the sums to ``page``."""
         page.add(c.PARTITIONS, self.partitions)
         page.add(c.LEADERS, self.leaders)
         page.add(c.UNDER_REPLICATED, self.under_replicated)

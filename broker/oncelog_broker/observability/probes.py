@@ -1,11 +1,11 @@
-"""The three questions of a probe, answered from a broker in whatever state it is. No I/O.
+"""A probe's three questions are answered here from a broker in whatever state it is. No I/O.
 
-* *live*: the event loop turns. That an answer comes is the answer; a broker that recovers, that has
+* *live*: the event loop turns. That an answer comes is the answer. A broker that recovers, that has
   lost ZooKeeper, or that fails is alive, and restarting it would only make it recover again.
 * *started*: it has served once. Before that the answer says how far recovery has come.
-* *ready*: clients may be sent here: registered in a session that stands, logs loaded, listeners
-  open, not stopping. Lost contact to ZooKeeper alone is no reason: the broker goes on until its
-  session has expired, when it counts as fenced.
+* *ready*: clients may be sent here: it is registered in a session that stands, its logs are loaded,
+  its listeners are open, and it is not stopping. Lost contact to ZooKeeper alone is no reason: the
+  broker goes on until its session has expired, when it counts as fenced.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from oncelog_controller.store import SessionState
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one probe."""
+    """A verdict answers one probe."""
 
     ok: bool
     status: str
-    """In one word."""
+    """The status is said in one word."""
     reasons: list[str] = field(default_factory=list)
-    """Why not, in words for a person; empty when ok."""
+    """The reasons say why not, in words for a person; they are empty when ok."""
     warnings: list[str] = field(default_factory=list)
-    """What is wrong without being a reason."""
+    """The warnings name what is wrong without being a reason."""
 
 
 def live() -> Verdict:
-    """Whoever asks this on the loop has the answer."""
+    """Return "live": that this runs on the loop is the answer."""
     return Verdict(True, "live")
 
 
 def started(broker: Broker) -> Verdict:
-    """Whether the broker has begun to serve; it stays so until it is stopped."""
+    """Return whether the broker has begun to serve; it stays so until it is stopped."""
     if broker.phase in (BrokerPhase.SERVING, BrokerPhase.STOPPING):
         return Verdict(True, "started")
     return Verdict(False, broker.phase.label, [start_progress(broker)])
 
 
 def start_progress(broker: Broker) -> str:
-    """What the start is doing, with the progress of recovery."""
+    """Say what the start is doing, with the progress of recovery."""
     phase = broker.phase
     if phase is not BrokerPhase.LOADING:
         return str(phase.value)
@@ -52,7 +52,7 @@ def start_progress(broker: Broker) -> str:
 
 
 def ready(broker: Broker) -> Verdict:
-    """Whether clients and other brokers may count on this one now."""
+    """Return whether clients and other brokers may count on this one now."""
     warnings = [
         f"log directory {each.path} is offline: {each.failure}"
         for each in broker.logs.dirs
@@ -73,7 +73,7 @@ def ready(broker: Broker) -> Verdict:
 
 
 def document(broker: Broker, verdict: Verdict) -> dict[str, Any]:
-    """The verdict, to be told as JSON."""
+    """Return the verdict, to be told as JSON."""
     told: dict[str, Any] = {
         "status": verdict.status,
         "ok": verdict.ok,

@@ -1,4 +1,4 @@
-"""Metrics of requests and connections: what the server's room counts"""
+"""These metrics tell of requests and connections, as the server's room counts them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from oncelog_protocol.errors import error_for
 
 
 class RequestMetrics:
-    """Of one broker."""
+    """It collects the request and connection metrics of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def collect(self, page: Page) -> None:
-        """Add to ``page``."""
+        """Add the samples of every API and of every listener to ``page``."""
         for stats in self._broker.router.stats.all():
             page.add(c.REQUESTS, stats.started, stats.name)
             page.add(c.REQUESTS_PARKED, stats.waiting, stats.name)
