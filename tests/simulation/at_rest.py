@@ -27,7 +27,7 @@ def replicas(pairs: Pairs) -> dict[tuple[str, int], Replicas]:
             known.append(replica.high_watermark)
             start = replica.view.log.log_start_offset
             logs[broker_id] = [
-                Entry(batch.base, batch.next, batch.epoch, replica.view.batch_bytes(index))
+                Entry(batch.base, batch.next, batch.epoch, replica.view.bytes_on_disk(index))
                 for index, batch in enumerate(replica.view.batches)
                 if batch.next > start
             ]

@@ -55,8 +55,8 @@ class Rot(NamedTuple):
     path: str
     offset: int
     mask: int
-    batch_position: int = -1
-    """Where the batch begins in a log; -1 in other files."""
+    batch: range = range(0)
+    """Where the batch lies in a log; empty in other files."""
 
     def __str__(self) -> str:
         return f"broker {self.broker}: bits {self.mask:#04x} of byte {self.offset} of {self.path}"
@@ -202,7 +202,8 @@ class FaultAtlas:
                 continue
             place = places[random.randint(0, len(places) - 1)]
             offset = place[random.randint(0, len(place) - 1)]
-            batch = place[0] - CRC_OFFSET if path.endswith(LOG_SUFFIX) else -1
+            is_log = path.endswith(LOG_SUFFIX)
+            batch = range(place.start - CRC_OFFSET, place.stop) if is_log else range(0)
             rot = Rot(victim, path, offset, 1 << random.randint(0, 7), batch)
             disk.corrupt(path, rot.offset, rot.mask)
             self.rotten.append(rot)

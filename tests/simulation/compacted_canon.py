@@ -60,7 +60,7 @@ class CompactedCanon(Canon):
                 columns = decode_batch(data, verify=False)
                 ended = self._ended(columns.header, data)
             except (CorruptBatchError, LookupError):
-                continue  # rot that nobody knows of yet: what it held cannot be asked for
+                continue  # what it held cannot be asked for
             keys = columns.keys or [None] * len(columns)
             offsets = columns.offsets()
             for offset, key, value in zip(offsets, keys, columns.values, strict=True):

@@ -58,7 +58,7 @@ from simulation.coverage import Coverage
 from simulation.election_rate import ElectionRate
 from simulation.group_invariants import GroupInvariants
 from simulation.knobs import Knobs
-from simulation.log_view import LogView
+from simulation.log_view import LogView, Rots
 from simulation.producer_invariants import ProducerInvariants
 from simulation.promises import holds, keep_promises
 from simulation.store_view import (
@@ -107,6 +107,8 @@ class Invariants:
         self._lossy_until = -1.0
         self._harmed: dict[tuple[int, TopicPartition | None], None] = {}
         self._disks: dict[int, object] = {}
+        self._rots: dict[tuple[int, TopicPartition], Rots] = {}
+        """Also of partitions that nobody has looked at yet."""
 
     # ---- what the simulator tells
 
@@ -141,14 +143,12 @@ class Invariants:
     def note_rot(
         self, broker_id: int, name: TopicPartition, path: str, position: int, was: bytes, now: bytes
     ) -> None:
-        """A bit of the batch at a position of a log file has flipped; ``was`` and ``now`` are its
-        header. The replica may go on as if nothing had happened until it finds the rot, but must
+        """A bit of the batch at a position of a log file has flipped; ``was`` and ``now`` are all
+        its bytes. The replica may go on as if nothing had happened until it finds the rot, but must
         not lose a record by it."""
-        truth = self._truths.get(name)
-        if truth is not None and broker_id in truth.replicas:
-            rots = truth.replicas[broker_id].rots
-            rotten, original = rots.get((path, position), (b"", b""))
-            rots[path, position] = now, original if was == rotten else was
+        rots = self._rots.setdefault((broker_id, name), {})
+        rotten, original = rots.get((path, position), (b"", b""))
+        rots[path, position] = now, original if was == rotten else was
 
     def _promise(self, name: TopicPartition, promise: Promise) -> None:
         truth = self._truths.get(name)
@@ -194,7 +194,8 @@ class Invariants:
             self._truths[stored.name] = truth
         for broker_id in stored.replicas:
             if broker_id not in truth.replicas:
-                truth.replicas[broker_id] = Replica(broker_id)
+                rots = self._rots.setdefault((broker_id, stored.name), {})
+                truth.replicas[broker_id] = Replica(broker_id, rots)
         return truth
 
     def _spread_harm(self) -> None:

@@ -6,7 +6,9 @@ was cut. Rules:
 - nothing here goes through the broker's reading code or through the calls of the disk that can be
   told to fail: looking must not change the run;
 - a batch is known by (base offset, next offset, epoch, CRC, size): the CRC covers the rest;
-- *durable* is what a power cut now would leave, names of files and directories included.
+- *durable* is what a power cut now would leave, names of files and directories included;
+- a replica that does not know of its rot yet is to be seen as it was, headers and records alike:
+  rot may strike a batch before anybody has looked at it.
 """
 
 from __future__ import annotations
@@ -53,8 +55,7 @@ class _Piece:
 
 
 Rots = dict[tuple[str, int], tuple[bytes, bytes]]
-"""What rot made of the header of a batch, and what it was: by path and position of the batch. A
-replica that does not know of its rot yet is to be seen as it was."""
+"""What rot made of a batch, and what it was: by path and position of the batch."""
 
 
 class LogView:
@@ -118,12 +119,22 @@ class LogView:
         return _covering(self.bases, self.batches, offset)
 
     def batch_bytes(self, index: int) -> bytes:
-        """The bytes of a batch, by its number. :raises LookupError: the file is gone."""
-        data = _content(self.files, self._pieces[self._piece_of(index)].path)
+        """The bytes of a batch, by its number, as they were before they rotted.
+
+        :raises LookupError: the file is gone.
+        """
+        path, position = self._place(index)
+        data = self.bytes_on_disk(index)
+        rotten, original = self._rots.get((path, position), (b"", b""))
+        return original if data == rotten else data
+
+    def bytes_on_disk(self, index: int) -> bytes:
+        """The same with whatever rot has made of them. :raises LookupError: the file is gone."""
+        path, position = self._place(index)
+        data = _content(self.files, path)
         if data is None:
             raise LookupError("the file is gone")
-        end = self._ends[index]
-        return bytes(data[end - self.batches[index].size : end])
+        return bytes(data[position : position + self.batches[index].size])
 
     def index(self, batch: Batch) -> int:
         """The number of a batch that is here."""
@@ -135,6 +146,11 @@ class LogView:
         return index < len(self.batches) and self.batches[index] == batch
 
     # ---- walking
+
+    def _place(self, index: int) -> tuple[str, int]:
+        """The file of a batch, and where in it the batch begins."""
+        piece = self._pieces[self._piece_of(index)]
+        return piece.path, self._ends[index] - self.batches[index].size
 
     def _piece_of(self, index: int) -> int:
         return bisect_right([piece.first for piece in self._pieces], index) - 1
@@ -168,8 +184,8 @@ class LogView:
             return "shorter than its log says"
         header = bytes(data[position : position + HEADER_BYTES])
         rotten, original = self._rots.get((path, position), (b"", b""))
-        if header == rotten:
-            header = original
+        if header == rotten[:HEADER_BYTES]:
+            header = original[:HEADER_BYTES]
         base, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(header)
         end = position + LENGTH_END + length
         if magic != MAGIC or length < HEADER_BYTES - LENGTH_END or delta < 0:

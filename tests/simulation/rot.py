@@ -11,7 +11,6 @@ from collections.abc import Collection
 
 from oncelog_broker.log.segment import LOG_SUFFIX
 from oncelog_broker.replication.partition import Partition
-from oncelog_protocol.records.batch import HEADER_BYTES
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
 from simulation.atlas import FaultAtlas, Rot
@@ -60,14 +59,13 @@ class Rots:
 
     def _note(self, rot: Rot) -> None:
         """Indexes and checkpoints can be made anew and nobody needs to know."""
-        first = rot.batch_position
+        batch = rot.batch
         content = self._cluster.disks[rot.broker].durable_bytes(rot.path)
-        now = bytes(content[first : first + HEADER_BYTES])
+        now = bytes(content[batch.start : batch.stop])
         was = bytearray(now)
-        if rot.offset - first < HEADER_BYTES:
-            was[rot.offset - first] ^= rot.mask
+        was[rot.offset - batch.start] ^= rot.mask
         name = _topic_partition(rot.path.split("/")[-2])
-        self._invariants.note_rot(rot.broker, name, rot.path, first, bytes(was), now)
+        self._invariants.note_rot(rot.broker, name, rot.path, batch.start, bytes(was), now)
 
     def mended(self) -> bool:
         """Whether every replica is whole again, as far as it has to be: [A30] asks for the rest."""

@@ -153,7 +153,7 @@ def test_a_log_rots_only_where_it_is_allowed_to() -> None:
 
 def offset_of(disk: MemoryFiles, rot: Rot) -> int:
     """The base offset of the batch in which a bit has flipped."""
-    return int.from_bytes(disk.read_bytes(rot.path)[rot.batch_position :][:8], "big")
+    return int.from_bytes(disk.read_bytes(rot.path)[rot.batch.start :][:8], "big")
 
 
 def test_checkpoints_do_not_rot_beside_a_rotten_log() -> None:

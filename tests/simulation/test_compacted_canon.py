@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.log.compaction import hole, without
+from oncelog_protocol.records.batch import CRC_OFFSET
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_testing.memory.files import MemoryFiles
 from simulation.checkers.newest_values_kept import Kept
 from simulation.compacted_canon import CompactedCanon
-from simulation.log_view import LogView
+from simulation.log_view import LogView, Rots
 
 PATH = "/data/0/k-0/00000000000000000000.log"
 
@@ -33,11 +34,18 @@ def batch(base: int, *records: str, epoch: int = 0) -> bytes:
     return bytes(made)
 
 
-def view(*batches: bytes) -> LogView:
+def view(*batches: bytes, rot_at: int = -1) -> LogView:
+    """What lies on a disk; ``rot_at`` is a byte of the first batch that has rotted since."""
     files = MemoryFiles("/data", "/data/0")
     files.make_dirs("/data/0/k-0")
+    rots: Rots = {}
+    if rot_at >= 0:
+        now = bytearray(batches[0])
+        now[rot_at] ^= 4
+        rots[PATH, 0] = bytes(now), batches[0]
+        batches = (bytes(now), *batches[1:])
     files.open(PATH, create=True).append([b"".join(batches)])
-    found = LogView(files)
+    found = LogView(files, rots)
     assert found._walk(PATH, None), found.fault
     return found
 
@@ -78,6 +86,41 @@ OTHER = {
 def test_what_it_may_not_do_is_found(name: str) -> None:
     batches, upto = OTHER[name]
     assert matched(*batches) == upto
+
+
+CLEANED = batch(0, "-", "b=1")
+HOLE = batch(0, "-", "-")
+
+
+@pytest.mark.parametrize("rot_at", range(CRC_OFFSET, len(CLEANED)))
+def test_rot_that_strikes_before_anybody_has_looked_is_no_other_value(rot_at: int) -> None:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL), 6)
+    other = view(CLEANED, *ORIGINAL[1:], rot_at=rot_at)
+    canon.match(other)
+    assert other.matched == 6
+
+
+@pytest.mark.parametrize("rot_at", range(CRC_OFFSET, len(HOLE)))
+def test_rot_of_what_compaction_has_just_made_hides_no_loss(rot_at: int) -> None:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL), 6)
+    allowed = view(HOLE, ORIGINAL[1], batch(3, "-", "-"), ORIGINAL[3], rot_at=rot_at)
+    canon.match(allowed)
+    assert allowed.matched == 6
+    lost = view(batch(0, "-", "-", "-"), *ORIGINAL[2:], rot_at=rot_at)
+    canon.match(lost)
+    assert lost.matched == 0, "the newest value of a"
+
+
+@pytest.mark.parametrize("rot_at", range(CRC_OFFSET, len(ORIGINAL[0])))
+def test_the_canon_takes_from_a_rotten_leader_what_was_committed(rot_at: int) -> None:
+    canon = CompactedCanon()
+    canon.extend(view(*ORIGINAL, rot_at=rot_at), 6)
+    assert canon.superseded() == {0, 1, 3, 4}
+    other = view(*SAME["a record is gone"])
+    canon.match(other)
+    assert other.matched == 6
 
 
 def test_what_is_superseded() -> None:

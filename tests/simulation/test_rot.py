@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from oncelog_broker.log.segment import LOG_SUFFIX
+from oncelog_protocol.records.batch import verify_crc
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.atlas import Rot
@@ -82,5 +83,38 @@ def test_the_last_good_copy_does_not_rot() -> None:
         assert TopicPartition("t", 0) in [
             replica.topic_partition for replica in cluster.brokers[3].replicas.partitions()
         ]
+
+    loop.run(story())
+
+
+def test_rot_may_strike_before_anybody_has_looked() -> None:
+    """The invariants see what it struck as it was; what lies on the disk they can see too."""
+    loop = SimLoop(7)
+
+    async def story() -> None:
+        knobs = Knobs(partitions=1, log_scrub_interval_ms=600_000)
+        cluster = SimCluster(loop, knobs, SeededEntropy(3))
+        invariants = Invariants(cluster)
+        rots = Rots(cluster, invariants)
+        await cluster.start()
+        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
+        await workload.create_topic()
+        for _ in range(5):
+            await workload.probe(timeout_s=10)
+        await until(rots.mended, timeout_s=10, what="all in sync")
+        chance = SeededEntropy(4)
+        struck = [rots.strike(chance, 1, tails_too=True) for _ in range(100)]
+        invariants.check(loop.now_s)
+        logs = {rot.path for rot in struck if rot is not None and rot.batch}
+        assert logs
+        for truth in invariants._truths.values():
+            view = truth.replicas[1].view
+            assert view is not None
+            seen = [view.batch_bytes(index) for index in range(len(view.batches))]
+            for data in seen:
+                verify_crc(data)
+            on_disk = [view.bytes_on_disk(index) for index in range(len(view.batches))]
+            rotten = any(path.startswith(f"{view.log.directory}/") for path in logs)
+            assert (on_disk != seen) == rotten
 
     loop.run(story())

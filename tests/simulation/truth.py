@@ -65,7 +65,7 @@ class Promise:
 class Replica:
     """One replica, as it was last looked at."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, rots: Rots | None = None) -> None:
         self.broker_id = broker_id
         self.view: RunningLog | None = None
         """Its log while its broker runs and has one."""
@@ -85,8 +85,8 @@ class Replica:
         self.hurt = False
         """The same, remembered for ever."""
         self.resets_at_harm = 0
-        self.rots: Rots = {}
-        """Headers of batches that have rotted; nothing is forgotten, as nothing comes twice."""
+        self.rots: Rots = {} if rots is None else rots
+        """Batches that have rotted; nothing is forgotten, as nothing comes twice."""
         self.role: LeaderRole | None = None
         self.role_high = -1
         self.role_state: IsrState | None = None

@@ -234,7 +234,7 @@ def _is_gone(truth: Truth, batch: Batch) -> bool:
 
 
 def _bytes_of(truth: Truth, index: int) -> bytes | None:
-    """The bytes of a committed batch, from a replica that has it as it was, and not rotten."""
+    """The bytes of a committed batch, from a replica that has it as it was."""
     batch = truth.canon.batches[index]
     for replica in truth.replicas.values():
         view = replica.view
