@@ -1,4 +1,4 @@
-"""The Oncelog SDK: ``from oncelog import Producer, Consumer, Admin``.
+"""The package is the Oncelog SDK: ``from oncelog import Producer, Consumer, Admin``.
 
 Names are loaded when they are first used, so that ``import oncelog`` costs next to nothing. The
 synchronous face is :mod:`oncelog.blocking`.

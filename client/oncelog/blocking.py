@@ -1,4 +1,4 @@
-"""The synchronous face: the same clients for scripts, notebooks and Spark's executors.
+"""The synchronous clients serve scripts, notebooks and Spark's executors.
 
 Rules
 -----
@@ -55,7 +55,8 @@ D = TypeVar("D")
 
 
 class AskingOptions(TypedDict, total=False):
-    """Calls about a shared transaction take these; see :class:`oncelog.SharedTransaction`."""
+    """Calls about a shared transaction take these options; see
+    :class:`oncelog.SharedTransaction`."""
 
     client_id: str
     request_timeout_ms: int
@@ -65,16 +66,16 @@ class AskingOptions(TypedDict, total=False):
 
 
 class SharedOptions(AskingOptions, total=False):
-    """All that begins one, or goes on with it, takes these."""
+    """Calls that begin or resume a shared transaction take these options."""
 
     history: History | None
 
 
 class Producer(Face[AsyncProducer]):
-    """``with Producer("localhost:9092") as producer: ...``; see :class:`oncelog.Producer`.
+    """A producer sends records from synchronous code; see :class:`oncelog.Producer`.
 
-    Waiting for each record costs a crossing between threads each time: ``send_many`` is the way to
-    send many.
+    Use it as ``with Producer("localhost:9092") as producer: ...``. Waiting for each record costs a
+    crossing between threads each time: ``send_many`` is the way to send many.
     """
 
     @face.making(AsyncProducer.__init__)
@@ -98,18 +99,23 @@ class Producer(Face[AsyncProducer]):
     abort_transaction = face.blocking(AsyncProducer.abort_transaction)
 
     def transaction(self, consumer: Consumer | None = None) -> Transaction:
-        """``with producer.transaction() as txn: txn.send(...)``; see
-        :meth:`oncelog.Producer.transaction`."""
+        """Return a block that commits at its end; see :meth:`oncelog.Producer.transaction`.
+
+        Use it as ``with producer.transaction() as txn: txn.send(...)``.
+        """
         return Transaction(self, consumer)
 
     @property
     def unacknowledged_count(self) -> int:
-        """Records taken and not acknowledged."""
+        """Return how many records were taken and are not acknowledged."""
         return self._client.unacknowledged_count
 
 
 class Transaction:
-    """``with producer.transaction() as txn: ...``; see :meth:`oncelog.Producer.transaction`."""
+    """A transaction is a block: see :meth:`oncelog.Producer.transaction`.
+
+    Use it as ``with producer.transaction() as txn: ...``.
+    """
 
     def __init__(self, producer: Producer, consumer: Consumer | None) -> None:
         _, self._thread = inside(producer)
@@ -139,7 +145,10 @@ class Transaction:
 
 
 class SharedWriter(Face[AsyncSharedWriter]):
-    """``with join(ticket, writer=...) as writer: ...``; see :class:`oncelog.SharedWriter`."""
+    """A shared writer sends records in a transaction of many; see :class:`oncelog.SharedWriter`.
+
+    Use it as ``with join(ticket, writer=...) as writer: ...``.
+    """
 
     close = face.closing(AsyncSharedWriter.close)
     rejoin = face.blocking(AsyncSharedWriter.rejoin)
@@ -155,17 +164,17 @@ class SharedWriter(Face[AsyncSharedWriter]):
 
     @property
     def unacknowledged_count(self) -> int:
-        """Records taken and not acknowledged."""
+        """Return how many records were taken and are not acknowledged."""
         return self._client.unacknowledged_count
 
     @property
     def ticket(self) -> Ticket:
-        """By which it joined."""
+        """Return the ticket by which the writer joined."""
         return self._client.ticket
 
     @property
     def receipt(self) -> Receipt:
-        """For the owner; see :attr:`oncelog.SharedWriter.receipt`."""
+        """Return the receipt for the owner; see :attr:`oncelog.SharedWriter.receipt`."""
         return self._client.receipt
 
 
@@ -188,7 +197,7 @@ join = _joining(async_join)
 
 
 def _alone(coro: Coroutine[Any, Any, T], over: Admin | None = None) -> T:
-    """Run ``coro`` on a loop that is there for nothing else, or where the client ``over`` lives."""
+    """Run ``coro`` on a loop made for it alone, or on the loop of the client ``over``."""
     if over is not None:
         return inside(over)[1].call(coro)
     thread = LoopThread("oncelog-sharedtransaction")
@@ -213,7 +222,10 @@ def _client_of(over: Admin | None) -> AsyncAdmin | None:
 
 
 class SharedTransaction:
-    """The owner's side; see :class:`oncelog.SharedTransaction`. Holds no thread between calls."""
+    """An owner begins and ends a shared transaction; see :class:`oncelog.SharedTransaction`.
+
+    It holds no thread between calls.
+    """
 
     @face.like(AsyncSharedTransaction.__init__)
     def __init__(
@@ -276,7 +288,7 @@ class SharedTransaction:
 
     @property
     def ticket(self) -> Ticket:
-        """For the writers."""
+        """Return the ticket that writers join with."""
         return self._client.ticket
 
     commit = _asking(AsyncSharedTransaction.commit)
@@ -284,7 +296,10 @@ class SharedTransaction:
 
 
 class Consumer(Face[AsyncConsumer]):
-    """``for record in consumer: ...``; see :class:`oncelog.Consumer`."""
+    """A consumer reads records in synchronous code; see :class:`oncelog.Consumer`.
+
+    Use it as ``for record in consumer: ...``.
+    """
 
     _signals: StopSignals | None = None
 
@@ -360,11 +375,14 @@ class Consumer(Face[AsyncConsumer]):
             self._signals.release()
 
     def __iter__(self) -> Iterator[Record]:
-        """Records until the consumer is closed."""
+        """Yield records until the consumer is closed."""
         return self._records(core_of(self._client).next_cursor)
 
     def until_idle(self, seconds: float) -> Iterator[Record]:
-        """Records until none has come for so long; see :meth:`oncelog.Consumer.until_idle`."""
+        """Yield records until none has come for ``seconds``.
+
+        See :meth:`oncelog.Consumer.until_idle`.
+        """
         return self._records(Idling(core_of(self._client), seconds).next_cursor)
 
     def _records(
@@ -378,7 +396,7 @@ class Consumer(Face[AsyncConsumer]):
             yield from cursor.iterator
 
     def batches(self) -> Iterator[ColumnBatch]:
-        """Batches as columns until the consumer is closed."""
+        """Yield batches as columns until the consumer is closed."""
         self._thread.check_process()
         while self._thread.running:
             batch = self._thread.call(core_of(self._client).next_batch())
@@ -388,7 +406,10 @@ class Consumer(Face[AsyncConsumer]):
 
 
 class Admin(Face[AsyncAdmin]):
-    """``with Admin("localhost:9092") as admin: ...``; see :class:`oncelog.Admin`."""
+    """An admin client changes and describes a cluster; see :class:`oncelog.Admin`.
+
+    Use it as ``with Admin("localhost:9092") as admin: ...``.
+    """
 
     @face.making(AsyncAdmin.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:

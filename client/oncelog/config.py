@@ -1,4 +1,5 @@
-"""Typed options: Kafka's names in snake case, units last, checked when the client is made.
+"""Clients take typed options and check them when they are made. Names are Kafka's in snake case,
+units last.
 
 Rules: every option has a default that is safe; a wrong value raises ConfigurationError naming the
 option, the value and what is allowed. Nothing here reads files or the environment.
@@ -36,7 +37,7 @@ IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
 class Address(NamedTuple):
-    """A broker listens there."""
+    """A broker listens at this host and port."""
 
     host: str
     port: int
@@ -46,7 +47,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(servers: BootstrapServers) -> tuple[Address, ...]:
-    """``"a:9092,b"`` or ``["a:9092", "[::1]:9093"]`` as addresses; the port defaults to 9092."""
+    """Parse ``"a:9092,b"`` or ``["a:9092", "[::1]:9093"]``; the port defaults to 9092."""
     parts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = [_parse_address(part.strip()) for part in parts if part.strip()]
     if not addresses:
@@ -85,7 +86,7 @@ _DURATION = re.compile(
 
 
 def parse_reset(policy: ResetOption) -> tuple[str, int]:
-    """("earliest" | "latest" | "none" | "by_duration", milliseconds of the duration)."""
+    """Return "earliest", "latest", "none" or "by_duration", and the duration in milliseconds."""
     if policy in ("earliest", "latest", "none"):
         return str(policy), 0
     if policy == "error":
@@ -106,7 +107,7 @@ def parse_reset(policy: ResetOption) -> tuple[str, int]:
 
 
 def take(options: type[T], parameters: Mapping[str, Any]) -> T:
-    """The ``options`` whose fields are among a constructor's ``parameters``."""
+    """Make ``options`` from those of a constructor's ``parameters`` that are fields of it."""
     names = [field.name for field in fields(options)]  # type: ignore[arg-type]
     return options(**{name: parameters[name] for name in names if name in parameters})
 
@@ -123,7 +124,7 @@ def _one_of(option: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def check_transactional_id(name: object) -> None:
-    """Raise ConfigurationError unless it is one, or None."""
+    """Raise ConfigurationError unless ``name`` is a valid transactional id, or None."""
     if name is None:
         return
     if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
@@ -137,7 +138,7 @@ def check_transactional_id(name: object) -> None:
 
 
 def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None:
-    """Raise ConfigurationError unless a shared transaction may be so."""
+    """Raise ConfigurationError unless a shared transaction may have these values."""
     if not isinstance(transactional_id, str):
         raise ConfigurationError(f"transactional_id={transactional_id!r:.80}: must be text")
     check_transactional_id(transactional_id)
@@ -148,7 +149,7 @@ def check_shared(transactional_id: object, tag: object, timeout_ms: int) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """Every client needs these to talk to a cluster."""
+    """Every client connects to a cluster with these options."""
 
     bootstrap_servers: BootstrapServers
     client_id: str = "oncelog"
@@ -178,13 +179,13 @@ class ConnectionOptions:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """``bootstrap_servers``, parsed."""
+        """Return ``bootstrap_servers`` as parsed addresses."""
         return parse_addresses(self.bootstrap_servers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """These say how records are gathered, sent and tried again."""
+    """These options say how records are gathered, sent and tried again."""
 
     acks: AcksOption = "all"
     compression_type: CompressionOption = "none"
@@ -250,7 +251,7 @@ class ProducerOptions:
 
     @property
     def against_idempotence(self) -> str:
-        """The option that idempotence cannot be had with; empty when there is none."""
+        """Return the option that forbids idempotence; "" when none does."""
         if self.acks_code is not Acks.ALL:
             return f"acks={self.acks!r}"
         if self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
@@ -260,13 +261,13 @@ class ProducerOptions:
 
     @property
     def acks_code(self) -> Acks:
-        """``acks`` as it travels."""
+        """Return ``acks`` as the number on the wire."""
         return Acks.ALL if self.acks == "all" else Acks(int(self.acks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """These say how records are fetched."""
+    """These options say how records are fetched."""
 
     auto_offset_reset: ResetOption = "latest"
     """Where to begin without a position, or with one that is out of range."""
@@ -298,13 +299,13 @@ class ConsumerOptions:
 
     @property
     def isolation_code(self) -> IsolationLevel:
-        """``isolation_level`` as it travels."""
+        """Return ``isolation_level`` as the number on the wire."""
         return IsolationLevel[self.isolation_level.upper()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """These say how a consumer takes part in a group. None matters without ``group_id``."""
+    """These options say how a consumer takes part in a group. Without ``group_id`` none matters."""
 
     group_id: str | None = None
     group_instance_id: str | None = None

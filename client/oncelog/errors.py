@@ -1,4 +1,4 @@
-"""Every error the SDK raises: the answers of brokers, and what only a client can know.
+"""The SDK raises these errors: the answers of brokers, and what only a client can know.
 
 Rules: an error says what was asked, of whom, and what to do about it. ``definite`` answers the one
 question that matters after a failed write: *true* means that the records certainly are not in the
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 
 
 class ClientError(OncelogError):
-    """Base of what goes wrong on this side of the wire."""
+    """The client itself is the source of the error; no broker answered with it."""
 
     definite: bool = True
     """Whether the request certainly had no effect."""
@@ -117,11 +117,13 @@ class ClosedError(ClientError):
 
 class WrongLoopError(ClientError, RuntimeError):
     """The client lives on another event loop, in another thread, or in the process before a fork.
-    The message says which. ``definite`` is false where a delivery is awaited: that was taken."""
+
+    The message says which. ``definite`` is false where a delivery is awaited: its record was taken.
+    """
 
 
 class NoBrokersAvailableError(ClientError, ConnectionError):
-    """No broker answered at any address that was tried.
+    """No broker could be reached at any address that was tried.
 
     ``tried`` holds each address with the reason why it did not serve, in the order of trying.
     """
@@ -178,7 +180,7 @@ class DeliveryTimeoutError(ClientError, TimeoutError):
 
 
 class ReorderError(ClientError):
-    """A batch failed, a later one of its partition was written: a retry would change the order.
+    """A batch failed and a later one of its partition was written: a retry would change the order.
 
     ``definite`` tells whether the batch is certainly not in the log. Cannot happen with
     ``max_in_flight_requests_per_connection=1``.
@@ -192,14 +194,14 @@ class ReorderError(ClientError):
 
 
 class ConnectionLostError(ClientError, ConnectionError):
-    """The connection broke while a write was on its way and nobody may try again."""
+    """The connection broke while a write was on its way, and the write may not be repeated."""
 
     definite = False
     kind = Kind.ABORTABLE
 
 
 class TransactionOutcomeUnknownError(ClientError, TimeoutError):
-    """Nobody answered in time how a transaction ends: it may be committed, or not, or be so later.
+    """Nobody said in time how a transaction ends: it may be committed now, later, or never.
 
     *What to do*: call ``commit_transaction`` again, which asks the same again and cannot commit
     twice; or go on with the next transaction, which begins once the coordinator has settled this
@@ -212,14 +214,17 @@ class TransactionOutcomeUnknownError(ClientError, TimeoutError):
 
 
 class NoTransactionError(ClientError):
-    """The call does not fit where the producer is: a send outside of a transaction, a second
-    begin, a commit of what was not begun. *What to do*: mend the program; nothing was harmed."""
+    """The call does not fit the producer's state.
+
+    Examples are a send outside of a transaction, a second begin, and a commit of what was not
+    begun. *What to do*: mend the program; nothing was harmed.
+    """
 
     kind = Kind.ABORTABLE
 
 
 class UndeliveredRecordsError(ClientError):
-    """``flush`` or ``close`` found records that failed and whose delivery nobody had looked at.
+    """``flush`` or ``close`` found failed records whose delivery the application had not looked at.
 
     ``count`` is the number of records, ``first`` the first failure.
     """
@@ -234,7 +239,7 @@ class UndeliveredRecordsError(ClientError):
 
 
 class CorruptRecordError(ClientError):
-    """A batch read from the log does not hold: wrong CRC, or a body that contradicts its header.
+    """A batch read from the log is corrupt: its CRC is wrong, or its body contradicts its header.
 
     The position stays in front of it; ``seek`` past ``offset`` to leave it out. A consumer with
     ``corrupt_batches="skip"`` steps over such batches by itself, and counts them.
@@ -288,8 +293,8 @@ NoOffsetError = NoOffsetForPartitionError
 
 
 class CommitFailedError(ClientError):
-    """A commit was refused, for this consumer is not the member that it was: the group went on
-    without it (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID).
+    """A commit was refused because this consumer is no longer the member that it was. The group
+    went on without it (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID).
 
     Nothing was committed. What was read since the last commit is read again by whoever has the
     partitions now; iterating again joins anew.
@@ -382,15 +387,17 @@ InvalidTransactionTimeout = InvalidTransactionTimeoutError
 
 
 def is_definite(error: BaseException) -> bool:
-    """Return whether after ``error`` the write certainly had no effect; unknown errors say no."""
+    """Return whether the write certainly had no effect; for an unknown error return False."""
     if isinstance(error, NotSentError):
         return True
     return bool(getattr(error, "definite", False))
 
 
 def may_have_acted(error: BaseException) -> None:
-    """Let ``error`` say that the write may have had an effect. Errors that are not Oncelog's own
-    never promise otherwise."""
+    """Mark ``error``: the write may have had an effect.
+
+    An error that is not Oncelog's own never promises otherwise, and stays as it is.
+    """
     if isinstance(error, OncelogError):
         error.may_have_acted()
 

@@ -1,4 +1,4 @@
-"""An asynchronous client gets a synchronous face.
+"""A synchronous client is made here from an asynchronous one.
 
 Rules
 -----
@@ -37,7 +37,7 @@ C = TypeVar("C", bound=AsyncClient)
 
 
 class Face(Generic[C]):
-    """All synchronous clients share this."""
+    """A synchronous client holds its asynchronous client and the thread of its loop."""
 
     def __init__(self, client: C, thread: LoopThread | None = None) -> None:
         self._client: C = client
@@ -66,7 +66,7 @@ class Face(Generic[C]):
             self._end(self._client.__aexit__(kind, error, traceback))
 
     def _end(self, closing: Coroutine[Any, Any, None]) -> None:
-        """Wait for the end of the client, then end its thread. Another thread may do the same."""
+        """Wait until the client is closed, then stop its thread. Another thread may do the same."""
         try:
             self._thread.call(closing)
         except (ClosedError, CancelledError):
@@ -81,12 +81,12 @@ class Face(Generic[C]):
 
 
 def inside(face: Face[C]) -> tuple[C, LoopThread]:
-    """The asynchronous client of a face, and the thread in which it lives."""
+    """Return the asynchronous client of a face, and the thread in which it lives."""
     return face._client, face._thread
 
 
 def _left_open(thread: LoopThread, client: AsyncClient) -> None:
-    """The face was dropped, or the program ends, without close(): never in silence."""
+    """Warn about a face that was dropped, or outlived by the program, without close()."""
     if isinstance(client, Producer | SharedWriter) and not thread.forked:
         left = client.unacknowledged_count
         if left:
@@ -97,7 +97,7 @@ def _left_open(thread: LoopThread, client: AsyncClient) -> None:
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The asynchronous ``method``, waited for."""
+    """Make a synchronous method that calls the asynchronous ``method`` and waits for it."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -107,7 +107,7 @@ def blocking(
 
 
 def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A synchronous ``method``, run where the client lives."""
+    """Make a method that runs the synchronous ``method`` on the client's loop."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -120,7 +120,7 @@ def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
 
 
 def measuring(method: Callable[[Any], T]) -> Callable[[Any], T]:
-    """``metrics``: also of a client that is closed."""
+    """Make a ``metrics`` method that also works when the client is closed."""
 
     @wraps(method)
     def call(self: Any, /) -> T:
@@ -132,7 +132,7 @@ def measuring(method: Callable[[Any], T]) -> Callable[[Any], T]:
 def promising(
     method: Callable[Concatenate[Any, P], asyncio.Future[T]],
 ) -> Callable[Concatenate[Any, P], Future[T]]:
-    """A ``method`` that returns a future of the loop; here one that a thread can wait for."""
+    """Make a method that turns the future of ``method`` into one for which a thread can wait."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -158,7 +158,7 @@ def promising(
 def closing(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Any, P], None]:
-    """``close``: the thread ends too, whatever close says."""
+    """Make a ``close`` method that always ends the thread, also when closing fails."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -171,7 +171,7 @@ def closing(
 def making(
     method: Callable[Concatenate[Any, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """``__init__`` with the parameters of the asynchronous client's, ``method``."""
+    """Make an ``__init__`` with the parameters of the asynchronous client's ``method``."""
 
     def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
         return cast("Callable[Concatenate[Any, P], None]", wraps(method)(init))
@@ -180,8 +180,11 @@ def making(
 
 
 def like(source: Callable[..., object]) -> Callable[[F], F]:
-    """A function that says its types itself, for ``ParamSpec`` cannot; at run time it shows the
-    parameters, the defaults and the docstring of the asynchronous ``source``."""
+    """Give a function the parameters, defaults and docstring of the asynchronous ``source``.
+
+    They are seen at run time. The function declares its types itself, since ``ParamSpec`` cannot
+    express them.
+    """
 
     def decorate(function: F) -> F:
         return cast(F, wraps(source)(function))
@@ -190,7 +193,7 @@ def like(source: Callable[..., object]) -> Callable[[F], F]:
 
 
 class Delivery:
-    """One record on its way, for a thread that waits."""
+    """A delivery lets a thread wait for one record's acknowledgement."""
 
     __slots__ = ("_delivery", "_thread")
 
@@ -203,7 +206,7 @@ class Delivery:
         return self._delivery.done()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the acknowledgement; raises why there is none.
+        """Wait for the acknowledgement and return it, or raise the error of the record.
 
         :raises DeadlineExceededError: not known within ``timeout_s``; it may still come.
         """
@@ -225,7 +228,7 @@ class Delivery:
             ) from error
 
     def exception(self) -> BaseException | None:
-        """The error of a delivery that is done."""
+        """Return the error of a finished delivery; None when the record was acknowledged."""
         return self._delivery.exception()
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:

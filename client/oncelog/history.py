@@ -1,4 +1,4 @@
-"""The history port: what a client asked and what it then knew, for checkers of anomalies.
+"""A recorder notes what a client asked and what it then knew, for checkers of anomalies.
 
 Rules: every operation is invoked once and ended at most once, as *ok* (it happened), *fail* (it
 definitely did not) or *info* (nobody knows), which are the words and the meaning of Jepsen's
@@ -34,7 +34,7 @@ before the coordinator hears so; *lost*: when the member found out that it is on
 
 
 class History(Protocol):
-    """A recorder of operations."""
+    """A recorder takes a client's operations for a checker."""
 
     def invoke(
         self,
@@ -51,11 +51,11 @@ class History(Protocol):
         ...
 
     def begin_txn(self, transactional_id: str) -> int:
-        """Note that a transaction begins; returns its number, which its sends name."""
+        """Note that a transaction begins; return its number, which its sends name."""
         ...
 
     def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
-        """Note that the end of a transaction is about to be asked for, for the first time.
+        """Note that the end of a transaction is about to be requested for the first time.
 
         :param winners: of a shared one that is to be committed, by their transactions' names.
         """
@@ -67,17 +67,19 @@ class History(Protocol):
         offsets: Sequence[int | None],
         values: Sequence[bytes | None] = (),
     ) -> None:
-        """Note that it happened, at these offsets; a poll adds what it read. Of a *committed*:
-        what was answered for each partition in the order of asking, None where nothing was. Of a
-        transaction: no offsets."""
+        """Note that an operation happened, at these offsets; a poll adds the values that it read.
+
+        A *committed* has the answer for each partition in the order of asking, None where nothing
+        is committed. A transaction has no offsets.
+        """
         ...
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Note that it definitely had no effect."""
+        """Note that an operation definitely had no effect."""
         ...
 
     def info(self, number: int, error: BaseException) -> None:
-        """Note that it may or may not have had an effect."""
+        """Note that an operation may or may not have had an effect."""
         ...
 
     def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
@@ -130,7 +132,7 @@ class History(Protocol):
 
 
 def note_failure(history: History, number: int, error: BaseException) -> None:
-    """End an operation by what its error promises."""
+    """End an operation as *fail* if its error is definite, else as *info*."""
     if is_definite(error):
         history.fail(number, error)
     else:

@@ -1,4 +1,4 @@
-"""The format of histories: events, their JSON lines, and the recorder that makes them.
+"""Histories consist of events; this module has their JSON lines and the recorder that makes them.
 
 One format for the simulator, for tests with real processes and for benchmarks; so one set of
 checkers reads them all. One event is one line::
@@ -49,9 +49,12 @@ MicroKind = Literal["send", "poll", "assign", "watermark", "commit", "committed"
 
 
 class MicroOp(NamedTuple):
-    """One record sent or polled; or one partition moved, or its watermark as a leader told it; or
-    one partition's committed offset; or one partition that a member owns, or does no longer; or a
-    winner of a shared transaction, its name the value."""
+    """A micro-operation says what happened to one record, partition or winner.
+
+    It is one record sent or polled; one partition moved, or its watermark as a leader told it; one
+    partition's committed offset; one partition that a member owns or no longer owns; or a winner of
+    a shared transaction, with the writer's name as its value.
+    """
 
     kind: MicroKind
     topic: str
@@ -69,7 +72,7 @@ class MicroOp(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One line of a history."""
+    """An event is one line of a history."""
 
     time_s: float
     """By the recorder's clock; comparable within one history."""
@@ -93,7 +96,7 @@ class Event(NamedTuple):
 
 
 class HistoryRecorder:
-    """Fulfils the History port of one client; one for each client object.
+    """A recorder turns the operations of one client object into events (the port History).
 
     :param sink: takes every event at once, such as ``[].append`` or :func:`json_lines`.
     :param clock: seconds, such as ``loop.time``.
@@ -122,7 +125,7 @@ class HistoryRecorder:
         values: Sequence[bytes | None],
         txn: int = -1,
     ) -> int:
-        """Begin a send or a poll; returns its number."""
+        """Begin a send or a poll, and return its number."""
         assert operation in ("send", "poll")
         mops = tuple(MicroOp("send", topic, partition, value) for value in values)
         if not mops:
@@ -132,13 +135,13 @@ class HistoryRecorder:
         return event.number
 
     def begin_txn(self, transactional_id: str) -> int:
-        """Begin a transaction; returns its number."""
+        """Begin a transaction, and return its number."""
         event = self._note("invoke", "txn", (), transactional_id=transactional_id)
         self._open[event.number] = event
         return event.number
 
     def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
-        """Its end is about to be asked for."""
+        """Note that the transaction's end is about to be requested."""
         mops = tuple(MicroOp("winner", "", -1, value) for value in winners)
         self._note("ok", "ending", mops, "commit" if commit else "abort", txn=txn)
 
@@ -148,7 +151,7 @@ class HistoryRecorder:
         offsets: Sequence[int | None],
         values: Sequence[bytes | None] = (),
     ) -> None:
-        """It happened, at these offsets; a poll adds what it read."""
+        """Note that the operation happened, at these offsets; a poll adds what it read."""
         invoked = self._open.pop(number)
         if invoked.f in ("commit", "committed"):
             told = zip(invoked.mops, offsets, strict=False)
@@ -167,15 +170,15 @@ class HistoryRecorder:
         self._end(invoked, "ok", mops)
 
     def fail(self, number: int, error: BaseException) -> None:
-        """It definitely had no effect."""
+        """Note that the operation definitely had no effect."""
         self._end(self._open.pop(number), "fail", (), error)
 
     def info(self, number: int, error: BaseException) -> None:
-        """Nobody knows."""
+        """Note that nobody knows whether the operation had an effect."""
         self._end(self._open.pop(number), "info", (), error)
 
     def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
-        """The next poll of a partition need not continue the last one."""
+        """Note that the next poll of a partition need not continue the last one."""
         self._note("ok", "assign", (MicroOp("assign", topic, partition, None, offset),), reason)
 
     def watermark(
@@ -187,7 +190,7 @@ class HistoryRecorder:
         end_offset: int,
         last_stable_offset: int = -1,
     ) -> None:
-        """What a leader said of itself in a fetch."""
+        """Note the watermarks that a leader told in a fetch."""
         stable = None if last_stable_offset < 0 else last_stable_offset
         mop = MicroOp(
             "watermark", topic, partition, None, high_watermark, leader_epoch, end_offset, stable
@@ -203,7 +206,7 @@ class HistoryRecorder:
         offsets: Mapping[TopicPartition, int | None],
         txn: int = -1,
     ) -> int:
-        """Begin a commit, or a question for what is committed; returns its number."""
+        """Begin a commit, or a question for committed offsets, and return its number."""
         mops = tuple(MicroOp(operation, *tp, None, offset) for tp, offset in offsets.items())
         whose = (group, member, generation)
         event = self._note("invoke", operation, mops, group=whose, txn=txn)
@@ -218,12 +221,13 @@ class HistoryRecorder:
         generation: int,
         partitions: Sequence[TopicPartition],
     ) -> None:
-        """A member began or ceased to own these partitions."""
+        """Note that a member began or ceased to own these partitions."""
         mops = tuple(MicroOp("own", *tp) for tp in partitions)
         self._note("ok", how, mops, group=(group, member, generation))
 
     def crashed(self) -> None:
-        """The client is gone: what is open stays open, and its positions are forgotten."""
+        """Note that the client is gone: open operations stay open, and its positions are
+        forgotten."""
         self._open.clear()
         self._note("info", "crash", ())
 
@@ -255,7 +259,7 @@ class HistoryRecorder:
 
 
 def json_lines(stream: TextIO) -> Callable[[Event], None]:
-    """A sink that writes one line an event; flushing and closing the stream is the caller's."""
+    """Return a sink that writes one line an event. The caller flushes and closes the stream."""
 
     def write(event: Event) -> None:
         stream.write(line_of(event) + "\n")
@@ -264,7 +268,7 @@ def json_lines(stream: TextIO) -> Callable[[Event], None]:
 
 
 def line_of(event: Event) -> str:
-    """The JSON line of an event, without the line's end."""
+    """Return the JSON line of an event, without the line's end."""
     fields: dict[str, Any] = event._asdict()
     fields["mops"] = [_packed(mop) for mop in event.mops]
     if not event.note:
@@ -279,7 +283,7 @@ def line_of(event: Event) -> str:
 
 
 def event_of(line: str) -> Event:
-    """The event of a JSON line.
+    """Parse an event's JSON line.
 
     :raises ValueError: the line is not one of ours.
     """

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: how synchronous code calls the asynchronous clients.
+"""Synchronous code calls the asynchronous clients on an event loop in a thread of its own.
 
 Rules: a call waits for its result; an interrupt (Ctrl+C) of who waits cancels what was asked. The
 loop's own thread is never waited for from within. Tasks that are left when the loop ends (a client
@@ -46,7 +46,7 @@ async def _end_tasks() -> None:
 
 
 class LoopThread:
-    """An event loop in a thread; ``call`` runs a coroutine there and waits."""
+    """A thread runs an event loop; ``call`` runs a coroutine there and waits for its result."""
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
@@ -76,14 +76,17 @@ class LoopThread:
         return os.getpid() != self._process
 
     def check_process(self) -> None:
-        """:raises WrongLoopError: this is a forked process."""
+        """Return in the process that has the thread.
+
+        :raises WrongLoopError: this is a forked process.
+        """
         if self.forked:
             raise forked(self._process)
 
     def call(self, coro: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run ``coro`` on the loop; its result or its exception.
+        """Run ``coro`` on the loop; return its result or raise its exception.
 
-        :raises TimeoutError: neither within ``timeout_s`` seconds; it is cancelled.
+        :raises TimeoutError: it did not end within ``timeout_s`` seconds; it is cancelled.
         """
         future = self.submit(coro)
         try:
@@ -93,7 +96,7 @@ class LoopThread:
             raise
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``coro`` on the loop without waiting; what was submitted first runs first.
+        """Run ``coro`` on the loop without waiting; coroutines start in the order of submission.
 
         :raises WrongLoopError: this is a forked process, in which the thread does not exist.
         """
@@ -114,7 +117,7 @@ class LoopThread:
         raise ClosedError("the client is closed")
 
     async def visit(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on this loop, waited for on another."""
+        """Run ``work`` on this loop, and wait for it on the caller's loop."""
 
         async def run() -> T:
             return work()
@@ -122,12 +125,15 @@ class LoopThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
     def tell(self, work: Callable[[], object]) -> None:
-        """Do ``work`` on this loop, soon."""
+        """Run ``work`` on this loop soon, without waiting for it."""
         self._loop.call_soon_threadsafe(work)
 
     def stop(self) -> None:
-        """End the loop and its thread; when somebody else does, wait until they have ended. After a
-        fork there is nothing to end: the locks here may be held by threads that are no more."""
+        """End the loop and its thread. When another thread does so already, wait for that.
+
+        After a fork there is nothing to end. The locks here may be held by threads that no longer
+        exist.
+        """
         if self.forked:
             return
         with self._order:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM that end a client instead of the program: only where the user asks for it.
+"""A client that asks for it is closed by SIGINT and SIGTERM, which do not end the program then.
 
 Rules
 -----
@@ -20,7 +20,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """While it is held, the first SIGINT or SIGTERM calls ``stop``.
+    """The first SIGINT or SIGTERM calls ``stop`` while this object is held.
 
     :param loop: it is called there, by the loop; without one, between two instructions of the main
         thread.
@@ -55,7 +55,7 @@ class StopSignals:
         self._stop()
 
     def release(self) -> None:
-        """Whoever had the signals before has them again. Does nothing when that is so."""
+        """Give the signals back to the previous handlers. A second call does nothing."""
         before, self._before = self._before, {}
         for number, handler in before.items():
             try:

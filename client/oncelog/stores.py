@@ -1,4 +1,4 @@
-"""Exactly once into other stores: offsets kept where the results are, and reading on from there.
+"""Another store can hold results and offsets together, so that each record counts exactly once.
 
 Rules
 -----
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?
 
 
 class StaleOffsetError(ClientError):
-    """The store is further than the reader that wants to write to it: another one has been there.
+    """The store's offset is ahead of the reader's: another reader has written to the store.
 
     *What to do*: roll back, and read on from what the store says (``ResumeFromStore.resume``).
     """
@@ -52,15 +52,15 @@ class Connection(Protocol):
     """A database connection (PEP 249) has at least this; ``sqlite3.Connection`` does."""
 
     def cursor(self) -> Any:
-        """A cursor with ``execute``, ``fetchall`` and ``rowcount``."""
+        """Return a cursor with ``execute``, ``fetchall`` and ``rowcount``."""
         ...
 
 
 class OffsetTable:
-    """Offsets in a table of a SQL store: SQLite from 3.24 on, PostgreSQL, and what else knows
-    ``INSERT .. ON CONFLICT .. DO UPDATE .. WHERE``.
+    """A table of a SQL database keeps the offsets: SQLite from 3.24 on, or PostgreSQL.
 
-    Nothing here begins, commits or rolls back: that is the application's.
+    Other databases serve if they know ``INSERT .. ON CONFLICT .. DO UPDATE .. WHERE``. Nothing here
+    begins, commits or rolls back a transaction: the application does so.
 
     :param job: whose offsets these are; several jobs may share a table.
     :param mark: what stands for a parameter in the driver's SQL: "?" or "%s".
@@ -83,7 +83,7 @@ class OffsetTable:
         self._mark = mark
 
     def create(self) -> None:
-        """Make the table, unless it is there."""
+        """Create the table, unless it exists."""
         self._execute(
             f"CREATE TABLE IF NOT EXISTS {self._table} (job TEXT NOT NULL, topic TEXT NOT NULL,"
             " partition_number INTEGER NOT NULL, next_offset BIGINT NOT NULL,"
@@ -91,7 +91,7 @@ class OffsetTable:
         )
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset to be read next, of each partition that has one."""
+        """Return the offset to be read next, of each partition that has one."""
         rows = self._execute(
             f"SELECT topic, partition_number, next_offset FROM {self._table} WHERE job = ?",
             self._job,
@@ -102,7 +102,7 @@ class OffsetTable:
         return {tp: stored[tp] for tp in partitions if tp in stored}
 
     def advance(self, partition: TopicPartition, begins: int, next_offset: int) -> None:
-        """In the open transaction: the records from ``begins`` to before ``next_offset`` are in.
+        """Note in the open transaction the records from ``begins`` to ``next_offset`` - 1.
 
         :raises StaleOffsetError: the store had some of them already; roll back.
         """
@@ -127,8 +127,10 @@ class OffsetTable:
 
 
 class ResumeFromStore(RebalanceListener):
-    """Begins every partition where the store says: ``consumer.subscribe(topics,
-    listener=ResumeFromStore(consumer, table.load))``, or ``await resume.assign(partitions)``.
+    """The listener makes every partition begin at the offset in the store.
+
+    Use it as ``consumer.subscribe(topics, listener=ResumeFromStore(consumer, table.load))``, or as
+    ``await resume.assign(partitions)``.
 
     :param load: see ``Load``; may be a coroutine function.
     :param otherwise: where a partition begins that the store does not know.
@@ -148,17 +150,17 @@ class ResumeFromStore(RebalanceListener):
         self._otherwise = otherwise
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these to the consumer, and begin where the store says."""
+        """Assign partitions to the consumer, and begin at the offsets in the store."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         self._consumer.assign(wanted)
         await self.resume(wanted)
 
     async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """A rebalance brought these."""
+        """Seek in the partitions that a rebalance brought."""
         await self.resume(partitions)
 
     async def resume(self, partitions: Sequence[TopicPartition] | None = None) -> None:
-        """Go to where the store says, also in the middle of reading: after a rollback.
+        """Seek to the offsets in the store, also in the middle of reading: after a rollback.
 
         :param partitions: of those that are assigned; default: all.
         """

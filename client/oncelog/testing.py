@@ -1,4 +1,4 @@
-"""The door of the cluster for tests: ``from oncelog.testing import Cluster``.
+"""Tests get a cluster from here: ``from oncelog.testing import Cluster``.
 
 What is behind it needs a broker's dependencies: ``pip install 'oncelog[testing]'``. With that
 installed pytest has the fixtures ``oncelog_cluster``, ``oncelog_bootstrap`` and ``oncelog_topic``.

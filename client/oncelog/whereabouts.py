@@ -19,12 +19,13 @@ PREVIOUS = "-"
 
 
 def bootstrap_servers(profile: str | None = None) -> str:
-    """Addresses of brokers as ``host:port,...``: the first of these that says any.
+    """Return addresses of brokers as ``host:port,...`` from the first place that names any.
 
-    The profile that is named here; the variable ``ONCELOG_BOOTSTRAP``; the profile of
-    ``ONCELOG_PROFILE``, else the one that ``oncelog profile use`` chose; the cluster that
-    ``oncelog up`` started on this machine (in ``ONCELOG_DIR``, else ``~/.oncelog/local``). Of a
-    profile only the addresses are taken, its options are for the command.
+    The places are, in this order: the profile that is named here; the variable
+    ``ONCELOG_BOOTSTRAP``; the profile of ``ONCELOG_PROFILE``, else the one that ``oncelog profile
+    use`` chose; the cluster that ``oncelog up`` started on this machine (in ``ONCELOG_DIR``, else
+    ``~/.oncelog/local``). Only the addresses are taken from a profile; its options are for the
+    command.
 
     :raises ConfigurationError: nothing says where a cluster is, or a profile that is named is not
         there, or the profiles' file is not TOML.
@@ -41,7 +42,7 @@ def bootstrap_servers(profile: str | None = None) -> str:
 
 
 def _of_profile(named: str) -> str:
-    """Return what a profile of the user's says; of the one in use when none is named."""
+    """Return the addresses of the named profile, or of the one in use when none is named."""
     home = os.environ.get("XDG_CONFIG_HOME", "")
     place = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
     path = place / "oncelog" / "profiles.toml"
@@ -62,8 +63,7 @@ def _of_profile(named: str) -> str:
 
 
 def _of_local_cluster() -> str:
-    """Return what the state file of the local cluster says; whether it answers, the client finds
-    out."""
+    """Return the addresses in the local cluster's state file. Whether it answers is not checked."""
     named = os.environ.get("ONCELOG_DIR")
     place = Path(named) if named else Path.home() / ".oncelog" / "local"
     try:

@@ -1,1 +1,1 @@
-"""Administration: topics, groups, transactions, and what the answers say."""
+"""This package holds the admin client, and the types of its answers."""

@@ -1,11 +1,12 @@
-"""The admin client: topics, partitions, configs, brokers, log directories, elections, deletion of
-records; see also ``group_admin`` and ``transaction_admin``.
+"""The admin client changes and describes topics, configs, brokers, elections and log directories.
+
+Groups and transactions have parts of their own: see ``groups.py`` and ``transactions.py``.
 
 Rules
 -----
 * What changes the cluster goes to the controller; when it has moved, metadata says where to.
-* A call ends by its ``timeout_ms``. Whether a request that got no answer was carried out, nobody
-  knows: it is asked again, and "exists already" may then be our own work.
+* A call ends by its ``timeout_ms``. When a request got no answer, nobody knows whether it was
+  carried out: it is sent again, and "exists already" may then be our own work.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 
 class Admin(GroupAdmin, TransactionAdmin):
-    """Changes and describes a cluster. ``async with Admin("localhost:9092") as admin: ...``"""
+    """An admin client changes and describes a cluster.
+
+    Use it as ``async with Admin("localhost:9092") as admin: ...``.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Find the cluster. ``async with`` does it.
+        """Connect to the cluster and learn its brokers. ``async with`` does it.
 
         :raises NoBrokersAvailableError: at once, naming the addresses tried.
         """
@@ -107,12 +111,12 @@ class Admin(GroupAdmin, TransactionAdmin):
         self._closing = Closing(self._router.options.client_id)
 
     async def close(self) -> None:
-        """Close the connections, or wait for who does."""
+        """Close the connections. When another call is closing them already, wait for that one."""
         self._router.home.check()
         await self._closing.once(self._router.close)
 
     def metrics(self) -> ClientMetrics:
-        """Return what it has counted so far."""
+        """Return a snapshot of the client's counters, without asking the cluster."""
         return client_metrics(self._router)
 
     async def __aenter__(self) -> Admin:
@@ -136,11 +140,11 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[TopicOutcome]:
-        """Create topics; returns when their partitions have leaders, or the time is up.
+        """Create topics, and return when their partitions have leaders or the time is up.
 
         A bare name takes the broker's defaults. Errors of items: TOPIC_ALREADY_EXISTS,
-        INVALID_TOPIC, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, REQUEST_TIMED_OUT.
+        INVALID_TOPIC, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+        INVALID_CONFIG, REQUEST_TIMED_OUT.
         """
         request = wire.CreateTopicsRequest(
             [_new_topic(topic) for topic in topics], timeout_ms, validate_only
@@ -164,7 +168,8 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[TopicOutcome]:
-        """Grow topics to so many partitions; keys may then belong to other partitions.
+        """Grow topics to the given partition counts. A key may belong to another partition
+        afterwards.
 
         ``assignments`` lists the replicas of the new partitions only. Errors of items:
         INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
@@ -181,7 +186,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int = TIMEOUT_MS
     ) -> list[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         response = await self._metadata(None, timeout_ms)
         return sorted(
             topic.topic for topic in response.topics if include_internal or not topic.internal
@@ -190,7 +195,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[TopicDescription]:
-        """Partitions, leaders and replicas of topics (default: all of them)."""
+        """Return partitions, leaders and replicas of topics (default: of all topics)."""
         names = None if topics is None else list(topics)
         response = await self._metadata(names, timeout_ms)
         found = {topic.topic: _describe_topic(topic) for topic in response.topics}
@@ -207,10 +212,10 @@ class Admin(GroupAdmin, TransactionAdmin):
         keys: Iterable[str] | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[ConfigOutcome]:
-        """The settings in force, with their sources. ``keys`` None asks for all.
+        """Return the settings in force, each with its source. ``keys`` None asks for all settings.
 
-        A broker None: what is set for all brokers while they run, and nothing else. A broker that
-        is not alive is an item with BROKER_NOT_AVAILABLE, after 2 s at most.
+        Broker None returns only what is set for all brokers while they run. A broker that is not
+        alive is an item with BROKER_NOT_AVAILABLE, after 2 s at most.
         """
         wanted = None if keys is None else list(keys)
         deadline = self._deadline(timeout_ms)
@@ -240,9 +245,10 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[ConfigOutcome]:
-        """Set keys of topics, None back to the default; keys that are not named stay (KIP-339).
+        """Set keys of topics to new values. The value None takes a key back to its default.
 
-        Errors of items: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION.
+        Keys that are not named stay as they are (KIP-339). Errors of items: INVALID_CONFIG,
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         alterations = [
             _alteration(wire.RESOURCE_TOPIC, topic, entries) for topic, entries in configs.items()
@@ -258,11 +264,11 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[ConfigOutcome]:
-        """Set dynamic settings of a broker, or with None of all brokers; they hold at once, and go
-        before what stands in files and environments (KIP-226). A value None takes the setting back;
-        keys that are not named stay.
+        """Change dynamic settings of a broker; the broker None stands for all brokers.
 
-        Errors of items: INVALID_CONFIG, also for a setting that needs a restart; INVALID_REQUEST.
+        They hold at once, and override files and environments (KIP-226). The value None takes a
+        setting back. Keys that are not named stay as they are. Errors of items: INVALID_CONFIG,
+        also for a setting that needs a restart; INVALID_REQUEST.
         """
         alterations = [
             _alteration(wire.RESOURCE_BROKER, _broker_name(broker_id), entries)
@@ -275,7 +281,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     # ------------------------------------------------------------------------------ cluster
 
     async def describe_cluster(self, *, timeout_ms: int = TIMEOUT_MS) -> ClusterDescription:
-        """Brokers with their listeners, and the controller."""
+        """Return the live brokers with their listeners, and the controller."""
         response = await self._router.call_any(DescribeClusterRequest(), self._deadline(timeout_ms))
         _raise_for(response.error_code, response.error_message)
         brokers = tuple(
@@ -294,7 +300,7 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def describe_api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> list[BrokerApiVersions]:
-        """Which APIs brokers (default: all) speak, in which versions.
+        """Return which APIs brokers (default: all) speak, and in which versions.
 
         A broker that does not answer is one entry with its error.
         """
@@ -331,7 +337,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         topics: Iterable[str] | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> list[LogDirDescription]:
-        """The log directories of brokers (default: all), with the replicas in them.
+        """Return the log directories of brokers (default: all), with the replicas in them.
 
         A broker that does not answer is one entry with its error.
         """
@@ -363,7 +369,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         unclean: bool = False,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[ElectionOutcome]:
-        """Give partitions (default: all) to their preferred replicas.
+        """Give the leadership of partitions (default: all) to their preferred replicas.
 
         With ``unclean`` leaderless partitions get any live replica, and may lose records. Errors of
         items: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
@@ -387,12 +393,12 @@ class Admin(GroupAdmin, TransactionAdmin):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[RecordDeletionOutcome]:
-        """Delete the records below an offset of each partition; -1 means all that are committed.
+        """Delete the records below an offset of each partition; -1 deletes all committed ones.
 
-        Returns when all in-sync replicas have that on disk. Errors of items: OFFSET_OUT_OF_RANGE
-        (above what is committed), POLICY_VIOLATION (a topic that is only compacted), INVALID_TOPIC
-        (internal), UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT: what is not
-        definite may yet happen.
+        The call returns when all in-sync replicas have that on disk. Errors of items:
+        OFFSET_OUT_OF_RANGE (above what is committed), POLICY_VIOLATION (a topic that is only
+        compacted), INVALID_TOPIC (internal), UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS,
+        REQUEST_TIMED_OUT. After an error that is not definite the records may yet be deleted.
         """
         return Results(await delete_records(self._router, offsets, self._deadline(timeout_ms)))
 
@@ -403,8 +409,8 @@ class Admin(GroupAdmin, TransactionAdmin):
         return await self._router.call_controller(request, deadline, _refused)
 
     async def _on_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
-        """The answer of one broker; the error of one that is not alive. Of one that is not listed
-        the cluster is asked first, and one that is and does not let us in may yet come back."""
+        """Return one broker's answer, or BrokerNotAvailableError for a broker that is not alive.
+        Metadata are refreshed when they lack the broker. A listed one is tried for NOT_ALIVE_S."""
         loop = asyncio.get_running_loop()
         patience = min(deadline, loop.time() + NOT_ALIVE_S)
         if broker_id not in self._router.cluster.brokers:
@@ -437,7 +443,7 @@ class Admin(GroupAdmin, TransactionAdmin):
 
 
 def _refused(response: Any) -> ApiError | None:
-    """The error that means: not here, or not now; NOT_CONTROLLER may also stand at the items."""
+    """Return the retriable error of an answer or of its items, else None. Raise any other error."""
     if response.error_code:
         error = error_for(response.error_code)
         if not is_retriable(error):
@@ -450,7 +456,8 @@ def _refused(response: Any) -> ApiError | None:
 
 
 def _as_client_error(broker_id: int, error: BaseException) -> ApiError | ClientError:
-    """Return why one broker did not answer."""
+    """Return the error of one broker; anything but Oncelog's errors means that it is
+    unreachable."""
     if isinstance(error, (ApiError, ClientError)):
         return error
     return BrokerUnreachableError(broker_id, "?", str(error) or "did not answer in time")
@@ -521,7 +528,7 @@ def _describe_topic(topic: Any) -> TopicDescription:
 
 
 def _broker_name(broker_id: int | None) -> str:
-    """As the wire names a broker, or all of them."""
+    """Return the name of a broker on the wire; "" stands for all brokers."""
     return "" if broker_id is None else str(broker_id)
 
 
@@ -534,7 +541,7 @@ def _alteration(
 
 
 def _config_error(item: Any) -> ApiError | None:
-    """The error of a resource, which names it as every error names a topic or a broker."""
+    """Return the error of a resource with the topic or the broker named in it, or None."""
     name, message = item.resource_name, item.error_message
     if not item.error_code or not name or (message and name in message):
         return _item_error(item.error_code, message)

@@ -20,7 +20,7 @@ list does without."""
 
 
 class AdminCalls(ClusterClient):
-    """An admin client asks brokers, and the coordinators of groups and of transactional ids."""
+    """The admin client's parts share these ways to ask brokers and coordinators."""
 
     def __init__(self, router: Router, clock: WallClock | None) -> None:
         super().__init__(router, clock)
@@ -28,7 +28,7 @@ class AdminCalls(ClusterClient):
         self._txn_coordinators = Coordinators(router, key_type=COORDINATOR_TRANSACTION)
 
     def _deadline(self, timeout_ms: int) -> float:
-        """In the loop's time.
+        """Return the loop's time at which a call with this ``timeout_ms`` ends.
 
         :raises ClosedError: the client is closed, or was not started.
         :raises WrongLoopError: it lives elsewhere.
@@ -39,7 +39,7 @@ class AdminCalls(ClusterClient):
         return asyncio.get_running_loop().time() + timeout_ms / 1000
 
     def _left_ms(self, deadline: float) -> int:
-        """Return what is left of it, at least 1 ms: a call that is due gets one attempt."""
+        """Return the milliseconds until ``deadline``, at least 1: a late call gets one attempt."""
         left_s = deadline - asyncio.get_running_loop().time()
         return max(round(left_s * 1000), 1)
 
@@ -48,7 +48,7 @@ class AdminCalls(ClusterClient):
     ) -> tuple[Any, ApiError | ClientError | None]:
         """Ask one broker what it coordinates, again while it loads.
 
-        Returns its answer, None without one, and what is wrong with that.
+        It returns the broker's answer (None without one), and the error that makes it incomplete.
         """
         loop = asyncio.get_running_loop()
         patience = min(deadline, loop.time() + LOADING_S)
@@ -74,11 +74,11 @@ class AdminCalls(ClusterClient):
 
 
 def error_about(code: int, name: str) -> ApiError:
-    """Make the error of a code, whose text begins with what it is about."""
+    """Make the error of a code. Its text begins with ``name``, which the error is about."""
     error = error_for(code)
     return type(error)(f"{name}: {error}")
 
 
 def txn_coordinators(admin: AdminCalls) -> Coordinators:
-    """The coordinators of transactional ids, asked over an admin client's connections."""
+    """Return what finds coordinators of transactional ids over an admin client's connections."""
     return admin._txn_coordinators

@@ -46,7 +46,7 @@ class GroupHasMembersError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group, as the broker that coordinates it lists it."""
+    """One broker lists a group that it coordinates with these fields."""
 
     group_id: str
     state: str
@@ -57,7 +57,7 @@ class GroupListing:
 
 
 class GroupListings(Sequence[GroupListing]):
-    """Groups by name, and which brokers could not say, or not all: ``unanswered``.
+    """The groups are sorted by name; ``unanswered`` names brokers whose list is not complete.
 
     A broker that still loads its groups has an error there, and may have some in the list.
     """
@@ -71,7 +71,7 @@ class GroupListings(Sequence[GroupListing]):
         self.unanswered = dict(unanswered or {})
 
     def raise_for_errors(self) -> GroupListings:
-        """Raise if the list may lack groups, else return it.
+        """Raise an error if the list may lack groups, else return the list.
 
         :raises ApiError, ClientError: the one broker's error; AdminError: of several.
         """
@@ -101,8 +101,11 @@ class GroupListings(Sequence[GroupListing]):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member. ``topics`` it is subscribed to, ``partitions`` it was assigned; both empty for a
-    group of another protocol type, whose bytes are in ``metadata`` and ``assignment``."""
+    """A group has this member: it subscribed to ``topics`` and was assigned ``partitions``.
+
+    Both are empty for a group of another protocol type; then ``metadata`` and ``assignment`` hold
+    its bytes.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -129,7 +132,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """One partition of a group, with what its leader told the coordinator about the log.
+    """A group has committed ``offset`` in a partition; its leader has told the rest about its log.
 
     ``log_start_offset``, ``end_offset`` (the last stable offset) and ``lag`` are None when the
     leader could not be asked. ``lag`` counts offsets, and so what compaction removed as well.
@@ -144,7 +147,7 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group with its members, and the partitions that it has committed to."""
+    """A group has these members, and has committed offsets for these partitions."""
 
     group_id: str
     error: ApiError | None = None
@@ -161,7 +164,7 @@ class GroupDescription:
 
     @property
     def lag(self) -> int | None:
-        """The sum over the partitions; None when a part of it is not known, or nothing is."""
+        """Return the sum of the partitions' lags; None when one is unknown, or there are none."""
         lags = [item.lag for item in self.offsets]
         if not lags or None in lags:
             return None
@@ -195,41 +198,47 @@ class MemberOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """Where a group is to go on: one place, said for all partitions. Made by the class methods."""
+    """An offset reset names one place from which a group is to read all partitions.
+
+    The class methods make it.
+    """
 
     where: Where
     number: int = 0
 
     @classmethod
     def to_earliest(cls) -> OffsetReset:
-        """The first record there is."""
+        """Return the reset to the first record of each partition."""
         return cls("earliest")
 
     @classmethod
     def to_latest(cls) -> OffsetReset:
-        """Behind the last record there is now."""
+        """Return the reset behind the last record that each partition has now."""
         return cls("latest")
 
     @classmethod
     def to_current(cls) -> OffsetReset:
-        """Return where the group is; the end for partitions to which it has not committed."""
+        """Return the reset to the committed offsets, or to the end where nothing is committed."""
         return cls("current")
 
     @classmethod
     def to_offset(cls, offset: int) -> OffsetReset:
-        """This offset, the same in all partitions."""
+        """Return the reset to ``offset``, the same in all partitions."""
         if type(offset) is not int or offset < 0:
             raise ConfigurationError(f"offset={offset!r}: must be an integer from 0 on")
         return cls("offset", offset)
 
     @classmethod
     def shift_by(cls, count: int) -> OffsetReset:
-        """So many offsets on from where the group is, or back if negative."""
+        """Return the reset by ``count`` offsets from where the group is; negative means back."""
         return cls("shift", count)
 
     @classmethod
     def to_timestamp(cls, timestamp_ms: int) -> OffsetReset:
-        """The first record at or after a time, in ms since 1970; the end where there is none."""
+        """Return the reset to the first record at or after a time, in ms since 1970.
+
+        Where there is no such record it means the end.
+        """
         if type(timestamp_ms) is not int or timestamp_ms < 0:
             raise ConfigurationError(f"timestamp_ms={timestamp_ms!r}: must be ms since 1970")
         return cls("timestamp", timestamp_ms)
@@ -237,10 +246,10 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """One row of a plan: ``current`` (None: nothing committed) becomes ``new``.
+    """A plan changes one partition's offset from ``current`` (None: not committed) to ``new``.
 
-    ``new`` None: it cannot be done for this partition, ``note`` says why. Otherwise ``note`` says
-    what was changed about the wish, as "below the log start, 7 instead".
+    ``new`` is None when that is impossible for this partition; then ``note`` says why. Otherwise
+    ``note`` says how the requested offset was changed, as "below the log start, 7 instead".
     """
 
     partition: TopicPartition
@@ -253,14 +262,14 @@ class PlannedOffset:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """``reset_group_offsets`` would write this."""
+    """A plan holds the rows that ``reset_group_offsets`` would write."""
 
     group_id: str
     rows: tuple[PlannedOffset, ...]
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The partitions that can be reset, with their new offsets."""
+        """Return the new offset of each partition that can be reset."""
         return {row.partition: row.new for row in self.rows if row.new is not None}
 
 
@@ -271,8 +280,11 @@ def planned(
     held: tuple[int, int],
     note: str = "",
 ) -> PlannedOffset:
-    """A row that wishes for ``wish`` where the log holds offsets from ``held[0]`` to ``held[1]``:
-    what lies outside is moved to the nearer end, as Kafka does it."""
+    """Make the row that moves a partition to ``wish``, or to the nearer end of the log.
+
+    The log holds offsets from ``held[0]`` to ``held[1]``. An offset outside is moved to the nearer
+    end, as Kafka does it.
+    """
     start, end = held
     new = wish
     if wish is not None and wish < start:

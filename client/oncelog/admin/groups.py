@@ -1,4 +1,4 @@
-"""The admin client's part about consumer groups: list, describe, delete, reset offsets.
+"""The admin client lists, describes and deletes consumer groups, and resets their offsets.
 
 Rules
 -----
@@ -77,7 +77,7 @@ OCCUPIED = (
 
 
 class OffsetLike(Protocol):
-    """An offset to commit, with what goes with it: CommittedOffset, OffsetAndMetadata."""
+    """An offset to commit has these attributes: see CommittedOffset and OffsetAndMetadata."""
 
     @property
     def offset(self) -> int: ...
@@ -88,14 +88,14 @@ class OffsetLike(Protocol):
 
 
 class GroupAdmin(AdminCalls):
-    """Mixed into ``Admin``."""
+    """``Admin`` gets its calls about consumer groups from this class."""
 
     # ------------------------------------------------------------------------------ looking
 
     async def list_groups(
         self, *, states: Iterable[str] = (), timeout_ms: int = TIMEOUT_MS
     ) -> GroupListings:
-        """All groups of the cluster, by name; with ``states`` only those in one of them.
+        """Return all groups of the cluster, by name; with ``states`` only those in one of them.
 
         Brokers that did not answer, or still load some of their groups, are in ``unanswered``.
         """
@@ -127,7 +127,7 @@ class GroupAdmin(AdminCalls):
         include_offsets: bool = True,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[GroupDescription]:
-        """Members, assignments, committed offsets and lag of groups, in the order of asking.
+        """Return members, assignments, committed offsets and lag of groups, in the order of asking.
 
         Errors of items: GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID, or why
         the coordinator did not answer in time.
@@ -150,8 +150,10 @@ class GroupAdmin(AdminCalls):
         require_stable: bool = False,
         timeout_ms: int = TIMEOUT_MS,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """The committed offsets of a group; None where there is none. ``partitions`` None asks for
-        all that it has. With ``require_stable`` offsets of open transactions are waited for.
+        """Return the committed offset of each partition of a group, None where there is none.
+
+        ``partitions`` None asks for all partitions that it has committed. With ``require_stable``
+        the call waits for open transactions that hold offsets of them.
 
         :raises ApiError: GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID.
         """
@@ -181,7 +183,7 @@ class GroupAdmin(AdminCalls):
     async def delete_groups(
         self, groups: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[GroupOutcome]:
-        """Forget groups without members, and their offsets.
+        """Delete groups without members, together with their offsets.
 
         Errors of items: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED.
         """
@@ -198,7 +200,7 @@ class GroupAdmin(AdminCalls):
         *,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[OffsetOutcome]:
-        """Forget committed offsets of topics that no member is subscribed to (KIP-496).
+        """Delete committed offsets of topics to which no member is subscribed (KIP-496).
 
         Errors of items: GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION (none committed).
 
@@ -218,10 +220,10 @@ class GroupAdmin(AdminCalls):
         reason: str | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[MemberOutcome]:
-        """Take static members out before their sessions end (KIP-345); None: every member.
+        """Remove static members before their sessions end (KIP-345); None removes every member.
 
-        For members whose processes are gone: one that lives joins again. Errors of items:
-        UNKNOWN_MEMBER_ID (there is none of that instance id).
+        Use it for members whose processes are gone: a live one joins again. Errors of items:
+        UNKNOWN_MEMBER_ID (no member has that instance id).
         """
         deadline = self._deadline(timeout_ms)
         if instance_ids is None:
@@ -258,12 +260,13 @@ class GroupAdmin(AdminCalls):
         *,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Results[OffsetOutcome]:
-        """Commit offsets for a group without members; a group that does not exist begins to.
+        """Write offsets for a group without members. A group that does not exist is created.
 
         Errors of items: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE. Offsets are written
         as they are given, also where the log holds none: see ``plan_offset_reset``.
 
-        :raises GroupHasMembersError: naming them; nothing was written.
+        :raises GroupHasMembersError: the group has members, which the error names; nothing was
+            written.
         """
         deadline = self._deadline(timeout_ms)
         topics: dict[str, wire.OffsetCommitTopic] = {}
@@ -295,14 +298,14 @@ class GroupAdmin(AdminCalls):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> ResetPlan:
-        """Return what a reset would write; nothing is changed.
+        """Return the offsets that a reset would write, and change nothing.
 
-        ``to`` is one place for all, or an offset a partition. Which partitions: all of ``topics``,
-        and ``partitions``; neither means those that the group has committed to (or those that
-        ``to`` names). Offsets outside of what a log holds are moved to its nearer end, noted in
-        the row.
+        ``to`` is one place for all partitions, or an offset for each. The plan covers all
+        partitions of ``topics``, and ``partitions``; with neither it covers those that the group
+        has committed to, or those that ``to`` names. An offset outside the log is moved to its
+        nearer end, which the row's ``note`` says.
 
-        :raises GroupHasMembersError: naming them.
+        :raises GroupHasMembersError: the group has members, which the error names.
         :raises UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         deadline = self._deadline(timeout_ms)
@@ -325,7 +328,7 @@ class GroupAdmin(AdminCalls):
     async def reset_group_offsets(
         self, plan: ResetPlan, *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[OffsetOutcome]:
-        """Write what a plan holds; rows without a new offset are left out.
+        """Write the new offsets of a plan. Rows without a new offset are left out.
 
         :raises GroupHasMembersError: a member has joined since; nothing was written.
         """
@@ -373,7 +376,7 @@ class GroupAdmin(AdminCalls):
     async def _groups_of(
         self, broker_id: int, request: Request, deadline: float
     ) -> tuple[list[wire.ListedGroup], ApiError | ClientError | None]:
-        """The groups of one broker as far as it knows them, and what is wrong with that."""
+        """Return the groups that one broker knows, and why they are incomplete or None."""
         response, error = await self._listed_by(broker_id, request, deadline)
         return [] if response is None else response.groups, error
 
@@ -384,7 +387,11 @@ class GroupAdmin(AdminCalls):
         return found.members
 
     async def _refuse_members(self, group: str, deadline: float) -> None:
-        """:raises GroupHasMembersError: there are some. :raises ApiError: nobody can say."""
+        """Return when the group has no members.
+
+        :raises GroupHasMembersError: it has some.
+        :raises ApiError: the coordinator could not say.
+        """
         (found,) = await self.describe_groups(
             [group], include_offsets=False, timeout_ms=self._left_ms(deadline)
         )
@@ -397,7 +404,10 @@ class GroupAdmin(AdminCalls):
 def _wish(
     to: OffsetReset, current: int | None, held: tuple[int, int], at_time: int
 ) -> tuple[int | None, str]:
-    """Return where ``to`` is in one partition, before it is fitted to what the log holds."""
+    """Return the offset that ``to`` means in one partition, and a note.
+
+    The offset is not fitted to what the log holds yet.
+    """
     start, end = held
     match to.where:
         case "earliest":
@@ -427,13 +437,18 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[wire.OffsetFetchTopi
 
 
 def _not_occupied(response: Any) -> ApiError | None:
-    """Return whether to ask again; an occupied group is an answer, also when its code is
-    retriable."""
+    """Return the error after which a coordinator is asked again, or None.
+
+    "The group has members" is an answer, also where its code is retriable.
+    """
     return None if response.error_code in OCCUPIED else refused_at_top(response)
 
 
 def _unstable(response: Any) -> ApiError | None:
-    """Return whether to ask again, also for offsets that a transaction holds."""
+    """Return the error after which a coordinator is asked again, or None.
+
+    An item whose offset an open transaction holds has such an error.
+    """
     error = refused_at_top(response)
     if error is not None:
         return error
@@ -445,7 +460,7 @@ def _unstable(response: Any) -> ApiError | None:
 
 
 def _item_error(name: str, item: Any) -> ApiError | None:
-    """The error of an item of ``Coordinators.call_each``."""
+    """Return the error of an item of ``Coordinators.call_each`` with the group's name, or None."""
     if isinstance(item, ApiError):
         return item if repr(name) in str(item) else type(item)(f"group {name!r}: {item}")
     if not item.error_code:

@@ -1,4 +1,4 @@
-"""Questions about partitions, asked of their leaders until each partition has an outcome.
+"""Leaders are asked about partitions until each partition has an outcome.
 
 Rules: one request a leader; partitions whose leader has moved, or has not answered in time, are
 asked about again until the deadline, so whoever asks must be able to ask twice; what is wrong with
@@ -28,7 +28,7 @@ Outcome = TypeVar("Outcome")
 
 
 def leader_of(router: Router, tp: TopicPartition) -> int:
-    """The broker id of the leader, as far as is known.
+    """Return the broker id of the partition's leader, as far as is known.
 
     :raises LeaderNotAvailableError: it has none at the moment.
     """
@@ -39,12 +39,12 @@ def leader_of(router: Router, tp: TopicPartition) -> int:
 
 
 class LeaderQuestion(Generic[Outcome]):
-    """One kind of question, about some partitions; subclasses say what it is.
+    """A question goes to the leaders of some partitions; subclasses say what it asks.
 
     Responses have ``error_code`` and ``topics``, topics have ``topic`` and ``partitions``, and
     these ``partition`` and ``error_code``.
 
-    :param deadline: in the loop's time.
+    :param deadline: when the question is given up, in the loop's time.
     """
 
     name = ""
@@ -60,17 +60,18 @@ class LeaderQuestion(Generic[Outcome]):
         self._failed: dict[TopicPartition, BaseException] = {}
 
     def request(self, partitions: list[TopicPartition]) -> tuple[Request, float]:
-        """Return what is asked of the leader of these, and when it is given up; in the loop's
-        time."""
+        """Return the request for the leader of these partitions, and when it is given up.
+
+        That moment is in the loop's time.
+        """
         raise NotImplementedError
 
     def outcome(self, tp: TopicPartition, error: ApiError | None, item: Any) -> Outcome:
-        """Return what became of a partition. ``item`` is what its leader said of it, None
-        without one."""
+        """Return the result of one partition. ``item`` is its leader's answer, None without one."""
         raise NotImplementedError
 
     async def ask(self) -> list[Outcome]:
-        """One outcome a partition, in the order of asking."""
+        """Ask all leaders, and return one outcome a partition in the order of asking."""
         await self._look_up()
         if len(self._found) < len(self._partitions):
             await self._ask_all()
@@ -88,7 +89,7 @@ class LeaderQuestion(Generic[Outcome]):
                 self._found[tp] = self.outcome(tp, error, None)
 
     async def _topic_error(self, topic: str) -> ApiError | None:
-        """Return why nobody can be asked about a topic; None when somebody can."""
+        """Return the error of a topic about which nobody can be asked; None when somebody can."""
         try:
             await self._router.topic(topic, self._deadline)
         except (ApiError, DeadlineExceededError) as error:

@@ -17,7 +17,8 @@ from oncelog_protocol.types import TopicPartition
 async def describe_producers(
     router: Router, partitions: Iterable[TopicPartition], deadline: float
 ) -> list[PartitionProducers]:
-    """One answer a partition, in the order of asking. ``deadline`` is in the loop's time.
+    """Ask the leaders for the producers of partitions, and return them in the order of asking.
+    ``deadline`` is in the loop's time.
 
     Leaders answer in pages: a partition is asked about until it has told all its producers, and has
     an error and none of them if that was not possible.

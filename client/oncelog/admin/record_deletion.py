@@ -1,4 +1,4 @@
-"""Deleting records below offsets, asked of the leaders (KIP-107).
+"""Leaders are asked to delete the records below an offset (KIP-107).
 
 Asking twice is harmless: records below an offset are gone once.
 """
@@ -24,7 +24,10 @@ ANSWER_S = 2.0
 async def delete_records(
     router: Router, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> list[RecordDeletionOutcome]:
-    """One outcome a partition, in the order of asking. ``deadline`` is in the loop's time."""
+    """Delete records, and return one outcome a partition in the order of asking.
+
+    ``deadline`` is in the loop's time.
+    """
     return await _Deletion(router, offsets, deadline).ask()
 
 

@@ -15,11 +15,11 @@ from oncelog_protocol.types import TopicPartition
 
 
 class HasError(Protocol):
-    """A result that may be a failure."""
+    """A result with ``error`` tells whether its item succeeded."""
 
     @property
     def error(self) -> ApiError | None:
-        """None when the item succeeded."""
+        """Return the item's error; None when the item succeeded."""
         ...
 
 
@@ -36,20 +36,21 @@ class AdminError(ClientError):
 
 
 class Results(Sequence[R], Generic[R]):
-    """One result an item, in the order of asking."""
+    """The results have one entry an item, in the order of asking."""
 
     def __init__(self, items: Sequence[R]) -> None:
         self._items = tuple(items)
 
     @property
     def errors(self) -> list[ApiError]:
-        """The errors of the items that failed."""
+        """Return the errors of the items that failed."""
         return [item.error for item in self._items if item.error is not None]
 
     def raise_for_errors(self) -> Results[R]:
-        """Raise if any item failed, else return the results.
+        """Raise an error if any item failed, else return the results.
 
-        :raises ApiError: the one error; AdminError: when there are several.
+        :raises ApiError: one item failed.
+        :raises AdminError: several items failed.
         """
         errors = self.errors
         if len(errors) == 1:
@@ -77,8 +78,11 @@ class Results(Sequence[R], Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default. ``assignment`` (one list of broker ids a
-    partition, the preferred leader first) stands instead of both counts."""
+    """A topic is created with these counts and configs; -1 takes the broker's default.
+
+    ``assignment`` (one list of broker ids a partition, the preferred leader first) replaces both
+    counts.
+    """
 
     topic: str
     partitions: int = -1
@@ -116,7 +120,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic with all its partitions."""
+    """A topic has this id and these partitions, unless ``error`` is set."""
 
     topic: str
     error: ApiError | None = None
@@ -127,9 +131,12 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSetting:
-    """One key. ``source``: "topic"; "dynamic_broker", "dynamic_default" (set while brokers run, for
-    one or for all); "broker" (its file, environment or command line); or "default". A secret has no
-    value."""
+    """A setting has this value, and ``source`` says where the value comes from.
+
+    Sources are "topic"; "dynamic_broker" and "dynamic_default" (set while brokers run, for one
+    broker or for all); "broker" (its file, environment or command line); and "default". A secret
+    has no value.
+    """
 
     key: str
     value: str | None
@@ -140,7 +147,7 @@ class ConfigSetting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigOutcome:
-    """The settings of a topic or of a broker, or what became of altering them."""
+    """A topic or a broker has these settings, or altering them ended with ``error``."""
 
     kind: str
     """Either topic or broker."""
@@ -152,7 +159,7 @@ class ConfigOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A live broker: every listener's advertised address, by name."""
+    """A live broker advertises these addresses, one a listener, by the listener's name."""
 
     broker_id: int
     broker_epoch: int
@@ -172,7 +179,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica in a log directory; sizes in bytes."""
+    """A log directory holds this replica; its sizes are in bytes."""
 
     partition: TopicPartition
     size_bytes: int
@@ -183,7 +190,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of one broker, or why the broker did not answer (``path`` "" then)."""
+    """A log directory holds these replicas; ``path`` is "" when the broker did not answer."""
 
     broker_id: int
     path: str
@@ -215,8 +222,10 @@ class RecordDeletionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
-    """The APIs that one broker speaks: the first and the last version of each, by name; or why it
-    did not answer."""
+    """A broker speaks these APIs: by name, the first and the last version of each.
+
+    ``error`` is set when the broker did not answer.
+    """
 
     broker_id: int
     error: ApiError | ClientError | None = None

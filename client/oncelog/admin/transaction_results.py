@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 
 class _Found(Sequence[T], Generic[T]):
-    """What was found, and which brokers could not say, or not all: ``unanswered``."""
+    """The list has what was found; ``unanswered`` names brokers whose list is missing or
+    partial."""
 
     def __init__(
         self, items: Iterable[T], unanswered: Mapping[int, ApiError | ClientError] | None = None
@@ -65,8 +66,10 @@ class _Found(Sequence[T], Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id, as the broker that coordinates it lists it. ``producer_id`` is None for
-    a shared transaction, whose writers have one each."""
+    """A coordinator lists a transactional id with these fields.
+
+    ``producer_id`` is None for a shared transaction, whose writers have one each.
+    """
 
     transactional_id: str
     state: str
@@ -76,10 +79,13 @@ class TransactionListing:
 
 
 class TransactionListings(_Found[TransactionListing]):
-    """Transactional ids by name. A broker in ``unanswered`` may have some in the list."""
+    """The listings are sorted by transactional id.
+
+    A broker in ``unanswered`` may have some of them.
+    """
 
     def raise_for_errors(self) -> TransactionListings:
-        """Raise if the list may lack some, else return it.
+        """Raise an error if the list may lack transactions, else return the list.
 
         :raises ApiError, ClientError: the one broker's error; AdminError: of several.
         """
@@ -89,7 +95,7 @@ class TransactionListings(_Found[TransactionListing]):
 
 @dataclass(frozen=True, slots=True)
 class WriterDescription:
-    """One writer of a shared transaction, and the partitions that it has written to."""
+    """A shared transaction has this writer, which has written to these partitions."""
 
     writer: str
     producer_id: int
@@ -98,8 +104,11 @@ class WriterDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One transactional id. ``start_ms`` and ``partitions`` are of the open transaction, if there
-    is one; the fields from ``shared`` on are of shared transactions."""
+    """A coordinator describes one transactional id with these fields.
+
+    ``start_ms`` and ``partitions`` belong to the open transaction, if there is one. The fields from
+    ``shared`` on belong to shared transactions.
+    """
 
     transactional_id: str
     error: ApiError | None = None
@@ -124,8 +133,11 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """What a partition knows of one producer. ``coordinator_epoch`` is that of its last marker,
-    ``txn_start_offset`` where its open transaction begins."""
+    """A partition remembers this about one producer.
+
+    ``coordinator_epoch`` is the epoch of its last marker. Its open transaction begins at
+    ``txn_start_offset``.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -137,7 +149,7 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducers:
-    """The producers of one partition that it has not forgotten yet."""
+    """A partition still remembers these producers."""
 
     partition: TopicPartition
     error: ApiError | None = None
@@ -146,8 +158,10 @@ class PartitionProducers:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition and that no coordinator will end: readers at
-    read_committed cannot get past ``start_offset``."""
+    """A hanging transaction is open in a partition, and no coordinator will end it.
+
+    Readers at read_committed cannot get past its ``start_offset``.
+    """
 
     partition: TopicPartition
     producer: ProducerDescription
@@ -156,15 +170,16 @@ class HangingTransaction:
 
     @property
     def start_offset(self) -> int:
-        """Return where it begins."""
+        """Return the offset at which the transaction begins."""
         return self.producer.txn_start_offset or 0
 
 
 class HangingTransactions(_Found[HangingTransaction]):
-    """Hanging transactions by partition. ``errors`` are of partitions that could not be looked at.
+    """The list has the hanging transactions by partition.
 
-    With a broker in ``unanswered`` nobody can tell whether a transaction hangs that the others do
-    not know: those are in ``undecided``.
+    ``errors`` has those of partitions that could not be looked at. With a broker in ``unanswered``
+    nobody can tell whether a transaction hangs that the other brokers do not know: such
+    transactions are in ``undecided``.
     """
 
     def __init__(
@@ -180,7 +195,7 @@ class HangingTransactions(_Found[HangingTransaction]):
         self.errors = tuple(errors)
 
     def raise_for_errors(self) -> HangingTransactions:
-        """Raise if the list may lack some, else return it.
+        """Raise an error if the list may lack transactions, else return the list.
 
         :raises ApiError, ClientError: the one error; AdminError: of several.
         """
@@ -191,8 +206,11 @@ class HangingTransactions(_Found[HangingTransaction]):
 
 @dataclass(frozen=True, slots=True)
 class TransactionAbort:
-    """How a transaction was ended: by its coordinator (``transactional_id``), in all its
-    partitions; or, where that is None, by a marker in this partition alone."""
+    """A transaction was ended by its coordinator, or by a marker in one partition.
+
+    The coordinator (``transactional_id``) ends it in all its partitions. Where that id is None, a
+    marker ended it in this partition alone.
+    """
 
     partition: TopicPartition
     producer_id: int
@@ -202,8 +220,7 @@ class TransactionAbort:
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """A transactional id whose producer, whoever it was, cannot go on; with the epoch that fences
-    it."""
+    """The producer of this transactional id cannot go on; ``producer_epoch`` fences it."""
 
     transactional_id: str
     error: ApiError | None = None
@@ -213,7 +230,7 @@ class FencedProducer:
 
 @dataclass(slots=True)
 class Candidate:
-    """A transaction that may hang, while that is found out."""
+    """An open transaction may hang: this keeps what has been found out about it so far."""
 
     partition: TopicPartition
     producer: ProducerDescription
@@ -222,7 +239,7 @@ class Candidate:
     """Whether a coordinator has it, and will end it."""
 
     def match(self, described: TransactionDescription) -> None:
-        """Note whose producer it is, and whether its transaction is the open one."""
+        """Note the producer's transactional id, and whether its open transaction is this one."""
         name, partition = described.transactional_id, self.partition
         if described.shared:
             for writer in described.writers:

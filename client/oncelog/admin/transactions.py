@@ -1,4 +1,4 @@
-"""The admin client's part about transactions and producers: list, describe, find what hangs, abort.
+"""The admin client lists and describes transactions, finds those that hang, and aborts them.
 
 Rules
 -----
@@ -71,7 +71,7 @@ R = TypeVar("R")
 
 
 class TransactionAdmin(AdminCalls):
-    """Mixed into ``Admin``."""
+    """``Admin`` gets its calls about transactions and producers from this class."""
 
     # ------------------------------------------------------------------------------ looking
 
@@ -83,10 +83,10 @@ class TransactionAdmin(AdminCalls):
         older_than_ms: int | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TransactionListings:
-        """The transactional ids of the cluster, by name; with filters only those in one of the
-        ``states``, of one of the producers (also as the writer of a shared transaction), or with a
-        transaction that has been open for ``older_than_ms``.
+        """Return the transactional ids of the cluster, by name.
 
+        Filters keep ids in one of the ``states``, ids of one of the producers (also as the writer
+        of a shared transaction), and ids whose transaction has been open for ``older_than_ms``.
         Brokers that did not answer, or still load some of them, are in ``unanswered``.
         """
         wanted = list(dict.fromkeys(states))
@@ -123,7 +123,7 @@ class TransactionAdmin(AdminCalls):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[TransactionDescription]:
-        """State, producer, age and partitions of transactional ids, in the order of asking.
+        """Return state, producer, age and partitions of transactional ids, in the order of asking.
 
         Errors of items: TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or why
         the coordinator did not answer in time.
@@ -144,7 +144,7 @@ class TransactionAdmin(AdminCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[PartitionProducers]:
-        """Return what the leaders of partitions know of their producers, in the order of asking.
+        """Return the producers that the leaders of partitions remember, in the order of asking.
 
         Errors of items: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, or why the leader
         did not answer in time.
@@ -162,12 +162,12 @@ class TransactionAdmin(AdminCalls):
         max_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_MAX,
         timeout_ms: int = TIMEOUT_MS,
     ) -> HangingTransactions:
-        """Transactions that are open in partitions and that no coordinator will end.
+        """Return transactions that are open in partitions and that no coordinator will end.
 
-        Looks at ``partitions`` and all of ``topics``; neither means the whole cluster. With
-        ``broker_id`` only at those that it leads. Only what has been silent for longer than
-        ``max_transaction_timeout_ms`` is taken for hanging: less than the brokers allow would name
-        transactions that are only slow.
+        The search covers ``partitions`` and all of ``topics``; with neither it covers the whole
+        cluster. ``broker_id`` restricts it to partitions which that broker leads. A transaction is
+        reported only when it has been silent for longer than ``max_transaction_timeout_ms``. A
+        value below the brokers' maximum would report transactions that are only slow.
         """
         deadline = self._deadline(timeout_ms)
         chosen = await self._chosen(partitions, topics, broker_id, deadline)
@@ -196,11 +196,14 @@ class TransactionAdmin(AdminCalls):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int = TIMEOUT_MS
     ) -> Results[FencedProducer]:
-        """Abort the open transactions of these ids, and fence whoever has them: it gets
-        ProducerFencedError with whatever it does next. Returns when they have ended everywhere.
+        """Abort the open transactions of these ids, and fence their producers.
+
+        A fenced producer gets ProducerFencedError from its next call on. The call returns when the
+        transactions have ended in all partitions.
 
         Errors of items: INVALID_TXN_STATE (the id belongs to shared transactions),
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, or why that failed in time.
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, or why the coordinator did not
+        answer in time.
         """
         deadline = self._deadline(timeout_ms)
 
@@ -225,12 +228,12 @@ class TransactionAdmin(AdminCalls):
         validate_only: bool = False,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TransactionAbort:
-        """End the transaction that is open in a partition: what ``find_hanging_transactions`` has
-        found, or that of a producer, or that which begins at an offset.
+        """End a transaction that is open in a partition.
 
-        If a coordinator has it, it aborts it in all its partitions and fences the producer; if none
-        has, the leader writes an abort marker into this partition. Records of it that come later
-        are refused then.
+        It is given as a result of ``find_hanging_transactions``, by its producer, or by the offset
+        at which it begins. If a coordinator knows it, that coordinator aborts it in all its
+        partitions and fences the producer. Otherwise the leader writes an abort marker into this
+        partition, and refuses later records of the transaction.
 
         :param validate_only: only find out how it would be ended.
         :raises InvalidTxnStateError: no such transaction is open there (any more).
@@ -274,7 +277,10 @@ class TransactionAdmin(AdminCalls):
         start_offset: int | None,
         deadline: float,
     ) -> ProducerDescription:
-        """:raises InvalidTxnStateError: there is none such."""
+        """Return the producer whose open transaction is meant.
+
+        :raises InvalidTxnStateError: there is no such transaction.
+        """
         (answer,) = await self.describe_producers([tp], timeout_ms=self._left_ms(deadline))
         if answer.error is not None:
             raise answer.error
@@ -324,8 +330,10 @@ class TransactionAdmin(AdminCalls):
     async def _look_up(
         self, candidates: Sequence[Candidate], deadline: float
     ) -> Mapping[int, ApiError | ClientError]:
-        """Set ``known`` where a coordinator has the transaction. Returns the brokers that could not
-        say, if some candidate is not known."""
+        """Set ``known`` on each candidate that a coordinator knows.
+
+        It returns the errors of brokers that could not say, if some candidate is not known.
+        """
         producer_ids = dict.fromkeys(each.producer.producer_id for each in candidates)
         listed = await self.list_transactions(
             producer_ids=producer_ids, timeout_ms=self._left_ms(deadline)
@@ -383,7 +391,7 @@ class TransactionAdmin(AdminCalls):
         return list(chosen)
 
     async def _all_topics(self, deadline: float) -> list[str]:
-        """Of the cluster, internal ones too: offsets in transactions may hang as well."""
+        """Return all topics, also internal ones, as committed offsets may hang as well."""
         response = await self._router.call_any(MetadataRequest(None), deadline)
         if response.error_code:
             raise error_for(response.error_code)
@@ -394,14 +402,14 @@ class TransactionAdmin(AdminCalls):
     async def _transactions_of(
         self, broker_id: int, request: wire.ListTransactionsRequest, deadline: float
     ) -> tuple[list[wire.ListedTransaction], ApiError | ClientError | None]:
-        """The transactional ids of one broker as far as it knows them, and what is wrong with
-        that."""
+        """Return the transactional ids that one broker knows, and why they are incomplete or
+        None."""
         response, error = await self._listed_by(broker_id, request, deadline)
         return [] if response is None else response.transactions, error
 
 
 async def _each(ask: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """Answers in order; only so many questions are under way at one time."""
+    """Ask about each item, AT_ONCE at a time, and return the answers in order."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> R:
@@ -412,8 +420,10 @@ async def _each(ask: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]
 
 
 def _refused(response: Any) -> ApiError | None:
-    """Return whether to ask a coordinator again about the one id; what cannot heal stays in the
-    item."""
+    """Return the error after which a coordinator is asked again about its one id, or None.
+
+    An error that cannot heal stays in the item.
+    """
     if response.error_code:
         return refused_at_top(response)
     (item,) = response.transactions
