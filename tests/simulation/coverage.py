@@ -77,7 +77,7 @@ _ROUNDS = "oncelog_broker.coordinator.group.rounds"
 _MEMBERS = "oncelog_broker.coordinator.group.membership"
 _GROUPS = "oncelog_broker.coordinator.group.shard"
 _TXNS = "oncelog_broker.coordinator.transaction.shard"
-_MARKERS = "oncelog_broker.server.marker_sender"
+_MARKERS = "oncelog_broker.transactions.marker_sender"
 _MEMBER = "oncelog.consumer.group.member"
 
 _CUT = "%s: truncated from %d to %d, the leader's epoch %d ends at %d"
@@ -303,17 +303,17 @@ FROM_LOGS: tuple[Sight, ...] = (
     ),
     Sight(
         "marker_refused",
-        "oncelog_broker.server.marker_writer",
+        "oncelog_broker.transactions.marker_writer",
         "%s: a marker was refused: %s",
     ),
     Sight(
         "verification_unanswered",
-        "oncelog_broker.server.txn_verification",
+        "oncelog_broker.transactions.txn_verification",
         "broker %d verifies no transactions: %r",
     ),
     Sight(
         "txn_batch_refused",
-        "oncelog_broker.server.verified_appends",
+        "oncelog_broker.transactions.verified_appends",
         "%s: producer %d may not write: %r",
     ),
     Sight(

@@ -21,12 +21,12 @@ from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.internal_topics import InternalTopics
-from oncelog_broker.server.marker_sender import MarkerSender
-from oncelog_broker.server.marker_writer import MarkerWriter
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.partition_gateway import PartitionGateway
 from oncelog_broker.server.producer_ids import ProducerIds
-from oncelog_broker.server.txn_verification import TransactionVerifier
+from oncelog_broker.transactions.marker_sender import MarkerSender
+from oncelog_broker.transactions.marker_writer import MarkerWriter
+from oncelog_broker.transactions.txn_verification import TransactionVerifier
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import CautiousClock

@@ -10,8 +10,8 @@ from __future__ import annotations
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ALTER, CLUSTER, CLUSTER_NAME, Authorizer
-from oncelog_broker.server.marker_writer import MarkerWriter
 from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,

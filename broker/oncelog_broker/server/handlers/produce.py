@@ -13,7 +13,7 @@ while the request is parked, REQUEST_TIMED_OUT.
 
 Nothing here is done per record. The batch goes from the receive buffer to the log as a view; it is
 gone when ``handle`` returns. Only what must wait for a transaction coordinator is copied, see
-``server.verified_appends``.
+``transactions.verified_appends``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.server.verified_appends import TxnBatch, VerifiedAppends, Verifier
+from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppends, Verifier
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,

@@ -5,8 +5,8 @@ Errors: those in ``messages.transactions``, per partition.
 
 from __future__ import annotations
 
-from oncelog_broker.server.marker_writer import MarkerWriter
 from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 

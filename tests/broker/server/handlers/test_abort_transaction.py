@@ -6,7 +6,7 @@ import pytest
 
 from oncelog_broker.server.authorizer import AllowAllAuthorizer, Authorizer
 from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHandler
-from oncelog_broker.server.marker_writer import MarkerWriter
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     ClusterAuthorizationFailedError,

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
-from oncelog_broker.server.marker_writer import MarkerWriter
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.errors import ClusterAuthorizationFailedError
 from oncelog_protocol.messages.transactions import (
     MarkerResult,

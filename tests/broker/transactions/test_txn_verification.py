@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog_broker.server import txn_verification
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.txn_verification import TransactionVerifier
+from oncelog_broker.transactions import txn_verification
+from oncelog_broker.transactions.txn_verification import TransactionVerifier
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import verified_appends
-from oncelog_broker.server.verified_appends import TxnBatch, VerifiedAppends
+from oncelog_broker.transactions import verified_appends
+from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppends
 from oncelog_protocol.errors import (
     ApiError,
     ConcurrentTransactionsError,

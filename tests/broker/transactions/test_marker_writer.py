@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.server import marker_writer
-from oncelog_broker.server.marker_writer import MarkerWriter
+from oncelog_broker.transactions import marker_writer
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from oncelog_broker.coordinator.ports import MarkerOrder, ProducerMarker
-from oncelog_broker.server import marker_sender
 from oncelog_broker.server.broker_calls import BrokerCalls
-from oncelog_broker.server.marker_sender import MarkerSender
-from oncelog_broker.server.marker_writer import MarkerWriter
+from oncelog_broker.transactions import marker_sender
+from oncelog_broker.transactions.marker_sender import MarkerSender
+from oncelog_broker.transactions.marker_writer import MarkerWriter
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     CoordinatorLoadInProgressError,

@@ -25,8 +25,8 @@ from functools import partial
 from oncelog_broker.coordinator.ports import MarkerOrder
 from oncelog_broker.server import logged
 from oncelog_broker.server.broker_calls import BrokerCalls
-from oncelog_broker.server.marker_writer import MARKER_WAIT_S, MarkerWriter
 from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.transactions.marker_writer import MARKER_WAIT_S, MarkerWriter
 from oncelog_protocol.errors import (
     NO_ERROR,
     CoordinatorNotAvailableError,
