@@ -23,6 +23,7 @@ LOGGERS = {
     "replication": "oncelog_broker.replication",
     "runtime": "oncelog_runtime",
     "server": "oncelog_broker.server",
+    "transactions": "oncelog_broker.transactions",
     "asyncio": "asyncio",
     "zookeeper": "kazoo",
     "http": "uvicorn",

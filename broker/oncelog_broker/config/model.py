@@ -268,8 +268,9 @@ class BrokerConfig(BaseModel):
     log_levels: Dynamic[dict[str, Literal["debug", "info", "warning", "error", "critical"]]] = (
         Field(default={}, max_length=MAP_ENTRIES_MAX)
     )
-    """Rooms (log, replication, coordinator, server, controller, runtime, zookeeper) or single
-    loggers (oncelog_broker.log.cleaner) have these levels where they differ from log_level."""
+    """Rooms (log, replication, coordinator, transactions, server, controller, runtime, zookeeper)
+    or single loggers (oncelog_broker.log.cleaner) have these levels where they differ from
+    log_level."""
     log_repeat_max: int = Field(default=REPEAT_MAX, ge=0)
     """So many lines of one event about the same thing are written in ten seconds; what is more is
     counted and told with a later line. 0: all lines."""

@@ -1,4 +1,4 @@
-"""What handlers need of the transaction coordinator, and of the groups that take part: the ports.
+"""Handlers need this of the transaction coordinator: the port.
 
 Callbacks come once, at once or later, on the loop.
 """
@@ -75,20 +75,4 @@ class TransactionsPort(Protocol):
 
     def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """The transactional ids of this coordinator."""
-        ...
-
-
-class GroupTransactionsPort(Protocol):
-    """``coordinator.group.service.GroupCoordinator``, as the ends of transactions reach it."""
-
-    def end_transaction(
-        self,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        callback: Callable[[int], None],
-    ) -> None:
-        """The transaction of the producer in offsets partition ``partition`` has ended; called back
-        with 0 once that is committed and in force, or with an error code to be tried again."""
         ...

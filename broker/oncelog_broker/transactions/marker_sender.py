@@ -23,10 +23,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
-from oncelog_broker.server import logged
-from oncelog_broker.server.broker_calls import BrokerCalls
-from oncelog_broker.server.metadata_image import MetadataImage
+from oncelog_broker.transactions import logged
 from oncelog_broker.transactions.marker_writer import MARKER_WAIT_S, MarkerWriter
+from oncelog_broker.transactions.ports import BrokerCalls, ClusterView
 from oncelog_protocol.errors import (
     NO_ERROR,
     CoordinatorNotAvailableError,
@@ -139,7 +138,7 @@ class MarkerSender:
         self,
         *,
         broker_id: int,
-        image: MetadataImage,
+        image: ClusterView,
         calls: BrokerCalls,
         writer: MarkerWriter,
         tasks: Tasks,

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline
-from oncelog_broker.server import logged
-from oncelog_broker.server.transaction_port import GroupTransactionsPort
+from oncelog_broker.transactions import logged
+from oncelog_broker.transactions.ports import EndsGroupTransactions
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import ApiError, ProtocolError, RequestTimedOutError, StorageError
 from oncelog_protocol.messages.transactions import (
@@ -74,7 +74,7 @@ class _Written:
 class MarkerWriter:
     """Writes markers here. ``groups`` ends transactions in partitions of committed offsets."""
 
-    def __init__(self, replicas: ReplicaManager, groups: GroupTransactionsPort) -> None:
+    def __init__(self, replicas: ReplicaManager, groups: EndsGroupTransactions) -> None:
         self._replicas = replicas
         self._groups = groups
 

@@ -19,12 +19,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
 
-from oncelog_broker.server import logged
-from oncelog_broker.server.broker_calls import BrokerCalls
-from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.transaction_port import TransactionsPort
+from oncelog_broker.transactions import logged
+from oncelog_broker.transactions.ports import (
+    AddsPartitions,
+    BrokerCalls,
+    ClusterView,
+    TopicSizes,
+)
 from oncelog_protocol.coordinators import TRANSACTION_TOPIC, coordinator_partition
 from oncelog_protocol.errors import (
     ConcurrentTransactionsError,
@@ -76,14 +78,6 @@ _ASK_AGAIN = frozenset(
 )
 
 
-class Topics(Protocol):
-    """Who knows how many partitions an internal topic has; ``InternalTopics`` does."""
-
-    def partition_count(self, topic: str) -> int | None:
-        """None while it is not there, or not as a whole."""
-        ...
-
-
 class _Question:
     """Whether a partition is in a transaction."""
 
@@ -122,10 +116,10 @@ class TransactionVerifier:
         self,
         *,
         broker_id: int,
-        image: MetadataImage,
-        topics: Topics,
+        image: ClusterView,
+        topics: TopicSizes,
         calls: BrokerCalls,
-        transactions: TransactionsPort,
+        transactions: AddsPartitions,
         tasks: Tasks,
     ) -> None:
         self._broker_id = broker_id

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import logged
+from oncelog_broker.transactions import logged
+from oncelog_broker.transactions.ports import Verifier
 from oncelog_protocol.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -42,21 +43,6 @@ PENDING_BYTES_MAX = 256 * 1024 * 1024
 
 GUARDS_MAX = 3
 """So often one batch asks the coordinator, when its guards keep becoming void."""
-
-
-class Verifier(Protocol):
-    """What is needed of ``TransactionVerifier``."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        topic_partition: TopicPartition,
-        callback: Callable[[int], None],
-    ) -> None:
-        """Add the partition to the transaction; call back once, with an error code or 0."""
-        ...
 
 
 class TxnBatch:

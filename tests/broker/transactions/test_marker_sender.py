@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from oncelog_broker.coordinator.ports import MarkerOrder, ProducerMarker
-from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.transactions import marker_sender
 from oncelog_broker.transactions.marker_sender import MarkerSender
 from oncelog_broker.transactions.marker_writer import MarkerWriter
@@ -72,7 +71,7 @@ class World:
         self.sender = MarkerSender(
             broker_id=1,
             image=self.image,
-            calls=cast(BrokerCalls, self.calls),
+            calls=self.calls,
             writer=cast(MarkerWriter, self),
             tasks=self.tasks,
             is_deleted=self._is_deleted,
@@ -332,7 +331,7 @@ async def test_a_topic_that_is_made_again_while_the_store_is_asked_gets_the_mark
         w.sender = MarkerSender(
             broker_id=1,
             image=w.image,
-            calls=cast(BrokerCalls, w.calls),
+            calls=w.calls,
             writer=cast(MarkerWriter, w),
             tasks=w.tasks,
             is_deleted=late,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.transactions import txn_verification
 from oncelog_broker.transactions.txn_verification import TransactionVerifier
@@ -55,7 +54,7 @@ class World:
             broker_id=1,
             image=self.image,
             topics=Topics(self.image),
-            calls=cast(BrokerCalls, self.calls),
+            calls=self.calls,
             transactions=self.local,
             tasks=self.tasks,
         )

@@ -27,7 +27,8 @@ from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
-from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppends, Verifier
+from oncelog_broker.transactions.ports import Verifier
+from oncelog_broker.transactions.verified_appends import TxnBatch, VerifiedAppends
 from oncelog_protocol import limits
 from oncelog_protocol.errors import (
     ApiError,

@@ -10,14 +10,13 @@ INCONSISTENT_TOPIC_ID; the others are taken. Further errors: those in
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.server.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Authorizer
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_broker.server.request import RequestContext, Respond
+from oncelog_broker.transactions.ports import Verifier
 from oncelog_protocol.errors import (
     NO_ERROR,
     GroupAuthorizationFailedError,
@@ -34,25 +33,9 @@ from oncelog_protocol.messages.transactions import (
     TxnOffsetCommitTopic,
     TxnOffsetCommitTopicResponse,
 )
-from oncelog_protocol.types import TopicPartition
 
 _Refused = dict[tuple[int, int], int]
 """Error code by index of topic and of partition."""
-
-
-class Verifier(Protocol):
-    """What is needed of ``TransactionVerifier``."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        topic_partition: TopicPartition,
-        callback: Callable[[int], None],
-    ) -> None:
-        """Add the partition to the transaction; call back once, with an error code or 0."""
-        ...
 
 
 class TxnOffsetCommitHandler:

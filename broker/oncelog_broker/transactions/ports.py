@@ -1,0 +1,105 @@
+"""This room declares here what it needs of the server, of other brokers and of the coordinators.
+
+The room does not know the server: the application's wiring (``TransactionCoordination``) hands
+in the metadata image, the connections to other brokers, the internal topics, and the coordinators
+of transactions and groups. Callbacks come once, at once or later, on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, Protocol
+
+from oncelog_protocol.messages.base import Request
+from oncelog_protocol.messages.replication import PartitionOrder
+from oncelog_protocol.messages.transactions import AddedTransaction, AddPartitionsResult
+from oncelog_protocol.types import TopicPartition
+
+
+class ClusterView(Protocol):
+    """The cluster as the controller last described it; ``MetadataImage`` is one."""
+
+    on_change: list[Callable[[], None]]
+    """Called after every change."""
+
+    @property
+    def brokers(self) -> Container[int]:
+        """The ids of the brokers that live."""
+        ...
+
+    @property
+    def updated(self) -> bool:
+        """Whether a whole description has arrived since start; before it, a partition that is not
+        known may well exist."""
+        ...
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
+        """Return the newest known state of a partition, or None for one that is not known."""
+        ...
+
+
+class TopicSizes(Protocol):
+    """It knows how many partitions an internal topic has; ``InternalTopics`` does."""
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return None while the topic is not there, or not as a whole."""
+        ...
+
+
+class BrokerCalls(Protocol):
+    """Requests to other brokers; ``server.broker_calls.BrokerCalls`` sends them."""
+
+    async def call(
+        self, broker_id: int, request: Request, *, timeout_s: float, lane: int = 0
+    ) -> Any:
+        """Return the broker's response to ``request``. One call at a time in a lane.
+
+        :raises OSError: it cannot be reached, or the connection broke. TimeoutError: no answer
+            within ``timeout_s``. OncelogError: it does not speak our language. Except with
+            NotSentError the request may have had an effect.
+        """
+        ...
+
+
+class AddsPartitions(Protocol):
+    """The transactions that this broker coordinates; ``TransactionCoordinator`` fulfils it."""
+
+    def add_partitions(
+        self, transaction: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
+    ) -> None:
+        """Partitions belong to a transaction from now on, or are looked for in it."""
+        ...
+
+
+class EndsGroupTransactions(Protocol):
+    """The groups that this broker coordinates; ``GroupCoordinator`` fulfils it."""
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        callback: Callable[[int], None],
+    ) -> None:
+        """The transaction of the producer in offsets partition ``partition`` has ended.
+
+        ``callback`` gets 0 once that is committed and in force, or an error code to be tried again.
+        """
+        ...
+
+
+class Verifier(Protocol):
+    """Who asks a transaction's coordinator; ``TransactionVerifier`` does."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic_partition: TopicPartition,
+        callback: Callable[[int], None],
+    ) -> None:
+        """Have the partition added to the transaction; ``callback`` gets 0 once it is, or the
+        error code that says why it is not."""
+        ...
