@@ -1,1 +1,1 @@
-"""The group coordinator: members, generations, committed offsets."""
+"""The group coordinator keeps members, generations and committed offsets."""

@@ -1,4 +1,4 @@
-"""What a group coordinator needs to be told. Names are Kafka's in snake case."""
+"""A group coordinator is told these settings. Names are Kafka's in snake case."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from dataclasses import dataclass
 from oncelog_protocol import limits
 
 GROUP_METADATA_BYTES_MAX = limits.HEAD_BYTES_MAX // 2
-"""What all members of one group may tell each other must fit the answer that its leader gets."""
+"""All that the members of one group tell each other must fit the answer that its leader gets."""
 
 PROTOCOL_COUNT_MAX = 32
-"""Assignors that one member may offer."""
+"""One member may offer so many assignors."""
 
 
 @dataclass(slots=True)
 class GroupConfig:
-    """Settings of all groups of one broker; the same on every broker of a cluster.
-    Those that may change while the broker runs change in place."""
+    """These settings hold for all groups of one broker, and are the same on every broker of a
+    cluster. Those that may change while the broker runs change in place."""
 
     group_min_session_timeout_ms: int = 1_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 500
-    """How long an empty group waits for more members after the first; extended by as much for each
-    that comes, up to the rebalance time-out."""
+    """An empty group waits so long for more members after the first; the wait is extended by as
+    much for each that comes, up to the rebalance time-out."""
     group_max_size: int = 10_000
-    """Members of one group, those included that were only given an id so far."""
+    """One group may have so many members, those included that were only given an id so far."""
     group_metadata_bytes_max: int = GROUP_METADATA_BYTES_MAX
-    """Bytes of names and of what the members of one group offer, all protocols together; as many
-    may be assigned."""
+    """Names and offers of one group's members may have so many bytes, all protocols together; as
+    many may be assigned."""
     group_new_member_join_timeout_ms: int = 300_000
-    """How long a new member may be parked: it cannot give a sign of life meanwhile."""
+    """A new member may be parked so long: it cannot give a sign of life meanwhile."""
     group_unsaved_max: int = 10_000
-    """Groups of one shard that nobody has joined or committed to, only been given an id in."""
+    """One shard may have so many groups that nobody has joined or committed to, and in which only
+    an id was given out."""
     offsets_retention_ms: int = 604_800_000
     """Offsets live this long after the group became empty, and after the last commit (KIP-211)."""
     offsets_retention_check_interval_ms: int = 600_000

@@ -32,52 +32,54 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Group:
-    """State and bookkeeping; the protocol itself is in ``membership``."""
+    """It keeps state and does the bookkeeping; the protocol itself is in ``membership``."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_timestamp_ms = now_ms
-        """Since when it is in its state, by the wall clock."""
+        """The group is in its state since then, by the wall clock."""
         self.generation = 0
         self.protocol_type: str | None = None
-        """None: a simple group, one that nobody has ever joined."""
+        """None means a simple group, one that nobody has ever joined."""
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}
-        """Member id by instance id."""
+        """It maps instance ids to member ids."""
         self.pending: dict[str, None] = {}
-        """Ids that were handed out and have not joined yet (KIP-394)."""
+        """These ids were handed out and have not joined yet (KIP-394)."""
         self.pending_sync: dict[str, None] = {}
-        """Members of the generation that have not asked for their assignment yet."""
+        """These members of the generation have not asked for their assignment yet."""
         self.is_initial = False
-        """Whether the rebalance began with an empty group, and waits for more to come."""
+        """It tells whether the rebalance began with an empty group, and waits for more to come."""
         self.has_new_member = False
-        """Whether somebody has come since the initial delay was set."""
+        """It tells whether somebody has come since the initial delay was set."""
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members of the consumer protocol are subscribed to; None when unknown."""
+        """The members of the consumer protocol are subscribed to these topics; None when
+        unknown."""
         self.saved: SavedGroup | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.pending_offsets: dict[TopicPartition, dict[int, PendingOffset]] = {}
-        """Offsets in open transactions by producer id, in the order in which they came."""
+        """Offsets in open transactions stand here by producer id, in the order in which they
+        came."""
         self.metadata_bytes = 0
         self.joining_count = 0
         self.assigning = -1
-        """The generation whose assignments have been handed in."""
+        """The assignments of this generation have been handed in."""
         self.timers: dict[str, None] = {}
-        """Keys of the timers that are set for it."""
+        """These are the keys of the timers that are set for the group."""
         self._supported: Counter[str] = Counter()
 
     # ---- durable state
 
     def replay(self, saved: SavedGroup) -> None:
-        """This generation is durable."""
+        """Take over a generation that has become durable."""
         self.saved = saved
 
     def replay_deletion(self, *, is_loaded: bool) -> None:
-        """No generation is durable any more. What has no members was deleted: a new group of this
-        name begins anew."""
+        """Forget the durable generation, as its record was deleted. If no members are left, the
+        group was deleted: a new group of this name begins anew."""
         self.saved = None
         if is_loaded and self.state is GroupState.EMPTY:
             self.generation, self.protocol_type = 0, None
@@ -107,7 +109,7 @@ class Group:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing would be lost by forgetting it."""
+        """Return whether nothing would be lost by forgetting it."""
         return (
             self.state is GroupState.EMPTY
             and self.saved is None
@@ -116,34 +118,39 @@ class Group:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the broker can tell what its members are subscribed to."""
+        """Return whether the broker can tell what its members are subscribed to."""
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a round waits: as long as the most patient member."""
+        """Return how long a round waits: as long as the most patient member."""
         return max((m.offer.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     # ---- states and generations
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
-        """:raises IllegalTransitionError: a defect of the coordinator."""
+        """Change the state and note the time.
+
+        :raises IllegalTransitionError: the state cannot follow, which is a defect of the
+            coordinator.
+        """
         check_transition(self.state, state)
         self.state = state
         self.state_timestamp_ms = now_ms
 
     def begin_round(self, now_ms: int) -> None:
-        """All members must join again."""
+        """Begin a rebalance, in which all members must join again."""
         self.is_initial = self.state is GroupState.EMPTY
         self.has_new_member = False
         self.move_to(GroupState.PREPARING_REBALANCE, now_ms)
 
     def wait_for_more(self) -> None:
-        """The initial delay begins again: nobody has come since then."""
+        """Begin the initial delay again: nobody has come since then."""
         self.has_new_member = False
 
     def next_generation(self, now_ms: int) -> None:
-        """The round is complete: with members a generation that must be assigned, else empty."""
+        """Complete the round: with members there is a generation that must be assigned, else the
+        group is empty."""
         self.generation += 1
         self.pending_sync.clear()
         self.is_initial = self.has_new_member = False
@@ -156,8 +163,8 @@ class Group:
         self.subscribed_topics = self._subscribed_topics()
 
     def enter_generation(self, member: Member) -> Caller[JoinGroupResponse] | None:
-        """Return who waits for ``member`` in JoinGroup; it owes a SyncGroup then. None: it has
-        stayed away."""
+        """Return who waits for ``member`` in JoinGroup; it owes a SyncGroup then. None means that
+        it has stayed away."""
         caller = self.take_join(member)
         if caller is not None:
             member.begin_generation()
@@ -170,13 +177,13 @@ class Group:
         return self.generation
 
     def assigned(self, saved: SavedGroup, now_ms: int) -> None:
-        """The assignments of the generation are durable."""
+        """Give the members the assignments of the generation, which are durable now."""
         for entry in saved.members:
             self.members[entry.member_id].assign(entry.assignment)
         self.move_to(GroupState.STABLE, now_ms)
 
     def to_save(self, assignments: dict[str, bytes]) -> SavedGroup:
-        """The generation with these assignments."""
+        """Return the generation with these assignments, ready to be written down."""
         return SavedGroup(
             self.generation,
             self.protocol_type or "",
@@ -201,7 +208,7 @@ class Group:
         return frozenset(topics)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member may be reading ``topic``; yes, when that cannot be told."""
+        """Return whether a member may be reading ``topic``; yes, when that cannot be told."""
         if not self.members:
             return False
         return self.subscribed_topics is None or topic in self.subscribed_topics
@@ -211,7 +218,8 @@ class Group:
     def supports(
         self, protocol_type: str, names: Iterable[str], without: Member | None = None
     ) -> bool:
-        """Whether a member with these protocols could work with all others (than ``without``)."""
+        """Return whether a member with these protocols could work with all others (than
+        ``without``)."""
         names = list(names)
         if not self.members:
             return bool(protocol_type and names)
@@ -222,8 +230,8 @@ class Group:
         return any(self._supported[name] - (name in own) == others for name in names)
 
     def choose_protocol(self) -> str:
-        """The protocol that most members prefer, of those that all support; of equals the one that
-        was voted for first."""
+        """Return the protocol that most members prefer, of those that all support. Of equals it is
+        the one that was voted for first."""
         everybody = len(self.members)
         candidates = {name for name, count in self._supported.items() if count == everybody}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -232,7 +240,7 @@ class Group:
     # ---- members
 
     def admit(self, member: Member, protocol_type: str) -> None:
-        """A member is new here; the first one says what the group's protocol is."""
+        """Add a new member; the first one says what the group's protocol is."""
         if not self.members:
             self.protocol_type = protocol_type
         self.pending.pop(member.member_id, None)
@@ -241,7 +249,7 @@ class Group:
         self.add(member)
 
     def add(self, member: Member) -> None:
-        """A member joins; the first one leads."""
+        """Add a member; the first one leads."""
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static[member.group_instance_id] = member.member_id
@@ -250,13 +258,13 @@ class Group:
         self._count(member, 1)
 
     def set_offer(self, member: Member, offer: Offer) -> None:
-        """A member joins again, maybe with something else."""
+        """Replace the offer of a member that joins again."""
         self._count(member, -1)
         member.make_offer(offer)
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """A member is gone; if it led, the oldest of the others does. It waits for nothing now."""
+        """Remove a member; if it led, the oldest of the others does. It waits for nothing now."""
         del self.members[member.member_id]
         self.pending_sync.pop(member.member_id, None)
         if member.group_instance_id is not None:
@@ -267,7 +275,7 @@ class Group:
         self._count(member, -1)
 
     def rename(self, member: Member, member_id: str, client_id: str, client_host: str) -> None:
-        """A static member comes back under another id, and keeps place, assignment and lead."""
+        """Give a static member that comes back another id; it keeps place, assignment and lead."""
         old_id = member.member_id
         self._count(member, -1)
         member.come_back_as(member_id, client_id, client_host)
@@ -289,7 +297,7 @@ class Group:
                 del self._supported[name]
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member of this id.
+        """Return the member of this id.
 
         :raises FencedInstanceIdError: another member has taken over the instance id (KIP-345).
         :raises UnknownMemberIdError: it is not of this group, or not any more.
@@ -306,14 +314,17 @@ class Group:
         return member
 
     def check_generation(self, generation: int) -> None:
-        """:raises IllegalGenerationError: another one is current."""
+        """Check that ``generation`` is the current one.
+
+        :raises IllegalGenerationError: another one is current.
+        """
         if generation != self.generation:
             raise IllegalGenerationError(f"generation {generation}, it is {self.generation} now")
 
     # ---- who waits
 
     def park_join(self, member: Member, caller: Caller[JoinGroupResponse]) -> None:
-        """``member`` takes part in the round."""
+        """Let ``member`` take part in the round, with ``caller`` waiting for its answer."""
         if member.joining is None:
             self.joining_count += 1
         member.wait_in_join(caller)
@@ -327,11 +338,11 @@ class Group:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing from the round."""
+        """Return whether nobody is missing from the round."""
         return self.joining_count == len(self.members) and not self.pending
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one that takes part; false when nobody does."""
+        """Make sure that the leader takes part in the round; return false when nobody does."""
         leader = None if self.leader is None else self.members.get(self.leader)
         if leader is None or leader.joining is None:
             joined = (m.member_id for m in self.members.values() if m.joining is not None)
@@ -342,7 +353,8 @@ class Group:
         return True
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """What ``member`` is told of the current generation; the leader learns of all members."""
+        """Return what ``member`` is told of the current generation; the leader learns of all
+        members."""
         members = []
         if member.member_id == self.leader:
             members = [

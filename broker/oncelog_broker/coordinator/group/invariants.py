@@ -1,12 +1,13 @@
-"""What must hold of a group at every moment, checked while it runs. Pure.
+"""A group's invariants are checked here while it runs. Pure.
 
-Looked at in whole when the state changes, for that is when it can break. A group that breaks one
-answers whoever waits in it, and goes on from what is durable (``GroupShard.broken`` remembers it).
+A group is checked in whole when its state changes, for that is when an invariant can break. A group
+that breaks one answers whoever waits in it, and goes on from what is durable (``GroupShard.broken``
+remembers it).
 
 - the leader is a member; instance ids name members that have them; nobody is both a member and a
-  pending id; who owes a SyncGroup is a member;
-- who waits in JoinGroup is counted right; nobody waits in SyncGroup but in CompletingRebalance;
-- Stable: there is a protocol, and what is durable names this generation, these members and their
+  pending id; a member owes a SyncGroup only while it is a member;
+- callers in JoinGroup are counted right; nobody waits in SyncGroup but in CompletingRebalance;
+- in Stable there is a protocol, and what is durable names this generation, these members and their
   assignments ([I21]: a new coordinator would go on with the same);
 - generations do not go back [I22];
 - the state can be left by a timer [B28]: a round by its own, a member that is not parked by its
@@ -23,17 +24,23 @@ from oncelog_protocol.errors import OncelogError
 
 
 class GroupInvariantError(OncelogError):
-    """A group is in a state that cannot be: a defect of the coordinator."""
+    """A group is in a state that cannot be, which is a defect of the coordinator."""
 
 
 def check_generation(before: SavedGroup | None, now: SavedGroup) -> None:
-    """:raises GroupInvariantError: a durable generation is older than the one before [I22]."""
+    """Check that durable generations do not go back.
+
+    :raises GroupInvariantError: a durable generation is older than the one before [I22].
+    """
     if before is not None and now.generation < before.generation:
         raise GroupInvariantError(f"generation {now.generation} after {before.generation}")
 
 
 def check_group(group: Group) -> None:
-    """:raises GroupInvariantError: see the head of this module."""
+    """Check all invariants of one group.
+
+    :raises GroupInvariantError: see the head of this module.
+    """
     _check_members(group)
     _check_waiting(group)
     _check_timers(group)

@@ -1,4 +1,4 @@
-"""What a JoinGroup must say, and whether there is room for its member. Pure."""
+"""A JoinGroup is checked here for what it says and for room in its group. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,24 @@ from oncelog_protocol.messages.groups import NO_MEMBER, JoinGroupRequest
 from oncelog_runtime.entropy import Entropy
 
 PREFIX_CHARS_MAX = 255
-"""Of a client's or instance's name in a member id, which must stay a name itself."""
+"""A member id takes so many characters of the client's or instance's name; it must stay a name
+itself."""
 
 
 def check_group_id(group_id: str) -> None:
-    """:raises InvalidGroupIdError: it is empty."""
+    """Refuse an empty group id.
+
+    :raises InvalidGroupIdError: it is empty.
+    """
     if not group_id:
         raise InvalidGroupIdError
 
 
 def check_join(request: JoinGroupRequest, config: GroupConfig) -> None:
-    """:raises InvalidSessionTimeoutError, InvalidRequestError: a rule is broken."""
+    """Check the time-outs, the instance id and the protocols of a JoinGroup.
+
+    :raises InvalidSessionTimeoutError, InvalidRequestError: a rule is broken.
+    """
     low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not low <= request.session_timeout_ms <= high:
         raise InvalidSessionTimeoutError(
@@ -44,7 +51,7 @@ def check_join(request: JoinGroupRequest, config: GroupConfig) -> None:
 
 
 def offer_of(request: JoinGroupRequest) -> Offer:
-    """What the member offers."""
+    """Return what the member offers."""
     return Offer(
         request.session_timeout_ms,
         request.rebalance_timeout_ms,
@@ -59,10 +66,11 @@ def check_room(
     member: Member | None,
     config: GroupConfig,
 ) -> None:
-    """``member`` is the one that joins again or is replaced, None for a new one.
+    """Check that the group has room for the member. ``member`` is the one that joins again or is
+    replaced, None for a new one.
 
-    While a round gathers, those count who have joined it: newcomers may take the place of members
-    that are dead and not known to be yet, as in Kafka.
+    While a round gathers, only members that have joined it count: newcomers may take the place of
+    members that are dead and not known to be yet, as in Kafka.
 
     :raises GroupMaxSizeReachedError: too many members, or they have too much to say.
     """
@@ -90,6 +98,7 @@ def check_room(
 
 
 def make_member_id(client_id: str, instance_id: str | None, entropy: Entropy) -> str:
-    """An id that nobody had before; it begins with what people know the member by."""
+    """Return an id that nobody had before; it begins with the name by which people know the
+    member."""
     name = client_id if instance_id is None else instance_id
     return f"{name[:PREFIX_CHARS_MAX]}-{entropy.uuid()}"

@@ -1,4 +1,4 @@
-"""One member of a group: what it offers, how long it may be silent, where it waits. Pure.
+"""A member of a group offers protocols, may be silent for so long, and waits for answers. Pure.
 
 A member that waits in JoinGroup or SyncGroup cannot give a sign of life (requests on one connection
 are answered in order), so its session does not run meanwhile; the round's own timer does.
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class Caller(Generic[T]):
-    """Somebody who waits for one answer. Only the first one counts: the shard may give up a caller
-    whom a later event would answer again."""
+    """A caller waits for one answer. Only the first one counts: the shard may give up a caller whom
+    a later event would answer again."""
 
     __slots__ = ("_respond",)
 
@@ -33,7 +33,7 @@ class Caller(Generic[T]):
 
     @property
     def waits(self) -> bool:
-        """Whether no answer was given yet."""
+        """Return whether no answer was given yet."""
         return self._respond is not None
 
     def answer(self, response: T) -> None:
@@ -45,26 +45,26 @@ class Caller(Generic[T]):
 
 @dataclass(slots=True)
 class Offer:
-    """What a JoinGroup says of its member, apart from who it is."""
+    """An offer is what a JoinGroup says of its member, apart from who it is."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata) of each assignor, the preferred first."""
+    """These are (name, metadata) of each assignor, the preferred first."""
 
     @property
     def metadata_bytes(self) -> int:
-        """Memory that the offer takes, about."""
+        """Return about how many bytes of memory the offer takes."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What is offered for ``protocol``; nothing for one that is not."""
+        """Return what is offered for ``protocol``; nothing for one that is not offered."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
 @dataclass(slots=True)
 class Member:
-    """A member; ``assignment`` is that of the current generation, once it is durable."""
+    """It is one member; ``assignment`` is that of the current generation, once it is durable."""
 
     member_id: str
     group_instance_id: str | None
@@ -73,45 +73,46 @@ class Member:
     offer: Offer
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it has not been in a generation yet."""
+    """It tells whether the member has not been in a generation yet."""
     joining: Caller[JoinGroupResponse] | None = None
     syncing: Caller[SyncGroupResponse] | None = None
 
     @property
     def is_static(self) -> bool:
-        """Whether it has an instance id, and keeps its place while it restarts (KIP-345)."""
+        """Return whether it has an instance id, and keeps its place while it restarts (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def metadata_bytes(self) -> int:
-        """What an answer about the member holds, about: its names and what it offers."""
+        """Return about how many bytes an answer about the member holds: its names and what it
+        offers."""
         names = (self.member_id, self.group_instance_id or "", self.client_id, self.client_host)
         return sum(map(len, names)) + self.offer.metadata_bytes
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is parked, and its session does not run."""
+        """Return whether it is parked, so that its session does not run."""
         return self.joining is not None or self.syncing is not None
 
     def make_offer(self, offer: Offer) -> None:
-        """It joins again, maybe with something else."""
+        """Replace the offer of a member that joins again."""
         self.offer = offer
 
     def come_back_as(self, member_id: str, client_id: str, client_host: str) -> None:
-        """It was restarted (KIP-345): the same member, under another id."""
+        """Take another id after a restart (KIP-345): it is the same member."""
         self.member_id, self.client_id, self.client_host = member_id, client_id, client_host
         self.is_new = False
 
     def begin_generation(self) -> None:
-        """It takes part in a generation, for the first time or again."""
+        """Note that it takes part in a generation, for the first time or again."""
         self.is_new = False
 
     def assign(self, assignment: bytes) -> None:
-        """This is durable as its assignment; nothing, when the generation gives none."""
+        """Take over the assignment that is durable; it is empty when the generation gives none."""
         self.assignment = assignment
 
     def wait_in_join(self, caller: Caller[JoinGroupResponse]) -> None:
-        """It takes part in the round."""
+        """Let it take part in the round, with ``caller`` waiting for its answer."""
         self.joining = caller
 
     def take_join(self) -> Caller[JoinGroupResponse] | None:
@@ -120,7 +121,7 @@ class Member:
         return caller
 
     def wait_in_sync(self, caller: Caller[SyncGroupResponse]) -> Caller[SyncGroupResponse] | None:
-        """It waits for its assignment; returns the call before, which is to be answered."""
+        """Let it wait for its assignment; return the call before, which is to be answered."""
         earlier, self.syncing = self.syncing, caller
         return earlier
 
@@ -130,14 +131,14 @@ class Member:
         return caller
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it prefers.
+        """Return the candidate that it prefers.
 
         :raises StopIteration: it can work with none, which the caller has excluded.
         """
         return next(name for name, _ in self.offer.protocols if name in candidates)
 
     def saved(self, protocol: str | None, assignment: bytes) -> SavedMember:
-        """What is written down of it."""
+        """Return what is written down of the member."""
         return SavedMember(
             self.member_id,
             self.group_instance_id,
@@ -151,7 +152,7 @@ class Member:
 
 
 def restored(saved: SavedMember, protocol: str | None) -> Member:
-    """The member as a new coordinator knows it: of its offer, what was chosen."""
+    """Return the member as a new coordinator knows it; its offer is only the chosen protocol."""
     protocols = () if protocol is None else ((protocol, saved.subscription),)
     return Member(
         saved.member_id,
@@ -164,7 +165,8 @@ def restored(saved: SavedMember, protocol: str | None) -> Member:
 
 
 def subscription_of(metadata: bytes) -> ConsumerSubscription | None:
-    """What a member of the consumer protocol subscribes to; None when the bytes do not say."""
+    """Return what a member of the consumer protocol subscribes to; None when the bytes do not
+    say."""
     try:
         return decode_subscription(metadata)
     except InvalidRequestError:
@@ -172,8 +174,9 @@ def subscription_of(metadata: bytes) -> ConsumerSubscription | None:
 
 
 def owes_partitions(metadata: bytes, assignment: bytes) -> bool:
-    """Whether a member of the consumer protocol said that it owns what its assignment has not: in
-    a cooperative group that is given to nobody before the member has joined once more (KIP-429)."""
+    """Return whether a member of the consumer protocol said that it owns partitions that its
+    assignment lacks. In a cooperative group they are given to nobody before the member has joined
+    once more (KIP-429)."""
     wanted = subscription_of(metadata)
     if wanted is None:
         return False
@@ -184,8 +187,8 @@ def owes_partitions(metadata: bytes, assignment: bytes) -> bool:
 
 
 def wants_the_same(old: bytes, new: bytes) -> bool:
-    """Whether an assignor would give the same for both: what a member of the consumer protocol
-    owned before it was restarted does not count, what it is subscribed to does."""
+    """Return whether an assignor would give the same for both. The subscription of a member of the
+    consumer protocol counts; what it owned before it was restarted does not."""
     if old == new:
         return True
     before, after = subscription_of(old), subscription_of(new)

@@ -1,12 +1,13 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""The classic group protocol is carried out here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 It follows Kafka's ``GroupMetadataManager``, with KIP-345 (static members), KIP-394 (ids are handed
-out before a member counts), KIP-814 (a static leader that comes back assigns nothing anew). What
-is answered by state alone is in ``states.RULES``, what happens in between in ``rounds``.
+out before a member counts), KIP-814 (a static leader that comes back assigns nothing anew). Answers
+that depend on the state alone are in ``states.RULES``; what happens in between is in ``rounds``.
 
-Where it is more exact than Kafka: a static member that comes back with another subscription makes
-the group rebalance; a caller that asks twice has its first call answered; a pending id that leaves
-makes nobody rebalance; a member's own old protocols do not speak against its new ones.
+It is more exact than Kafka in four points. A static member that comes back with another
+subscription makes the group rebalance. A caller that asks twice has its first call answered. A
+pending id that leaves makes nobody rebalance. A member's own old protocols do not speak against its
+new ones.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _EMPTY = GroupState.EMPTY
 
 
 class Membership:
-    """Requests of members, over the groups of one shard."""
+    """It carries out requests of members, over the groups of one shard."""
 
     def __init__(
         self, rounds: Rounds, *, config: GroupConfig, clock: WallClock, entropy: Entropy
@@ -135,7 +136,8 @@ class Membership:
 
     @staticmethod
     def _known(group: Group, request: JoinGroupRequest) -> Member | None:
-        """The member that joins again, or whose instance id is taken over; None for a new one."""
+        """Return the member that joins again, or whose instance id is taken over; None for a new
+        one."""
         if request.member_id == NO_MEMBER:
             owner = group.static.get(request.group_instance_id or "")
             return None if owner is None else group.members[owner]
@@ -184,7 +186,7 @@ class Membership:
         request: JoinGroupRequest,
         caller: Caller[JoinGroupResponse],
     ) -> Result[JoinGroupResponse]:
-        """A static member is back after a restart: its earlier life is fenced."""
+        """Take back a static member after a restart, and fence its earlier life."""
         before = (member.member_id, member.client_id, member.client_host)
         earlier = member.offer
         self._fence(group, member)
@@ -298,7 +300,7 @@ class Membership:
         return Result([group_record(group.group_id, saved)], None, committed, failed)
 
     def _assign(self, group: Group, saved: SavedGroup) -> None:
-        """The assignments are durable: give them to their members."""
+        """Give the assignments, which are durable now, to their members."""
         group.assigned(saved, self._clock.now_ms())
         answers = []
         for member in group.members.values():
@@ -325,7 +327,10 @@ class Membership:
     # ---- Heartbeat, LeaveGroup
 
     def heartbeat(self, group: Group, request: HeartbeatRequest) -> HeartbeatResponse:
-        """:raises ApiError: those of ``HeartbeatResponse``."""
+        """Answer a heartbeat, which is also a sign of life.
+
+        :raises ApiError: those of ``HeartbeatResponse``.
+        """
         member = group.check_member(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
         self.sign_of_life(group, member)
@@ -333,7 +338,7 @@ class Membership:
         return HeartbeatResponse()
 
     def sign_of_life(self, group: Group, member: Member) -> None:
-        """The session begins anew, unless the member is parked."""
+        """Begin the session anew, unless the member is parked."""
         if not member.is_waiting:
             self._rounds.watch(group, member)
 
@@ -360,7 +365,7 @@ class Membership:
         return _with_reply(outcome, LeaveGroupResponse(members=answers))
 
     def _leave(self, group: Group, leaving: LeavingMember) -> list[str]:
-        """Returns who has left, nobody if it was a pending id."""
+        """Return who has left; it is nobody if it was a pending id."""
         member_id = leaving.member_id
         if member_id == NO_MEMBER:
             # By its instance id alone: an operator who knows that it will not come back.
@@ -379,7 +384,8 @@ class Membership:
 
 
 def _goes_on(group: Group, member: Member, earlier: Offer) -> bool:
-    """Whether the generation fits a static member that is back as it fitted its earlier life."""
+    """Return whether the generation fits a static member that is back as it fitted its earlier
+    life."""
     chosen = group.protocol_name
     before = earlier.metadata(chosen)
     return (
@@ -395,7 +401,7 @@ def _with_reply(outcome: Result[None], reply: T) -> Result[T]:
 
 
 def _parked(outcome: Result[None]) -> Result[T]:
-    """The caller is parked, and is answered later."""
+    """Return the result of a request whose caller is parked, and is answered later."""
     return Result(outcome.records, None, outcome.on_committed, outcome.on_failure)
 
 
@@ -405,10 +411,11 @@ def _refuse(code: int) -> None:
 
 
 def _as_retriable(code: int) -> int:
-    """For joins and syncs nothing is lost by doing it again, whether it happened or not."""
+    """Return the code that joins and syncs are told: a time-out becomes retriable, since nothing is
+    lost by doing them again, whether they happened or not."""
     return CoordinatorNotAvailableError.code if code == RequestTimedOutError.code else code
 
 
 def _reason(reason: str | None) -> str:
-    """As a client gave it (KIP-800); for the log."""
+    """Return the reason that a client gave (KIP-800), shortened for the log."""
     return f"{reason or 'no reason given'!s:.255}"

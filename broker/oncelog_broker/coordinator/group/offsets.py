@@ -1,4 +1,4 @@
-"""Committed offsets of a group: who may commit, who may ask, and when they are too old. Pure.
+"""A group's offsets are checked, committed, fetched and expired here. Pure.
 
 Offsets expire as in KIP-211: those of an empty group ``offsets_retention_ms`` after it became
 empty, those of a simple group (that nobody joins) after their last commit, those of a living group
@@ -50,7 +50,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 def check_commit(group: Group | None, request: OffsetCommitRequest) -> Member | None:
-    """Who commits: a member, or None for somebody outside.
+    """Return who commits: a member, or None for somebody outside.
 
     :raises ApiError: the whole-request errors of ``OffsetCommitResponse``.
     """
@@ -61,8 +61,8 @@ def check_commit(group: Group | None, request: OffsetCommitRequest) -> Member | 
 
 
 def check_txn_commit(group: Group | None, request: TxnOffsetCommitRequest) -> Member | None:
-    """As :func:`check_commit`, and a member may commit while its generation is being assigned:
-    whoever is assigned its partitions waits for the end of the transaction (KIP-447).
+    """Check as :func:`check_commit` does, but let a member commit while its generation is being
+    assigned: whoever is assigned its partitions waits for the end of the transaction (KIP-447).
 
     :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
     """
@@ -93,7 +93,10 @@ def _committer(
 
 
 def check_offsets(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
-    """:raises InvalidRequestError: an offset that no record can have."""
+    """Check that every offset and partition is one that a record can have.
+
+    :raises InvalidRequestError: an offset that no record can have.
+    """
     for topic in request.topics:
         for item in topic.partitions:
             if item.offset < 0 or item.partition < 0:
@@ -107,7 +110,7 @@ def _is_too_long(metadata: str, bytes_max: int) -> bool:
 def to_commit(
     group: Group | None, request: OffsetCommitRequest, now_ms: int, metadata_bytes_max: int
 ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
-    """The records of a commit, and its answer: what is wrong with one partition stands with it."""
+    """Return the records of a commit, and its answer. Errors are reported per partition."""
     records: list[CoordinatorRecord] = []
     response = OffsetCommitResponse()
     for topic in request.topics:
@@ -132,7 +135,7 @@ def to_commit(
 def to_pend(
     request: TxnOffsetCommitRequest, now_ms: int, metadata_bytes_max: int
 ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
-    """As :func:`to_commit`, of offsets in a transaction."""
+    """Return the same as :func:`to_commit`, for offsets in a transaction."""
     records: list[CoordinatorRecord] = []
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
@@ -159,8 +162,12 @@ def to_pend(
 
 
 def check_fetch(group: Group | None, request: OffsetFetchRequest) -> None:
-    """:raises UnknownMemberIdError, IllegalGenerationError: a member asks that is none, or of
-    another generation. Anybody else may ask."""
+    """Check that a member that asks is one of the group and of its generation. Anybody else may
+    ask.
+
+    :raises UnknownMemberIdError, IllegalGenerationError: the member is none, or of another
+        generation.
+    """
     if request.member_id == NO_MEMBER and request.generation_id < 0:
         return
     if group is None:
@@ -172,8 +179,8 @@ def check_fetch(group: Group | None, request: OffsetFetchRequest) -> None:
 def fetched(
     group: Group | None, request: OffsetFetchRequest, stable: bool
 ) -> list[OffsetFetchTopicResponse]:
-    """What was committed for the partitions asked for, or for all. With ``stable`` those that an
-    open transaction may replace are UNSTABLE_OFFSET_COMMIT instead."""
+    """Return what was committed for the partitions asked for, or for all. With ``stable``, offsets
+    that an open transaction may replace are UNSTABLE_OFFSET_COMMIT instead."""
     offsets = {} if group is None else group.offsets
     pending = group.pending_offsets if group is not None and stable else {}
     wanted: dict[str, list[int]] = {}
@@ -202,7 +209,7 @@ def fetched(
 
 
 def expired(group: Group, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
-    """The partitions whose offsets have had their time."""
+    """Yield the partitions whose offsets have expired."""
     limit_ms = now_ms - retention_ms
     if group.protocol_type is not None:
         if group.state is GroupState.EMPTY:

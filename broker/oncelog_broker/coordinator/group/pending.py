@@ -1,4 +1,4 @@
-"""Offsets in open transactions of one shard: who may add to them, and what a marker does. Pure.
+"""Offsets in open transactions of one shard are guarded, indexed and ended by markers here. Pure.
 
 Rules
 -----
@@ -7,11 +7,12 @@ Rules
   is done can read them (KAFKA-17507).
 * The first offset of a transaction in a shard needs a *guard*: taken before the transaction
   coordinator is asked to add the partition, unique, and void once a marker of that producer comes
-  meanwhile. Otherwise what comes late would be pending for ever, or in the next transaction
+  meanwhile. Otherwise a late offset would be pending for ever, or in the next transaction
   (KIP-890). Where an offset of the transaction is pending already, its marker is still to come.
-* A marker ends what has an older epoch than itself; where there is only newer, it is late.
-* What is committed later counts: an offset supersedes those of that partition that became pending
-  before it. Their transactions then have no say in it any more.
+* A marker ends offsets with an older epoch than its own; where there are only newer ones, it is
+  late.
+* The latest commit counts: an offset supersedes those of that partition that became pending before
+  it. Their transactions then have no say in it any more.
 """
 
 from __future__ import annotations
@@ -30,42 +31,42 @@ from oncelog_protocol.errors import InvalidProducerEpochError
 from oncelog_protocol.types import TopicPartition
 
 MARKER_BYTES_MAX = 256 * 1024
-"""Of what a marker writes in one go; one batch must hold it. The rest follows."""
+"""A marker writes so many bytes in one go; one batch must hold it. The rest follows."""
 
 
 class TxnGuard:
-    """Who has it may add offsets to the transaction for which it was taken, while it is valid."""
+    """Its holder may add offsets to the transaction for which it was taken, while it is valid."""
 
     __slots__ = ("_release", "partition", "valid")
 
     def __init__(self, partition: int, release: Callable[[TxnGuard], None]) -> None:
         self.partition = partition
-        """Of the internal topic: what to add to the transaction."""
+        """This partition of the internal topic is to be added to the transaction."""
         self.valid = True
         self._release = release
 
     def release(self) -> None:
-        """It is not needed any more."""
+        """Give it back, as it is not needed any more."""
         self.valid = False
         self._release(self)
 
 
 class PendingOffsets:
-    """The index by producer of what the groups hold as ``pending_offsets``, and the guards."""
+    """It indexes by producer what the groups hold as ``pending_offsets``, and keeps the guards."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._by_producer: dict[int, dict[tuple[str, TopicPartition], PendingOffset]] = {}
         self._newest: dict[int, int] = {}
-        """Newest epoch of those producers."""
+        """It maps those producers to their newest epoch."""
         self._guards: dict[int, list[TxnGuard]] = {}
         self._ending: dict[int, int] = {}
-        """Epochs of markers of which some pieces are written and some are not."""
+        """It holds the epochs of markers of which some pieces are written and some are not."""
 
     # ---- replay
 
     def put(self, group: Group, tp: TopicPartition, producer_id: int, item: PendingOffset) -> None:
-        """An offset is pending, or another one instead."""
+        """Add a pending offset, or replace the one that the producer had there."""
         by_producer = group.pending_offsets.setdefault(tp, {})
         by_producer.pop(producer_id, None)  # It counts from now on, not from when it first came.
         by_producer[producer_id] = item
@@ -74,7 +75,7 @@ class PendingOffsets:
         self._newest[producer_id] = max(newest, item.producer_epoch)
 
     def take(self, group: Group, tp: TopicPartition, producer_id: int) -> None:
-        """It is pending no more; harmless when it was not."""
+        """Remove an offset that is pending no more; it is harmless when it was not."""
         by_producer = group.pending_offsets.get(tp, {})
         if by_producer.pop(producer_id, None) is None:
             return
@@ -88,17 +89,20 @@ class PendingOffsets:
     # ---- guards
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """:raises InvalidProducerEpochError: the transaction has ended, or a newer one is open."""
+        """Refuse an epoch that is older than one that is known here.
+
+        :raises InvalidProducerEpochError: the transaction has ended, or a newer one is open.
+        """
         newest = self._newest.get(producer_id, -1)
         if producer_epoch < newest or producer_epoch < self._ending.get(producer_id, -1):
             raise InvalidProducerEpochError(f"epoch {producer_epoch} of producer {producer_id}")
 
     def needs_guard(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether nothing of this transaction is pending here."""
+        """Return whether nothing of this transaction is pending here."""
         return self._newest.get(producer_id) != producer_epoch
 
     def take_guard(self, producer_id: int) -> TxnGuard:
-        """A new one, to be released."""
+        """Return a new guard, which is to be released."""
 
         def release(guard: TxnGuard) -> None:
             guards = self._guards.get(producer_id, [])
@@ -112,7 +116,7 @@ class PendingOffsets:
         return guard
 
     def void_guards(self) -> None:
-        """Nothing of this shard is coordinated here any more."""
+        """Make all guards void, as nothing of this shard is coordinated here any more."""
         for producer_id in list(self._guards):
             self._void(producer_id)
 
@@ -130,10 +134,11 @@ class PendingOffsets:
         commit: bool,
         now_ms: int,
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """What a marker writes, and whether that is all; if not, it is to be asked again.
+        """Return the records of a marker, and whether that is all; if not, it is to be asked again.
 
-        When nothing is pending a record that says nothing is written: who says so must have been
-        the coordinator then, or the offsets are pending elsewhere for ever.
+        When nothing is pending, a record that says nothing is written: only if it is committed is
+        this broker known to be the coordinator. Otherwise the offsets might be pending elsewhere
+        for ever.
 
         :raises InvalidProducerEpochError: only a newer transaction is open here.
         """
@@ -161,7 +166,7 @@ class PendingOffsets:
     # ---- looking
 
     def open_transactions(self) -> list[tuple[int, int, int]]:
-        """Producer id, epoch and time of the last offset (ms since 1970) of each, by id."""
+        """Return producer id, epoch and time of the last offset (ms since 1970) of each, by id."""
         return [
             (pid, self._newest[pid], max(item.timestamp_ms for item in items.values()))
             for pid, items in sorted(self._by_producer.items())
@@ -184,7 +189,8 @@ def _ended(
 def superseded(
     group: Group | None, tp: TopicPartition, before: int | None = None
 ) -> Iterator[CoordinatorRecord]:
-    """Take back what is pending for ``tp``, all or what came before that of a producer."""
+    """Yield the records that take back what is pending for ``tp``: all, or what came before that of
+    the producer ``before``."""
     if group is None:
         return
     for producer_id in group.pending_offsets.get(tp, ()):

@@ -1,4 +1,4 @@
-"""What stands in ``__consumer_offsets``: three kinds of facts, as msgpack arrays. Pure.
+"""``__consumer_offsets`` holds three kinds of facts, as msgpack arrays. Pure.
 
 ========  =================================  =====================================================
 fact      key                                value
@@ -48,18 +48,18 @@ class RecordFormatError(OncelogError):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in one partition."""
+    """It tells how far a group has come in one partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     topic_id: str = ""
-    """Of which topic of that name; "" if not known."""
+    """It tells which topic of that name is meant; "" if not known."""
 
 
 class PendingOffset(NamedTuple):
-    """How far a group will have come if the transaction of a producer commits."""
+    """It tells how far a group will have come if the transaction of a producer commits."""
 
     producer_epoch: int
     offset: int
@@ -70,8 +70,8 @@ class PendingOffset(NamedTuple):
 
 
 class SavedMember(NamedTuple):
-    """A member of a saved generation. ``subscription`` is what it offered for the protocol that was
-    chosen."""
+    """It is one member of a saved generation. ``subscription`` is what it offered for the protocol
+    that was chosen."""
 
     member_id: str
     group_instance_id: str | None
@@ -85,8 +85,8 @@ class SavedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A generation that is durable: who is in it and who got what. No members: it is empty since
-    ``state_timestamp_ms``."""
+    """It is a generation that is durable: who is in it and who got what. Without members it has
+    been empty since ``state_timestamp_ms``."""
 
     generation: int
     protocol_type: str
@@ -97,7 +97,7 @@ class SavedGroup:
 
 
 class OffsetFact(NamedTuple):
-    """A decoded record; ``committed`` None takes it back."""
+    """It is a decoded record of an offset; ``committed`` None takes it back."""
 
     group: str
     topic_partition: TopicPartition
@@ -105,14 +105,15 @@ class OffsetFact(NamedTuple):
 
 
 class GroupFact(NamedTuple):
-    """A decoded record; ``saved`` None takes it back."""
+    """It is a decoded record of a generation; ``saved`` None takes it back."""
 
     group: str
     saved: SavedGroup | None
 
 
 class PendingFact(NamedTuple):
-    """A decoded record; ``pending`` None takes it back: the transaction has ended."""
+    """It is a decoded record of a pending offset; ``pending`` None takes it back: the transaction
+    has ended."""
 
     group: str
     topic_partition: TopicPartition
@@ -128,14 +129,14 @@ _unpack = msgpack.unpackb
 def offset_record(
     group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
 ) -> CoordinatorRecord:
-    """The record of one offset, or of its removal."""
+    """Return the record of one offset, or of its removal."""
     key = _pack([OFFSET_KEY, group, topic_partition.topic, topic_partition.partition])
     value = None if committed is None else _pack([VALUE_VERSION, *committed])
     return CoordinatorRecord(key, value)
 
 
 def group_record(group: str, saved: SavedGroup | None) -> CoordinatorRecord:
-    """The record of a generation, or of the end of the group."""
+    """Return the record of a generation, or of the end of the group."""
     key = _pack([GROUP_KEY, group])
     if saved is None:
         return CoordinatorRecord(key, None)
@@ -159,7 +160,7 @@ def pending_record(
     producer_id: int,
     pending: PendingOffset | None,
 ) -> CoordinatorRecord:
-    """The record of one offset in an open transaction, or of its end."""
+    """Return the record of one offset in an open transaction, or of its end."""
     topic, partition = topic_partition
     key = _pack([PENDING_KEY, group, topic, partition, producer_id])
     value = None if pending is None else _pack([VALUE_VERSION, *pending])
@@ -169,7 +170,7 @@ def pending_record(
 def decode_record(
     record: CoordinatorRecord,
 ) -> OffsetFact | GroupFact | PendingFact | None:
-    """None: a key of a type that this release does not know.
+    """Decode one record; return None for a key of a type that this release does not know.
 
     :raises RecordFormatError: the bytes are no such record.
     """

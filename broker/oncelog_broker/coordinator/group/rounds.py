@@ -1,13 +1,15 @@
-"""Rounds of the group protocol: how a rebalance begins, who takes part, when it is over; sessions.
+"""Rounds of the group protocol begin and end here, and so do the sessions of members.
 
-A round: a member joins or leaves, dies or asks for it; the group goes to PreparingRebalance; all
-others hear of it by their heartbeats and join again; when all have, or the rebalance time-out is
-over, whoever joined is the next generation (dynamic members who did not are out, static ones stay
-until their session ends). In CompletingRebalance the leader hands in the assignments, which are
-written down; then everybody's SyncGroup is answered, and the group is Stable.
+A round begins when a member joins or leaves, dies or asks for it. The group goes to
+PreparingRebalance. All others hear of it by their heartbeats and join again. When all have, or the
+rebalance time-out is over, whoever joined is the next generation (dynamic members who did not are
+out, static ones stay until their session ends). In CompletingRebalance the leader hands in the
+assignments, which are written down. Then everybody's SyncGroup is answered, and the group is
+Stable.
 
-It follows Kafka's ``GroupMetadataManager``. Where it is more exact: a static member that is away
-neither gets its session extended by a round, nor is it thrown out for not asking for an assignment.
+It follows Kafka's ``GroupMetadataManager``. It is more exact in one point: a static member that is
+away neither gets its session extended by a round, nor is it thrown out for not asking for an
+assignment.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from oncelog_runtime.clock import WallClock
 logger = logged.get_logger(__name__)
 
 SAVE_AGAIN_MS = 1_000
-"""Pause before the record of an empty group, which was refused, is written again."""
+"""The record of an empty group that was refused is written again after this pause."""
 
 _STABLE = GroupState.STABLE
 _PREPARING = GroupState.PREPARING_REBALANCE
@@ -49,7 +51,7 @@ _EMPTY = GroupState.EMPTY
 
 
 class Rounds:
-    """Rounds and sessions of the groups of one shard.
+    """It runs the rounds and sessions of the groups of one shard.
 
     All methods that return a result may have nothing to write; none of them answers the request
     that it serves. ``on_change`` is called with a group that may have become nothing, ``on_broken``
@@ -72,8 +74,8 @@ class Rounds:
         self._on_broken = on_broken
 
     def check(self, group: Group) -> bool:
-        """Whether the group's invariants hold. If not, whoever waits in it has been answered, and
-        it goes on from what is durable."""
+        """Return whether the group's invariants hold. If not, whoever waits in it has been
+        answered, and it goes on from what is durable."""
         try:
             check_group(group)
         except GroupInvariantError as error:
@@ -90,7 +92,7 @@ class Rounds:
         return self.maybe_complete(group)
 
     def begin(self, group: Group, reason: str) -> Result[None]:
-        """All members must join again."""
+        """Begin a round, in which all members must join again."""
         logger.info(
             logged.GROUP_REBALANCE, group.group_id, group.generation, group.state.value, reason
         )
@@ -124,7 +126,7 @@ class Rounds:
         return Result()
 
     def maybe_complete(self, group: Group) -> Result[None]:
-        """Nobody is missing any more, perhaps."""
+        """Complete the round if nobody is missing any more."""
         if group.state is _PREPARING and not group.is_initial and group.has_all_joined:
             return self._complete(group)
         return Result()
@@ -141,7 +143,7 @@ class Rounds:
         self._set(group, join_key(group.group_id), timeout_ms, lambda: self._complete(group))
 
     def _complete(self, group: Group) -> Result[None]:
-        """All have joined, or those who have not have had their time."""
+        """Complete the round: all have joined, or the others have had their time."""
         if group.state is not _PREPARING:
             return Result()
         self._cancel(group, join_key(group.group_id))
@@ -196,7 +198,7 @@ class Rounds:
         return Result([record], None, None, failed)
 
     def refuse_syncs(self, group: Group, code: int) -> None:
-        """Nothing is assigned in this generation."""
+        """Refuse the SyncGroups of a generation in which nothing is assigned."""
         for member in group.members.values():
             member.assign(b"")
             caller = member.take_sync()
@@ -214,12 +216,13 @@ class Rounds:
         )
 
     def stop_waiting_for_syncs(self, group: Group) -> None:
-        """If everybody has its assignment."""
+        """Stop the timer if everybody has its assignment."""
         if group.state is _STABLE and not group.pending_sync:
             self._cancel(group, sync_key(group.group_id))
 
     def _syncs_overdue(self, group: Group, generation: int) -> Result[None]:
-        """Whoever has not asked for its assignment by now does not work (KAFKA-12890)."""
+        """Remove the members that have not asked for their assignment by now: they do not work
+        (KAFKA-12890)."""
         if group.generation != generation or group.state not in (_COMPLETING, _STABLE):
             return Result()
         if not group.pending_sync:
@@ -233,25 +236,26 @@ class Rounds:
         return self.begin(group, f"{len(overdue)} members did not ask for assignments")
 
     def members_left(self, group: Group, reason: str) -> Result[None]:
-        """The others share what these had, or need not wait for them any more."""
+        """Go on without members that have left: the others share what these had, or need not wait
+        for them any more."""
         if group.state in (_STABLE, _COMPLETING):
             return self.begin(group, reason)
         return self.maybe_complete(group)
 
     def pending_left(self, group: Group) -> Result[None]:
-        """An id that was handed out is not waited for any more."""
+        """Go on without an id that was handed out and is not waited for any more."""
         outcome = self.maybe_complete(group)
         if not outcome.records:
             self._on_change(group)
         return outcome
 
     def remove_and_go_on(self, group: Group, member: Member, reason: str) -> Result[None]:
-        """A member is out."""
+        """Remove a member, and go on without it."""
         self.remove(group, member)
         return self.members_left(group, f"{member.member_id}: {reason}")
 
     def remove(self, group: Group, member: Member) -> None:
-        """Whoever waits for it is told to start over."""
+        """Remove a member; whoever waits for it is told to start over."""
         code = UnknownMemberIdError.code
         joining, syncing = group.take_join(member), member.take_sync()
         group.remove(member)
@@ -279,7 +283,7 @@ class Rounds:
         self._set(group, key, timeout_ms, lambda: self._session_over(group, member_id))
 
     def stop_watching(self, group: Group, member_id: str) -> None:
-        """The id means nothing any more."""
+        """Forget the session of an id that means nothing any more."""
         self._cancel(group, session_key(group.group_id, member_id))
 
     def _session_over(self, group: Group, member_id: str) -> Result[None]:
@@ -296,7 +300,7 @@ class Rounds:
     # ---- load, unload, timers
 
     def loaded(self, group: Group) -> None:
-        """Members that a coordinator has read have a whole session to show that they live."""
+        """Give members that a coordinator has read a whole session to show that they live."""
         group.restore()
         for member in group.members.values():
             self.watch(group, member)
@@ -314,7 +318,7 @@ class Rounds:
         self._timers.soon(begin)
 
     def end(self, group: Group, error_code: int) -> None:
-        """The group is deleted, or not coordinated here any more: tell whoever waits."""
+        """End a group that is deleted, or not coordinated here any more, and tell whoever waits."""
         for key in list(group.timers):
             self._cancel(group, key)
         group.move_to(GroupState.DEAD, self._clock.now_ms())

@@ -1,8 +1,8 @@
-"""The group coordinator as handlers call it: requests in, answers by callback.
+"""Handlers call the group coordinator through this: requests in, answers by callback.
 
-It finds the shard through the engine, and turns what the engine says (an error code) into answers
-of the API. Nothing here waits; callbacks come at once or later, each exactly once. Whether the
-principal may, and whether topics exist, is for the handlers.
+It finds the shard through the engine, and turns error codes of the engine into answers of the API.
+Nothing here waits; callbacks come at once or later, each exactly once. Handlers check whether the
+principal may, and whether topics exist.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Verify = Callable[[TopicPartition, Callable[[int], None]], None]
-"""Has the transaction coordinator add a partition to a transaction; calls back once, with an error
-code or 0."""
+"""It has the transaction coordinator add a partition to a transaction, and calls back once, with an
+error code or 0."""
 
 
 class GroupEngine(Protocol):
-    """What is needed of ``CoordinatorEngine[GroupShard]``."""
+    """The group coordinator needs this of ``CoordinatorEngine[GroupShard]``."""
 
     @property
     def loading(self) -> bool:
-        """Whether some shard is being loaded."""
+        """Return whether some shard is being loaded."""
         ...
 
     def write(
@@ -112,7 +112,7 @@ class GroupEngine(Protocol):
 
 
 class GroupCoordinator:
-    """All groups that this broker coordinates."""
+    """It answers requests for all groups that this broker coordinates."""
 
     def __init__(self, engine: GroupEngine) -> None:
         self._engine = engine
@@ -126,8 +126,8 @@ class GroupCoordinator:
         request: JoinGroupRequest,
         respond: Callable[[JoinGroupResponse], None],
     ) -> None:
-        """JoinGroup of a client that calls itself ``client_id`` and comes from ``client_host``;
-        both are remembered for people."""
+        """Handle JoinGroup of a client that calls itself ``client_id`` and comes from
+        ``client_host``; both are remembered for people."""
         caller = Caller(respond)
         self._engine.write(
             request.group_id,
@@ -136,7 +136,8 @@ class GroupCoordinator:
         )
 
     def sync(self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup: a follower's call waits until the leader has handed in the
+        assignments."""
         caller = Caller(respond)
         self._engine.write(
             request.group_id,
@@ -147,7 +148,7 @@ class GroupCoordinator:
     def heartbeat(
         self, request: HeartbeatRequest, respond: Callable[[HeartbeatResponse], None]
     ) -> None:
-        """Heartbeat."""
+        """Handle Heartbeat, which is also a sign of life."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.heartbeat(request),
@@ -157,7 +158,7 @@ class GroupCoordinator:
     def leave(
         self, request: LeaveGroupRequest, respond: Callable[[LeaveGroupResponse], None]
     ) -> None:
-        """LeaveGroup."""
+        """Handle LeaveGroup; errors are reported per member."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.leave(request),
@@ -169,7 +170,7 @@ class GroupCoordinator:
     def commit(
         self, request: OffsetCommitRequest, respond: Callable[[OffsetCommitResponse], None]
     ) -> None:
-        """OffsetCommit, of partitions that exist."""
+        """Handle OffsetCommit, of partitions that exist."""
 
         def refused(code: int) -> OffsetCommitResponse:
             if code != InvalidCommitOffsetSizeError.code:
@@ -194,12 +195,12 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest, respond: Callable[[OffsetFetchResponse], None]
     ) -> None:
-        """OffsetFetch; told once what it tells is committed.
+        """Handle OffsetFetch, and respond once what is told is committed.
 
-        Never from the past, where that may matter: a member that asks how its transaction has
-        ended is in the generation that a coordinator which was deposed knows too. Only of who does
-        not ask for stable offsets the generation is fence enough. That offsets are not stable yet
-        is said without proof: who hears it asks again.
+        The answer never comes from the past where that may matter. A member that asks how its
+        transaction has ended is in the generation that a deposed coordinator knows too. The
+        generation is fence enough only for a caller that does not ask for stable offsets. That
+        offsets are not stable yet is said without proof: the caller asks again.
         """
         reply = _reply(Caller(respond), OffsetFetchResponse)
 
@@ -221,7 +222,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, request: OffsetDeleteRequest, respond: Callable[[OffsetDeleteResponse], None]
     ) -> None:
-        """OffsetDelete."""
+        """Handle OffsetDelete: a topic's offsets go unless a member is subscribed to it."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.delete_offsets(request),
@@ -229,8 +230,8 @@ class GroupCoordinator:
         )
 
     def topics_deleted(self, topics: Mapping[str, str]) -> None:
-        """Topics, by name with their ids, are gone: their offsets go. Asked of every coordinator,
-        each for its groups."""
+        """Drop the offsets of deleted topics, which are given by name with their ids. Every
+        coordinator is asked, each for its groups."""
         if topics:
             self._engine.write_all(lambda shard: shard.forget_topics(topics))
 
@@ -242,8 +243,8 @@ class GroupCoordinator:
         verify: Verify,
         respond: Callable[[TxnOffsetCommitResponse], None],
     ) -> None:
-        """TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most, when nothing
-        of the transaction is pending here yet."""
+        """Handle TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most, when
+        nothing of the transaction is pending here yet."""
         reply = _reply(Caller(respond), TxnOffsetCommitResponse)
 
         def tried(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:
@@ -278,8 +279,8 @@ class GroupCoordinator:
         commit: bool,
         callback: Callable[[int], None],
     ) -> None:
-        """The marker of a transaction with offsets in this partition of the internal topic.
-        ``callback`` gets 0 once what it decides is committed and in force, or an error code:
+        """Apply the marker of a transaction with offsets in this partition of the internal topic.
+        ``callback`` gets 0 once the outcome is committed and in force, or an error code:
         INVALID_PRODUCER_EPOCH (late, a newer transaction is open), any other: ask again."""
 
         def reply(complete: bool | None, code: int) -> None:
@@ -297,8 +298,9 @@ class GroupCoordinator:
     def open_transactions(
         self, partition: int, respond: Callable[[list[DescribedProducer], int], None]
     ) -> None:
-        """Producers with offsets pending in a partition of the internal topic, and 0; or an error
-        code. Where their transactions begin has no meaning there: it is told as 0."""
+        """Respond with the producers that have offsets pending in a partition of the internal
+        topic, and 0; or with an error code. Where their transactions begin has no meaning there: it
+        is told as 0."""
 
         def reply(found: list[DescribedProducer] | None, code: int) -> None:
             respond(found or [], code)
@@ -317,7 +319,7 @@ class GroupCoordinator:
     # ---- groups
 
     def list_groups(self, states: Collection[str]) -> ListGroupsResponse:
-        """Groups of the shards that are loaded, in order of id."""
+        """Return the groups of the shards that are loaded, in order of id."""
         groups: list[ListedGroup] = []
         for some in self._engine.all_shards(lambda shard: shard.list_groups(states)):
             groups += some
@@ -331,7 +333,7 @@ class GroupCoordinator:
         include_offsets: bool,
         respond: Callable[[list[DescribedGroup]], None],
     ) -> None:
-        """One answer a group, in order; what is wrong with one stands with it."""
+        """Respond with one answer a group, in order; errors are reported per group."""
         gathered = _Gathered(groups, respond)
         for index, group_id in enumerate(groups):
 
@@ -345,7 +347,7 @@ class GroupCoordinator:
             self._engine.read(group_id, describe, _reply(caller, refused))
 
     def delete(self, groups: Sequence[str], respond: Callable[[list[GroupResult]], None]) -> None:
-        """One result a group, in order."""
+        """Respond with one result a group, in order."""
         gathered = _Gathered(groups, respond)
         for index, group_id in enumerate(groups):
             self._delete(group_id, gathered.slot(index))
@@ -368,7 +370,8 @@ def _is_unstable(response: OffsetFetchResponse) -> bool:
 
 
 class _Gathered:
-    """Answers about several groups that arrive one by one; given together, in order."""
+    """It gathers answers about several groups that arrive one by one, and gives them together, in
+    order."""
 
     def __init__(self, keys: Sequence[str], respond: Callable[[list[Any]], None]) -> None:
         self._answers: list[Any] = [None] * len(keys)
@@ -378,7 +381,7 @@ class _Gathered:
             respond([])
 
     def slot(self, index: int) -> Callable[[Any], None]:
-        """Where the answer about this one belongs."""
+        """Return the callback for the answer about this one."""
 
         def put(answer: Any) -> None:
             self._answers[index] = answer
@@ -390,7 +393,7 @@ class _Gathered:
 
 
 def _reply(caller: Caller[R], refused: Callable[[int], R]) -> Callable[[R | None, int], None]:
-    """Hand on the answer, or make one of an error code."""
+    """Return a reply that hands on the answer, or makes one of an error code."""
 
     def reply(value: R | None, code: int) -> None:
         if code != NO_ERROR:

@@ -1,8 +1,8 @@
-"""The groups of one partition of ``__consumer_offsets``: operations, and the replay of records.
+"""A shard holds the groups of one partition of ``__consumer_offsets``.
 
-Operations answer requests and change nothing durable; what does is ``replay``, of records that were
-appended a moment ago as of those of years. An operation that raises has changed nothing at all.
-Kafka's ``GroupCoordinatorShard`` is the model.
+It has operations, and the replay of records. Operations answer requests and change nothing durable.
+Only ``replay`` does, for records that were appended a moment ago as for those of years. An
+operation that raises has changed nothing at all. Kafka's ``GroupCoordinatorShard`` is the model.
 """
 
 from __future__ import annotations
@@ -93,20 +93,22 @@ from oncelog_runtime.entropy import Entropy
 logger = logged.get_logger(__name__)
 
 RECORDS_BYTES_MAX = 256 * 1024
-"""Of what one operation takes back on its own account; the rest follows. One batch must hold it."""
+"""One operation takes back so many bytes on its own account; the rest follows. One batch must hold
+it."""
 
 EXPIRY_OFFSETS_COUNT = 20_000
-"""Offsets looked at in one go; others have their turn then."""
+"""So many offsets are looked at in one go; others have their turn then."""
 
 DROP_AGAIN_S = 1.0
-"""Pause before offsets of deleted topics, whose tombstones were refused, are dropped again."""
+"""Offsets of deleted topics whose tombstones were refused are dropped again after this pause."""
 
 _Dropped = tuple[str, TopicPartition, int | None, CommittedOffset | PendingOffset]
-"""What to drop: of a group, committed, or pending for a producer, if it is still that."""
+"""It names what to drop of a group: an offset that is committed, or pending for a producer, if it
+is still that."""
 
 
 class GroupShard:
-    """Groups by id, and what may be done to them.
+    """It keeps groups by id and carries out operations on them.
 
     :param timers: as the engine's: what is due runs as an operation of this shard.
     :param entropy: one stream for all shards of a broker, so that no member id comes twice.
@@ -137,14 +139,14 @@ class GroupShard:
         self._safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._is_loaded = False
         self._unsaved: dict[str, None] = {}
-        """Groups of which nothing is durable yet."""
+        """Nothing of these groups is durable yet."""
         self._names: dict[str, str] = {}
-        """Topic names, each once in memory however many offsets it has."""
+        """Topic names are kept once in memory, however many offsets they have."""
         self._to_expire: list[str] = []
-        """Groups that this round of expiry has yet to look at."""
+        """This round of expiry has yet to look at these groups."""
         self._drops = 0
         self.broken: GroupInvariantError | None = None
-        """The last invariant that did not hold; None is what it should be."""
+        """It is the last invariant that did not hold; None is what it should be."""
         self._rounds = Rounds(
             timers=timers,
             config=config,
@@ -157,8 +159,8 @@ class GroupShard:
     # ---- durable state
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record. What cannot be read was not written by a coordinator: it is left
-        alone, for the groups of a partition must not all hang on it."""
+        """Take in one record. An unreadable one was not written by a coordinator: it is left alone,
+        for the groups of a partition must not all hang on it."""
         try:
             fact = decode_record(record)
         except RecordFormatError as error:
@@ -210,7 +212,7 @@ class GroupShard:
             self._forget_if_nothing(known)
 
     def _durable(self, group_id: str) -> Group:
-        """The group, which has or gets something durable."""
+        """Return the group, which has or gets something durable."""
         self._unsaved.pop(group_id, None)
         group = self.groups.get(group_id)
         if group is None:
@@ -224,7 +226,7 @@ class GroupShard:
             self._rounds.end(group, UnknownMemberIdError.code)
 
     def _begin_anew(self, group: Group, error: GroupInvariantError) -> None:
-        """A defect: what memory says of a group cannot be. Go on from what is durable."""
+        """Go on from what is durable, since what memory says of a group cannot be: a defect."""
         logger.critical(logged.GROUP_INVARIANT_BROKEN, self.partition, error)
         self.broken = error
         if self._on_broken is not None:
@@ -235,8 +237,8 @@ class GroupShard:
         self._rounds.loaded(anew)
 
     def loaded(self, now_s: float) -> Sequence[Result[None]] | None:
-        """Build memory from what is durable; sessions begin anew. What is committed of topics that
-        are known to be deleted goes."""
+        """Build memory from what is durable; sessions begin anew. Commits to topics that are known
+        to be deleted are dropped."""
         self._is_loaded = True
         for group in self.groups.values():
             self._rounds.loaded(group)
@@ -248,7 +250,7 @@ class GroupShard:
         return [self._drop(left)]
 
     def unload(self, error_code: int) -> None:
-        """Nothing of this shard is coordinated here any more."""
+        """Forget all groups, since nothing of this shard is coordinated here any more."""
         self.transactions.void_guards()
         groups, self.groups = self.groups, {}
         for group in groups.values():
@@ -263,7 +265,7 @@ class GroupShard:
         request: JoinGroupRequest,
         respond: Callable[[JoinGroupResponse], None],
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup. The answer is in the result, or is given to ``respond`` later.
+        """Carry out JoinGroup. The answer is in the result, or is given to ``respond`` later.
 
         :raises ApiError: those of ``JoinGroupResponse``.
         """
@@ -284,19 +286,19 @@ class GroupShard:
     def sync(
         self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]
     ) -> Result[SyncGroupResponse]:
-        """SyncGroup. The answer is in the result, or is given to ``respond`` later.
+        """Carry out SyncGroup. The answer is in the result, or is given to ``respond`` later.
 
         :raises ApiError: those of ``SyncGroupResponse``.
         """
         return self._membership.sync(self._joined_group(request.group_id), request, Caller(respond))
 
     def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
-        """:raises ApiError: those of ``HeartbeatResponse``."""
+        """Carry out Heartbeat; raise the ApiErrors of ``HeartbeatResponse``."""
         group = self._joined_group(request.group_id)
         return Result(reply=self._membership.heartbeat(group, request))
 
     def leave(self, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
-        """LeaveGroup; what is wrong with single members stands with them."""
+        """Carry out LeaveGroup; errors are reported per member."""
         check_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if group is not None:
@@ -318,7 +320,7 @@ class GroupShard:
     # ---- offsets
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
-        """OffsetCommit; what is wrong with single partitions stands with them.
+        """Carry out OffsetCommit; errors are reported per partition.
 
         :raises ApiError: the whole-request errors of ``OffsetCommitResponse``.
         """
@@ -335,8 +337,8 @@ class GroupShard:
     def commit_in_txn(
         self, request: TxnOffsetCommitRequest, guard: TxnGuard | None = None
     ) -> Result[TxnOffsetCommitResponse | TxnGuard]:
-        """TxnOffsetCommit. A guard as reply: nothing was done, have the partition added to the
-        transaction and ask again with the guard.
+        """Carry out TxnOffsetCommit. A guard as reply means that nothing was done: have the
+        partition added to the transaction and ask again with the guard.
 
         :raises ApiError: the whole-request errors of ``TxnOffsetCommitResponse``.
         """
@@ -359,8 +361,8 @@ class GroupShard:
         return Result(records, response)
 
     def end_transaction(self, producer_id: int, producer_epoch: int, commit: bool) -> Result[bool]:
-        """WriteTxnMarkers: offsets of transactions with older epochs become the groups', or are
-        dropped. False: there is more than one batch holds; call again.
+        """Carry out WriteTxnMarkers: offsets of transactions with older epochs become the groups',
+        or are dropped. The reply False means that there is more than one batch holds: call again.
 
         :raises InvalidProducerEpochError: only a newer transaction of the producer is open here.
         """
@@ -373,7 +375,7 @@ class GroupShard:
         return Result(records, complete)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """OffsetFetch.
+        """Carry out OffsetFetch on what is in memory now.
 
         :raises ApiError: the whole-request errors of ``OffsetFetchResponse``.
         """
@@ -384,7 +386,7 @@ class GroupShard:
         return OffsetFetchResponse(topics=fetched(group, request, stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
-        """OffsetDelete (KIP-496).
+        """Carry out OffsetDelete (KIP-496).
 
         :raises GroupIdNotFoundError, NonEmptyGroupError: see ``OffsetDeleteResponse``.
         """
@@ -411,9 +413,9 @@ class GroupShard:
         return Result(records, response)
 
     def forget_topics(self, topics: Mapping[str, str]) -> Result[None]:
-        """Drop all offsets of topics that were deleted, by name with their ids. Goes on by itself
-        with what one batch does not hold, and after a refused append; commits to a new topic of
-        that name stay."""
+        """Drop all offsets of topics that were deleted, by name with their ids. It goes on by
+        itself with what one batch does not hold, and after a refused append; commits to a new topic
+        of that name stay."""
         return self._drop(
             self._offsets_of(
                 lambda tp, topic_id: tp.topic in topics and topic_id in ("", topics[tp.topic])
@@ -468,7 +470,7 @@ class GroupShard:
     # ---- groups as a whole
 
     def describe(self, group_id: str, include_offsets: bool) -> DescribedGroup:
-        """DescribeGroups, of one group; ends and lag are for others to fill in.
+        """Describe one group for DescribeGroups; ends and lag are for others to fill in.
 
         :raises InvalidGroupIdError, GroupIdNotFoundError: there is none.
         """
@@ -502,7 +504,7 @@ class GroupShard:
         return described
 
     def list_groups(self, states: Collection[str]) -> list[ListedGroup]:
-        """ListGroups; no states: of any."""
+        """List the groups that are in one of these states; no states means any."""
         return [
             ListedGroup(
                 group.group_id, group.protocol_type or "", group.state.value, len(group.members)
@@ -512,8 +514,8 @@ class GroupShard:
         ]
 
     def delete_group(self, group_id: str) -> Result[bool]:
-        """Forget a group without members. False: there is more to forget than one batch holds; call
-        again.
+        """Forget a group without members. The reply False means that there is more to forget than
+        one batch holds: call again.
 
         :raises InvalidGroupIdError, GroupIdNotFoundError, NonEmptyGroupError: nothing was done.
         """
@@ -543,8 +545,9 @@ class GroupShard:
         ends: bool,
         pending: Sequence[CoordinatorRecord] = (),
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of these offsets, those of ``pending`` ones, and of a group that ``ends`` if
-        the offsets are its last; and whether that is all, or more than one batch should hold."""
+        """Return the tombstones of these offsets, those of ``pending`` ones, and of a group that
+        ``ends`` if the offsets are its last. The second value tells whether that is all, or more
+        than one batch should hold."""
         records = list[CoordinatorRecord]()
         size = 0
         gone = (offset_record(group.group_id, tp, None) for tp in offsets)

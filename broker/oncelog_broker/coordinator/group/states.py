@@ -1,7 +1,7 @@
-"""The states of a consumer group: what each answers, where it leads, and what ends it. Pure.
+"""A consumer group's states say what each request is answered, what may follow, and what ends them.
 
-All rules of the classic group protocol that depend on the state alone are in ``RULES``; what
-depends on the member or its generation as well is checked before (``Group.check_member``).
+Pure. All rules of the classic group protocol that depend on the state alone are in ``RULES``. Rules
+that depend on the member or its generation as well are checked before (``Group.check_member``).
 
 Every state has a timer that can leave it, so that no group hangs (KAFKA-9752, KAFKA-12890):
 
@@ -42,7 +42,7 @@ class GroupState(Enum):
 
 
 class Rejoin(Enum):
-    """What a JoinGroup of a known member does."""
+    """It says what a JoinGroup of a known member does."""
 
     TAKE_PART = "parked until the round is complete"
     REPEAT_IF_SAME = "the current generation again, unless what it offers has changed"
@@ -52,25 +52,26 @@ class Rejoin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a state answers. Codes: 0 means that the request is served."""
+    """These rules say what a state answers. The code 0 means that the request is served."""
 
     next_states: tuple[GroupState, ...]
     rejoin: Rejoin
     heartbeat: int
-    """Of a member in the current generation; also counts as a sign of life where the code is 0 or
-    REBALANCE_IN_PROGRESS."""
+    """A heartbeat of a member in the current generation gets this code; it also counts as a sign of
+    life where the code is 0 or REBALANCE_IN_PROGRESS."""
     sync: int
     commit: int
-    """Of a member in the current generation."""
+    """A commit of a member in the current generation gets this code."""
     outside_commit: int
-    """Without member and generation: a tool, or a consumer that assigns partitions to itself."""
+    """A commit without member and generation gets this code: it is from a tool, or from a consumer
+    that assigns partitions to itself."""
     delete: int
     left_by: tuple[str, ...]
-    """Timers that end the state."""
+    """These timers end the state."""
 
 
 class IllegalTransitionError(OncelogError):
-    """A group was to change to a state that cannot follow: a defect of the coordinator."""
+    """A group was to change to a state that cannot follow, which is a defect of the coordinator."""
 
 
 _EMPTY = GroupState.EMPTY
@@ -133,10 +134,13 @@ RULES: dict[GroupState, Rules] = {
         left_by=(),
     ),
 }
-"""Dead is the end: of a group that was deleted, or whose shard was unloaded."""
+"""Dead is the end of a group that was deleted, or whose shard was unloaded."""
 
 
 def check_transition(old: GroupState, new: GroupState) -> None:
-    """:raises IllegalTransitionError: ``new`` cannot follow ``old``."""
+    """Check that ``new`` may follow ``old``.
+
+    :raises IllegalTransitionError: ``new`` cannot follow ``old``.
+    """
     if new not in RULES[old].next_states:
         raise IllegalTransitionError(f"a group cannot go from {old.value} to {new.value}")
