@@ -1,1 +1,1 @@
-"""Coordinators: state machines over one internal partition each, and the engine that runs them."""
+"""Coordinators are state machines over one internal partition each; an engine runs them."""

@@ -1,16 +1,16 @@
-"""The coordinator engine: shards of one internal topic, loaded and given up with leaderships.
+"""The engine loads and unloads the shards of one internal topic as leaderships come and go.
 
-A coordinator (of groups, of transactions) is a ``Shard`` class and operations on it. Which shard a
-key belongs to, reading it back, running its operations one by one, writing their records and
-holding their replies until the records are committed is done here, the same for all.
+A coordinator (of groups, of transactions) is a ``Shard`` class and operations on it. The engine
+finds the shard of a key, reads it back, runs its operations one by one, writes their records and
+holds their replies until the records are committed. That is the same for all coordinators.
 
 Rules
 -----
 * A shard is there from one election to the end of that leadership, be it for a moment: then it is
   read anew from the log. Old news of epochs are ignored.
-* Nothing is served before the whole partition was read [B29], in the order of the log,
-  tombstones and all (KAFKA-5600). COORDINATOR_LOAD_IN_PROGRESS is said while that goes on and never
-  else. A load that fails is begun again, after a pause, as long as the epoch holds (KAFKA-9307).
+* Nothing is served before the whole partition was read [B29], in the order of the log, tombstones
+  and all (KAFKA-5600). COORDINATOR_LOAD_IN_PROGRESS is said while that goes on and never else. A
+  load that fails is begun again, after a pause, as long as the epoch holds (KAFKA-9307).
 * Caches are rebuilt from the log only, never from a side file [K16].
 """
 
@@ -47,15 +47,15 @@ logger = logged.get_logger(__name__)
 T = TypeVar("T")
 
 REPLAY_COUNT_MAX = 300
-"""Records replayed in one turn of the loop: some milliseconds."""
+"""So many records are replayed in one turn of the loop, which takes some milliseconds."""
 
 RELOAD_S = 0.1
 RELOAD_S_MAX = 10.0
-"""Pause after a load that failed; doubles up to the maximum."""
+"""A load that failed is repeated after a pause, which doubles up to this maximum."""
 
 
 class CoordinatorEngine(Generic[S]):
-    """All shards of one internal topic that this broker leads.
+    """It runs all shards of one internal topic that this broker leads.
 
     :param name: what it coordinates, for logs.
     :param make_shard: makes an empty shard of a partition; its timers are held until it is loaded.
@@ -76,9 +76,9 @@ class CoordinatorEngine(Generic[S]):
         self.name = name
         self.topic = topic
         self.partition_count: int | None = None
-        """Partitions of the topic; None as long as there is no such topic."""
+        """The topic has so many partitions; None as long as there is no such topic."""
         self.breakdowns = 0
-        """How often memory and log of a shard differed: defects."""
+        """Memory and log of a shard have differed so often. Each time is a defect."""
         self._writer = writer
         self._make_shard = make_shard
         self._tasks = tasks
@@ -90,7 +90,8 @@ class CoordinatorEngine(Generic[S]):
     # ---- which shard
 
     def set_partition_count(self, count: int | None) -> None:
-        """How many partitions the topic has, as the cluster's metadata says."""
+        """Take over from the cluster's metadata how many partitions the topic has; None if it does
+        not exist. A count that changes is logged as an error."""
         if count != self.partition_count and None not in (count, self.partition_count):
             logger.error(
                 logged.COORDINATOR_TOPIC_GREW, self.name, self.topic, self.partition_count, count
@@ -98,7 +99,7 @@ class CoordinatorEngine(Generic[S]):
         self.partition_count = count
 
     def partition_for(self, key: str) -> int:
-        """The partition that ``key`` belongs to.
+        """Return the partition that ``key`` belongs to.
 
         :raises NotCoordinatorError: the topic is not known here.
         """
@@ -107,20 +108,20 @@ class CoordinatorEngine(Generic[S]):
         return coordinator_partition(key, self.partition_count)
 
     def refusal(self, key: str) -> int:
-        """0 when this broker coordinates ``key`` and has loaded it, or the error code that says why
-        not: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE when its
-        partition cannot be read."""
+        """Return 0 when this broker coordinates ``key`` and has loaded it, or the error code that
+        says why not: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE
+        when its partition cannot be read."""
         led = self._led_for(key)
         return led if isinstance(led, int) else NO_ERROR
 
     @property
     def loading(self) -> bool:
-        """Whether some shard is being loaded."""
+        """Return whether some shard is being loaded."""
         return any(led.state is ShardState.LOADING for led in self._led.values())
 
     @property
     def led(self) -> list[LedShard[S]]:
-        """The shards of this broker in whatever state, by partition."""
+        """Return the shards of this broker in whatever state, by partition."""
         return [self._led[partition] for partition in sorted(self._led)]
 
     def _led_for(self, key: str) -> LedShard[S] | int:
@@ -164,8 +165,8 @@ class CoordinatorEngine(Generic[S]):
     def write_partition(
         self, partition: int, operation: Callable[[S], Result[T]], reply: Reply[T]
     ) -> None:
-        """As :meth:`write`, of what concerns a partition and not a key of it (the marker of a
-        transaction)."""
+        """Run an operation as :meth:`write` does, for what concerns a partition and not a key of it
+        (the marker of a transaction)."""
         led = self._led_at(partition)
         if isinstance(led, int):
             reply(None, led)
@@ -173,8 +174,8 @@ class CoordinatorEngine(Generic[S]):
             led.write(operation, reply)
 
     def read(self, key: str, operation: Callable[[S], T], reply: Reply[T]) -> None:
-        """What ``operation`` says of the shard of ``key`` now, told once everything that it may
-        rest on is committed: nobody sees what may be lost again.
+        """Reply with the result of ``operation`` on the shard of ``key``, once everything that it
+        may rest on is committed: nobody sees what may be lost again.
 
         ``reply`` gets ``(value, 0)`` or ``(None, code)``, as with :meth:`write`; the codes are
         definite.
@@ -186,8 +187,8 @@ class CoordinatorEngine(Generic[S]):
             led.read(operation, reply)
 
     def read_confirmed(self, key: str, operation: Callable[[S], T], reply: Reply[T]) -> None:
-        """As :meth:`read`, and never from the past: this broker has shown that it coordinated
-        ``key`` after it was asked, by a write that was committed."""
+        """Read as :meth:`read` does, and never from the past: this broker has shown that it
+        coordinated ``key`` after it was asked, by a write that was committed."""
         led = self._led_for(key)
         if isinstance(led, int):
             reply(None, led)
@@ -195,12 +196,13 @@ class CoordinatorEngine(Generic[S]):
             led.read_confirmed(operation, reply)
 
     def all_shards(self, operation: Callable[[S], T]) -> list[T]:
-        """What ``operation`` says of every loaded shard, by partition. Not held until committed."""
+        """Return the result of ``operation`` on every loaded shard, by partition. It is not held
+        until committed."""
         return [operation(led.shard) for led in self.led if led.serves]
 
     def write_all(self, operation: Callable[[S], Result[T]]) -> None:
-        """Run an operation that nobody asked for on every loaded shard, each for itself. What it
-        must not lose when an append is refused it takes up again in ``on_failure``."""
+        """Run an operation that nobody asked for on every loaded shard, each for itself. If an
+        append is refused, the operation takes up again in ``on_failure`` what must not be lost."""
         for led in self.led:
             if led.serves:
                 led.write(operation, _nobody)
@@ -208,10 +210,10 @@ class CoordinatorEngine(Generic[S]):
     # ---- leadership
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads ``partition`` in ``leader_epoch``: begin to load it. Harmless when that
-        is known; an older epoch is ignored. A newer one of a leader that has not been anything else
-        in between (a follower has died) changes nothing: nobody else has written, and what was
-        appended stays in the log. A load under way begins anew."""
+        """Begin to load ``partition``, which this broker leads in ``leader_epoch``. It is harmless
+        when that is known; an older epoch is ignored. If the shard is loaded already and only the
+        epoch is newer (a follower has died), the shard is kept: nobody else has written in between,
+        and what was appended stays in the log. A load under way begins anew."""
         if self._closed or self._tasks.closed:
             return
         led = self._led.get(partition)
@@ -225,13 +227,14 @@ class CoordinatorEngine(Generic[S]):
         self._begin(partition, leader_epoch, RELOAD_S)
 
     def resigned(self, partition: int, leader_epoch: int) -> None:
-        """This broker does not lead ``partition`` in ``leader_epoch``; older news are ignored."""
+        """Give up ``partition``, which this broker does not lead in ``leader_epoch``; older news
+        are ignored."""
         led = self._led.get(partition)
         if led is not None and leader_epoch >= led.leader_epoch:
             self._give_up(led, NotCoordinatorError.code)
 
     def close(self) -> None:
-        """Give up everything, for good; who waits is told NOT_COORDINATOR."""
+        """Give up everything, for good; callers that wait are told NOT_COORDINATOR."""
         self._closed = True
         for led in self.led:
             self._give_up(led, NotCoordinatorError.code)
@@ -286,7 +289,8 @@ class CoordinatorEngine(Generic[S]):
             self._begin(partition, led.leader_epoch, min(2 * pause_s, RELOAD_S_MAX))
 
     async def _replay_all(self, led: LedShard[S]) -> int:
-        """Returns the number of records. The shard serves then, unless it was given up."""
+        """Replay the whole partition and return the number of records. The shard serves then,
+        unless it was given up."""
         count = turn_count = 0
         async with aclosing(self._writer.read(led.topic_partition, led.leader_epoch)) as batches:
             async for records in batches:
@@ -308,7 +312,7 @@ class CoordinatorEngine(Generic[S]):
         return self._led.get(led.topic_partition.partition) is led
 
     def _broken(self, led: LedShard[S]) -> None:
-        """Memory and log differ: read the log again."""
+        """Read the log again, since memory and log differ."""
         self.breakdowns += 1
         if self._is_current(led):
             self._give_up(led, NotCoordinatorError.code)
@@ -317,7 +321,7 @@ class CoordinatorEngine(Generic[S]):
 
 
 def _load_refusal(error: ApiError) -> int:
-    """What callers are told of a partition that cannot be loaded."""
+    """Return what callers are told of a partition that cannot be loaded."""
     not_here = (NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownTopicOrPartitionError)
     if isinstance(error, not_here):
         return NotCoordinatorError.code
@@ -325,4 +329,4 @@ def _load_refusal(error: ApiError) -> int:
 
 
 def _nobody(_value: object, _error_code: int) -> None:
-    """The reply to what no request asked for."""
+    """Drop the reply to what no request asked for."""

@@ -1,10 +1,10 @@
-"""One shard while this broker leads its partition: serial execution, append, replay, replies.
+"""A shard runs while this broker leads its partition: serial execution, append, replay, replies.
 
 Rules
 -----
-* One thing at a time, each to its end: operations, timers, the news that something is committed,
-  unloading. What comes up in the middle of another (a reply may bring the next request at once, an
-  append may move the high watermark) is queued behind it.
+* One thing happens at a time, each to its end: operations, timers, the news that something is
+  committed, unloading. If another comes up meanwhile (a reply may bring the next request at once,
+  an append may move the high watermark), it is queued.
 * Records are appended first and replayed then; a refused append replays nothing.
 * A write is acknowledged, and a read told, once the high watermark is past what it rests on. A
   write that has not heard so in time, or not before the leadership ended, *may have happened*
@@ -70,33 +70,33 @@ _APPEND_REFUSALS = {
 
 
 class Shard(Protocol):
-    """The state of one partition's keys. Deterministic: what is durable follows from the records,
-    in their order."""
+    """It is the state of one partition's keys. It is deterministic: what is durable follows from
+    the records, in their order."""
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record: the only way in which durable state changes, live and when loading.
-        Must not fail and answers nobody; timers that it sets are held until all is loaded."""
+        """Take in one record: only this changes durable state, live and when loading. It must not
+        fail and answers nobody; timers that it sets are held until all is loaded."""
         ...
 
     def loaded(self, now_s: float) -> Iterable[Result[Any]] | None:
-        """All there is was replayed: arm timers; what is returned is carried out, in order, with
-        nobody to reply to. An exception counts as a failed load."""
+        """Arm timers, as everything was replayed. The results that are returned are carried out, in
+        order, with nobody to reply to. An exception counts as a failed load."""
         ...
 
     def unload(self, error_code: int) -> None:
-        """This broker coordinates these keys no more: tell ``error_code`` to every caller that is
-        parked. The timers have ended."""
+        """Tell ``error_code`` to every caller that is parked: this broker coordinates these keys no
+        more. The timers have ended."""
         ...
 
 
 S = TypeVar("S", bound=Shard)
 
 Reply = Callable[[T | None, int], None]
-"""Called once: with the value and 0, or with None and an error code. It must not raise."""
+"""It is called once: with the value and 0, or with None and an error code. It must not raise."""
 
 
 class ShardState(Enum):
-    """LOADING, then ACTIVE or FAILED, at last UNLOADED."""
+    """A shard is LOADING, then ACTIVE or FAILED, at last UNLOADED."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -106,7 +106,7 @@ class ShardState(Enum):
 
 
 class _Pending:
-    """Something that is answered when ``offset`` is committed."""
+    """It is answered when ``offset`` is committed."""
 
     __slots__ = ("deadline_s", "done", "finish", "is_write", "offset")
 
@@ -121,12 +121,13 @@ class _Pending:
 
 
 def append_refusal(error: ApiError) -> int:
-    """What a caller is told when an append was refused; COORDINATOR_NOT_AVAILABLE by default."""
+    """Return what a caller is told when an append was refused; COORDINATOR_NOT_AVAILABLE by
+    default."""
     return _APPEND_REFUSALS.get(error.code, CoordinatorNotAvailableError.code)
 
 
 class LedShard(Generic[S]):
-    """A shard, and the order in which things happen to it."""
+    """It owns a shard, and the order in which things happen to it."""
 
     def __init__(
         self,
@@ -141,12 +142,12 @@ class LedShard(Generic[S]):
     ) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
-        """The present one: it grows while the leader stays (``leads_on``)."""
+        """It is the present epoch, which grows while the leader stays (``leads_on``)."""
         self.state = ShardState.LOADING
         self.refusal_code = NO_ERROR
-        """What callers are told in state FAILED."""
+        """Callers are told this code in state FAILED."""
         self.end_offset = -1
-        """End of what was loaded and appended."""
+        """All below this offset was loaded or appended."""
         self.timers = ShardTimers(self._timer_due)
         self.shard = make_shard(topic_partition.partition, self.timers)
         self._tell_epoch()
@@ -164,26 +165,26 @@ class LedShard(Generic[S]):
         self._pending: deque[_Pending] = deque()
         self._delayed: dict[Callable[[ApiError | None], None], Reply[Any]] = {}
         self._resumed: deque[Callable[[], None]] = deque()
-        """Delayed operations that are to go on."""
+        """These delayed operations are to go on."""
         self._timeout: asyncio.TimerHandle | None = None
         self._timeout_s = 0.0
-        """When it is due. Not asked of the timer: what is due within a millisecond has no time
-        with uvloop."""
+        """The timer is due at this loop time. The timer itself is not asked: with uvloop, what is
+        due within a millisecond has no time."""
 
     @property
     def serves(self) -> bool:
-        """Whether operations may run."""
+        """Return whether operations may run."""
         return self.state is ShardState.ACTIVE or (
             self._serves_early and self.state is ShardState.LOADING
         )
 
     @property
     def pending_count(self) -> int:
-        """Writes and reads that wait for a commit."""
+        """Return how many writes and reads wait for a commit."""
         return sum(not pending.done for pending in self._pending)
 
     def leads_on(self, leader_epoch: int) -> None:
-        """The same leader in a newer epoch, without a moment in which it was none."""
+        """Take over a newer epoch of the same leader, who was leader all the time."""
         self.leader_epoch = leader_epoch
         self._tell_epoch()
 
@@ -202,8 +203,8 @@ class LedShard(Generic[S]):
                 replay(record)
 
     def activate(self, end_offset: int) -> None:
-        """All below ``end_offset`` was replayed: serve. What ``loaded`` raises is passed on; the
-        shard does not serve then."""
+        """Begin to serve, since all below ``end_offset`` was replayed. If ``loaded`` raises, that
+        is passed on; the shard does not serve then."""
         results = list(self.shard.loaded(self._loop.time()) or ())
         self.end_offset = max(end_offset, self.end_offset)
         self.state = ShardState.ACTIVE
@@ -212,7 +213,7 @@ class LedShard(Generic[S]):
         self.timers.start()
 
     def fail(self, error_code: int) -> None:
-        """It could not be loaded."""
+        """Note that the shard could not be loaded."""
         if self.state is ShardState.LOADING:
             self.state = ShardState.FAILED
             self.refusal_code = error_code
@@ -235,7 +236,8 @@ class LedShard(Generic[S]):
             self.read(operation, reply)
 
     def unload(self, error_code: int) -> None:
-        """The leadership has ended. Nothing runs from now on; who waits is told in turn."""
+        """Stop running operations, as the leadership has ended; callers that wait are told in
+        turn."""
         if self.state is ShardState.UNLOADED:
             return
         self.state = ShardState.UNLOADED
@@ -290,7 +292,7 @@ class LedShard(Generic[S]):
             self._write_barrier()
 
     def _write_barrier(self) -> None:
-        """For all that wait now; who comes later waits for the next one."""
+        """Write a barrier for all that wait now; whoever comes later waits for the next one."""
         waiting, self._behind_barrier = self._behind_barrier, []
         self._barrier_under_way = True
 
@@ -324,7 +326,7 @@ class LedShard(Generic[S]):
         return UnknownServerError.code
 
     def _carry_out(self, result: Result[T], reply: Reply[T]) -> None:
-        """Append, replay, and have it answered."""
+        """Append and replay the records of a result, and have it answered."""
         if result.delay is not None:
             reply = self._delay(result.delay, reply)
         if not result.records:
@@ -361,7 +363,7 @@ class LedShard(Generic[S]):
     # ---- delayed operations
 
     def _delay(self, delay: Delay[T], reply: Reply[T]) -> Reply[T]:
-        """Have the operation go on when it may. Returns what is told if that comes to nothing, as
+        """Have the operation go on when it may. Return what is told if that comes to nothing, as
         the records before it are not committed."""
 
         def go_on(error: ApiError | None) -> None:
@@ -478,4 +480,4 @@ def _finish(result: Result[T], reply: Reply[T], error_code: int) -> None:
 
 
 def _nobody(_value: object, _error_code: int) -> None:
-    """The reply to what no request asked for."""
+    """Drop the reply to what no request asked for."""

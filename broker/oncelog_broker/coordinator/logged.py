@@ -1,4 +1,4 @@
-"""Log lines of the coordinators: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""The coordinators write these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class PartitionWriter(Protocol):
-    """The internal partitions that this broker leads."""
+    """It writes and reads the internal partitions that this broker leads."""
 
     def append(
         self,
@@ -24,7 +24,7 @@ class PartitionWriter(Protocol):
         leader_epoch: int,
         records: Sequence[CoordinatorRecord],
     ) -> int:
-        """Append all in one batch, as leader in ``leader_epoch``; returns the end (last + 1).
+        """Append all in one batch, as leader in ``leader_epoch``; return the end (last + 1).
 
         :raises ApiError: nothing was appended: not leader (any more) in that epoch, too few in-sync
             replicas, too large for a batch. Only StorageError leaves open whether it was.
@@ -39,7 +39,8 @@ class PartitionWriter(Protocol):
         ...
 
     def end_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
-        """The log end: what a reader must see committed to have seen nothing that may be lost.
+        """Return the log end. A reader that has seen it committed has seen nothing that may be
+        lost.
 
         :raises ApiError: not leader in ``leader_epoch`` any more.
         """
@@ -48,7 +49,7 @@ class PartitionWriter(Protocol):
     def read(
         self, topic_partition: TopicPartition, leader_epoch: int
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """All records of the partition in order, from the log start to the log end as of now,
+        """Yield all records of the partition in order, from the log start to the log end as of now,
         batch by batch, giving way to others in between.
 
         :raises ApiError: not leader in ``leader_epoch`` any more, or the log cannot be read.
@@ -57,7 +58,8 @@ class PartitionWriter(Protocol):
 
 
 class Timers(Protocol):
-    """Keyed timers of one shard. What is due runs as an operation of the shard, in its turn."""
+    """It keeps the keyed timers of one shard. What is due runs as an operation of the shard, in its
+    turn."""
 
     def set(
         self,
@@ -67,7 +69,7 @@ class Timers(Protocol):
         *,
         retry_s: float | None = None,
     ) -> None:
-        """Run ``operation`` after ``delay_s``; replaces the timer of the same key.
+        """Run ``operation`` after ``delay_s``; this replaces the timer of the same key.
 
         With ``retry_s`` it runs again so long after it was refused or its records were, until it is
         carried out or the key has another timer. It must look anew at what there is to do.
@@ -79,37 +81,38 @@ class Timers(Protocol):
         ...
 
     def cancel(self, key: str) -> None:
-        """Forget it; harmless when there is none."""
+        """Forget the timer; it is harmless when there is none."""
         ...
 
     def now_s(self) -> float:
-        """Loop time in seconds."""
+        """Return the loop time in seconds."""
         ...
 
 
 @runtime_checkable
 class KnowsLeaderEpoch(Protocol):
-    """A shard that puts the epoch of its leader on what it sends elsewhere."""
+    """Such a shard puts the epoch of its leader on what it sends elsewhere."""
 
     def led_in(self, leader_epoch: int) -> None:
-        """The leader epoch from now on. Told before anything is replayed, and again whenever it
-        grows while the leader stays."""
+        """Take over the leader epoch from now on. This is told before anything is replayed, and
+        again whenever it grows while the leader stays."""
         ...
 
 
 class ProducerMarker(NamedTuple):
-    """How the transaction of one producer id ended, and where."""
+    """It tells how the transaction of one producer id ended, and where."""
 
     producer_id: int
     producer_epoch: int
-    """Of the marker: above that of the data."""
+    """It is the epoch of the marker: above that of the data."""
     commit: bool
     partitions: list[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkerOrder:
-    """All markers of one transaction. Compared by identity: no two orders are the same."""
+    """It holds all markers of one transaction. Orders are compared by identity: no two are the
+    same."""
 
     transactional_id: str
     coordinator_epoch: int
@@ -117,20 +120,23 @@ class MarkerOrder:
 
 
 class MarkerSender(Protocol):
-    """Has markers written by the leaders of the partitions, however long that takes."""
+    """It has markers written by the leaders of the partitions, however long that takes."""
 
     def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
-        """``done`` is called once, when every marker is committed or its partition is no more; it
-        may be called before this returns. Returns what gives the order up: nothing is sent for it
-        from then on, and ``done`` is not called."""
+        """Send the markers; ``done`` is called once, when every marker is committed or its
+        partition is no more.
+
+        It may be called before this returns. Return what gives the order up: nothing is sent for it
+        from then on, and ``done`` is not called.
+        """
         ...
 
 
 class ProducerIdSource(Protocol):
-    """Gives out producer ids."""
+    """It gives out producer ids."""
 
     async def take(self) -> int:
-        """A producer id that nobody had.
+        """Return a producer id that nobody had.
 
         :raises ApiError: none can be had now.
         """

@@ -18,21 +18,22 @@ T = TypeVar("T")
 
 
 class CoordinatorRecord(NamedTuple):
-    """One durable fact; ``value`` None takes the fact of this key back (a tombstone)."""
+    """A record states one durable fact; ``value`` None takes the fact of this key back (a
+    tombstone)."""
 
     key: bytes
     value: bytes | None
 
 
 BARRIER = CoordinatorRecord(b"\xc0", None)
-"""States nothing. That it was committed shows that whoever wrote it was the coordinator then. Its
-key, msgpack's nil, is no shard's."""
+"""A barrier states nothing. That it was committed shows that whoever wrote it was the coordinator
+then. Its key, msgpack's nil, is no shard's."""
 
 
 class DelayedOperations:
-    """Operations that wait for the same thing, in the order in which they came.
+    """These operations wait for the same thing, in the order in which they came.
 
-    The shard owns it and says what becomes of them. The engine puts them in: a result with a
+    The shard owns the object and decides how they go on. The engine puts them in: a result with a
     ``Delay`` does that.
     """
 
@@ -45,19 +46,19 @@ class DelayedOperations:
         return len(self._waiting)
 
     def add(self, go_on: Callable[[ApiError | None], None]) -> None:
-        """``go_on`` is called once, with None or why the wait was in vain."""
+        """Have ``go_on`` called once, with None or why the wait was in vain."""
         self._waiting[go_on] = None
 
     def discard(self, go_on: Callable[[ApiError | None], None]) -> None:
-        """It waits no longer; harmless when it does not."""
+        """Forget an operation that waits no longer; it is harmless when it did not."""
         self._waiting.pop(go_on, None)
 
     def resume(self) -> None:
-        """What they wait for is there."""
+        """Let them go on: what they wait for is there."""
         self._end(None)
 
     def refuse(self, error: ApiError) -> None:
-        """What they wait for does not come, or takes too long."""
+        """End them with ``error``: what they wait for does not come, or takes too long."""
         self._end(error)
 
     def _end(self, error: ApiError | None) -> None:
@@ -80,7 +81,7 @@ class Delay(Generic[T]):
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """Records and reply of one operation.
+    """A result holds records and reply of one operation.
 
     ``reply`` None: the operation has parked its caller and answers later by itself (JoinGroup,
     SyncGroup), or a ``delay`` says how it goes on. ``on_failure`` is called with the error code

@@ -1,4 +1,4 @@
-"""The rules of coordinators that can be switched off, so that tests can prove that they are needed.
+"""Tests switch rules of the coordinators off here, to prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the coordinators; a test that turns it must see a promise broken. ``SWITCHES``
@@ -50,11 +50,11 @@ class CoordinatorSafeguards:
 
 
 SWITCHES = tuple(each.name for each in fields(CoordinatorSafeguards))
-"""Every switch by its field. Which rule it turns off is in docs/rules.md."""
+"""It lists every switch by its field. Which rule it turns off is in docs/rules.md."""
 
 
 def without(switch: str) -> CoordinatorSafeguards:
-    """The safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
+    """Return the safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
     if switch not in SWITCHES:
         raise ValueError(f"{switch!r} is none of {', '.join(SWITCHES)}")
     safe = CoordinatorSafeguards()

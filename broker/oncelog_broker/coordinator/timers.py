@@ -1,13 +1,14 @@
-"""Keyed timers of one shard behind one timer of the event loop.
+"""The keyed timers of one shard share one timer of the event loop.
 
 Rules
 -----
 * A key has one timer; setting it again replaces it. A timer that is only put off (a session that
   lives on) costs a dictionary operation: the heap learns of it when the old time comes.
-* What is due is handed over one by one, in order of time and then of setting, so that what one
-  operation cancels does not run. So many in one go, then others have their turn.
-* Held until ``start``: what is set while a shard is loaded may not run before the load is complete.
-* What is to run soon needs no heap: a queue, and the next turn of the loop.
+* Due timers are handed over one by one, in order of time and then of setting, so that a timer that
+  an operation cancels does not run. So many run in one go, then others have their turn.
+* Timers are held until ``start``: what is set while a shard is loaded may not run before the load
+  is complete.
+* An operation that is to run soon needs no heap: a queue, and the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ DUE_COUNT_MAX = 128
 """So many run in one turn of the loop: 10,000 sessions may end at once."""
 
 HEAP_SLACK_COUNT = 64
-"""Stale heap entries beyond twice the timers are swept out, above this number."""
+"""When there are more stale heap entries than twice the timers and this number, they are swept
+out."""
 
 
 class _Timer:
@@ -38,11 +40,11 @@ class _Timer:
         self.operation = operation
         self.retry_s = retry_s
         self.queued_s = -1.0
-        """Under which time the heap has it."""
+        """The heap has the timer under this time."""
 
 
 class ShardTimers:
-    """The timers of one shard; fulfils ``ports.Timers``.
+    """It keeps the timers of one shard, and fulfils ``ports.Timers``.
 
     :param run: gets what is due, and what to call when it could not be carried out.
     """
@@ -67,7 +69,7 @@ class ShardTimers:
         return key in self._timers
 
     def now_s(self) -> float:
-        """Loop time in seconds."""
+        """Return the loop time in seconds."""
         return self._loop.time()
 
     def set(
@@ -78,7 +80,7 @@ class ShardTimers:
         *,
         retry_s: float | None = None,
     ) -> None:
-        """Run ``operation`` after ``delay_s``; replaces the timer of the same key."""
+        """Run ``operation`` after ``delay_s``; this replaces the timer of the same key."""
         if self._closed:
             return
         at_s = self._loop.time() + max(delay_s, 0.0)
@@ -99,19 +101,19 @@ class ShardTimers:
             self._arm_soon()
 
     def cancel(self, key: str) -> None:
-        """Forget it; harmless when there is none."""
+        """Forget the timer; it is harmless when there is none."""
         self._timers.pop(key, None)
         if len(self._heap) > 2 * len(self._timers) + HEAP_SLACK_COUNT:
             self._sweep()
 
     def start(self) -> None:
-        """From now on what is due runs."""
+        """Begin to run what is due."""
         self._started = True
         self._arm_soon()
         self._arm()
 
     def close(self) -> None:
-        """Nothing runs any more, and nothing can be set."""
+        """Stop for good: nothing runs any more, and nothing can be set."""
         self._closed = True
         self._timers.clear()
         self._heap.clear()

@@ -1,1 +1,1 @@
-"""The transaction coordinator: transactional ids, their producers, ordinary and shared ends."""
+"""The transaction coordinator keeps transactional ids, their producers and how transactions end."""

@@ -1,12 +1,13 @@
-"""A transaction whose end is decided goes from PREPARE to COMPLETE here: markers.
+"""A transaction whose end is decided goes from PREPARE to COMPLETE here, by its markers.
 
 Rules:
 
-- markers go out when PREPARE is committed, however long that takes, and not before [K2]:
-  what was only appended may be lost, and the next coordinator would decide anew;
+- markers go out when PREPARE is committed, however long that takes, and not before [K2]: what was
+  only appended may be lost, and the next coordinator would decide anew;
 - a coordinator that finds PREPARE in the log has the markers written again: those that are there
   already change nothing;
-- an order completes its own transaction and no other: compared by identity, never by name [B16];
+- an order completes its own transaction and no other: it is compared by identity, never by name
+  [B16];
 - nothing here gives up: a refused append is tried again as long as the shard is there.
 """
 
@@ -26,11 +27,11 @@ from oncelog_runtime.clock import WallClock
 R = TypeVar("R")
 
 AGAIN_S = 0.5
-"""Pause before what was refused is tried again."""
+"""An append that was refused is tried again after this pause."""
 
 
 class TransactionCompletion:
-    """The decided transactions of one shard are carried out by this.
+    """It carries out the decided transactions of one shard.
 
     :param find: gives the transaction of an id, if any.
     """
@@ -49,7 +50,7 @@ class TransactionCompletion:
         self._leader_epoch = -1
 
     def led_in(self, leader_epoch: int) -> None:
-        """Markers carry the leader epoch as their coordinator epoch."""
+        """Take over the leader epoch: markers carry it as their coordinator epoch."""
         self._leader_epoch = leader_epoch
 
     def prepared(
@@ -59,8 +60,8 @@ class TransactionCompletion:
         transactional_id: str,
         saved: Saved,
     ) -> Result[R]:
-        """Return the result that writes ``records``, by which or before which ``saved`` was
-        prepared. Markers follow when it is committed."""
+        """Return the result that writes ``records``. ``saved`` was prepared by them or before them;
+        its markers follow when it is committed."""
         return Result(
             records,
             reply,
@@ -77,14 +78,15 @@ class TransactionCompletion:
         return self.prepared((), None, transactional_id, txn.saved)
 
     def _settle_later(self, transactional_id: str, saved: Saved) -> None:
-        """It could not be committed, or not in time; if it was appended, it may be yet."""
+        """Try again later, since PREPARE could not be committed, or not in time; if it was
+        appended, it may be yet."""
         txn = self._find(transactional_id)
         if txn is not None and txn.saved == saved and txn.order is None:
             key = f"settle {transactional_id}"
             self._timers.set(key, AGAIN_S, partial(self.settle, transactional_id))
 
     def decided(self, transactional_id: str, saved: Saved) -> None:
-        """This PREPARE is committed: have the markers written, if that is not under way."""
+        """Have the markers of this committed PREPARE written, if that is not under way."""
         txn = self._find(transactional_id)
         # Another PREPARE of the same id may be there already, and not be committed.
         if txn is None or txn.saved != saved or txn.order is not None:

@@ -1,4 +1,4 @@
-"""What a transaction coordinator needs to be told. Names are Kafka's in snake case."""
+"""A transaction coordinator is told these settings. Names are Kafka's in snake case."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from oncelog_protocol import limits
 
 @dataclass(slots=True)
 class TransactionConfig:
-    """Settings of all transactions of one broker; the same on every broker of a cluster.
-    Those that may change while the broker runs change in place."""
+    """These settings hold for all transactions of one broker, and are the same on every broker of a
+    cluster. Those that may change while the broker runs change in place."""
 
     transaction_max_timeout_ms: int = 900_000
-    """What a producer may ask for at most."""
+    """A producer may ask for at most this time-out."""
     transactional_id_expiration_ms: int = 604_800_000
     """An ordinary id that has been idle for so long is forgotten. Those of shared transactions are
     not: their last committed tag is kept for good."""
     transactional_id_expiration_check_interval_ms: int = 3_600_000
     transaction_wait_ms: int = 1_000
-    """How long after the end of a transaction was decided requests still wait until it is complete;
-    then they are told CONCURRENT_TRANSACTIONS. Below what a broker waits for an answer."""
+    """Requests wait until the last transaction is complete, at most so long after its end was
+    decided; then they are told CONCURRENT_TRANSACTIONS. It is below what a broker waits for an
+    answer."""
     transactional_ids_max: int = limits.TRANSACTIONAL_IDS_MAX
-    """Of one partition of ``__transaction_state``."""
+    """One partition of ``__transaction_state`` may have so many ids."""
     txn_partitions_max: int = limits.TXN_PARTITIONS_MAX
-    """Of one producer in one transaction."""
+    """One producer may have so many partitions in one transaction."""
     shared_txn_writers_max: int = limits.SHARED_TXN_WRITERS_MAX
     shared_txn_partitions_max: int = limits.SHARED_TXN_PARTITIONS_MAX
-    """Of all writers together, each counting its own."""
+    """All writers of a shared transaction together may have so many partitions, each counting its
+    own."""
 
     def __post_init__(self) -> None:
         if self.transaction_max_timeout_ms < 1 or self.transaction_wait_ms < 0:

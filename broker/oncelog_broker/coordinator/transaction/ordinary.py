@@ -44,7 +44,7 @@ PRODUCER_EPOCH_MAX = 32_766
 
 
 class Producer(NamedTuple):
-    """A producer id and epoch."""
+    """It is a producer id and epoch."""
 
     producer_id: int
     epoch: int
@@ -55,34 +55,38 @@ class ProducerIdNeededError(OncelogError):
 
 
 class Now(NamedTuple):
-    """An operation gets the time, and maybe a producer id, from outside."""
+    """It carries what an operation gets from outside: the time, and maybe a producer id."""
 
     now_ms: int
     fresh_id: int | None
-    """A producer id that nobody had, if one was fetched."""
+    """It is a producer id that nobody had, if one was fetched."""
 
     def new_producer_id(self) -> int:
-        """:raises ProducerIdNeededError: none was fetched."""
+        """Return the producer id that was fetched.
+
+        :raises ProducerIdNeededError: none was fetched.
+        """
         if self.fresh_id is None:
             raise ProducerIdNeededError
         return self.fresh_id
 
 
 class Step(NamedTuple):
-    """The next states, in order, or none. ``goes_on``: the request is not answered by them; it is
-    carried out again when the last of them is complete."""
+    """A step holds the next states, in order, or none. With ``goes_on`` the request is not answered
+    by them; it is carried out again when the last of them is complete."""
 
     states: tuple[SavedTransaction, ...] = ()
     goes_on: bool = False
 
 
 def present(saved: SavedTransaction) -> Producer:
-    """The pair of the open or the next transaction."""
+    """Return the pair of the open or the next transaction."""
     return Producer(saved.producer_id, saved.producer_epoch)
 
 
 def check_producer(old: SavedTransaction, new: SavedTransaction) -> None:
-    """No two instances ever hold the same pair [I16]: epochs rise, and an InitPid gives a new one.
+    """Check that no two instances ever hold the same pair [I16]: epochs rise, and an InitPid gives
+    a new one.
 
     :raises IllegalTransitionError: they do not.
     """
@@ -97,7 +101,7 @@ def check_producer(old: SavedTransaction, new: SavedTransaction) -> None:
 
 
 def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: Now) -> Step:
-    """InitPid of a producer that names itself as ``named``, or names nobody (-1).
+    """Carry out InitPid of a producer that names itself as ``named``, or names nobody (-1).
 
     :raises ProducerFencedError: there is a newer instance.
     :raises StillEndingError, ProducerIdNeededError: not now.
@@ -136,13 +140,14 @@ def init(saved: SavedTransaction | None, named: Producer, timeout_ms: int, now: 
 
 
 def _is_repeated_init(saved: SavedTransaction, named: Producer) -> bool:
-    """Whether the producer asks again for what it was given, for the answer was lost (KIP-360)."""
+    """Return whether the producer asks again for what it was given, for the answer was lost
+    (KIP-360)."""
     return saved.state is TxnState.EMPTY and named == (saved.init_id, saved.init_epoch)
 
 
 def _may_go_on(saved: SavedTransaction, named: Producer) -> bool:
-    """Whether ``named`` was the present one until its transaction was ended, and nobody else has
-    taken the id since."""
+    """Return whether ``named`` was the present one until its transaction was ended, and nobody else
+    has taken the id since."""
     return _has_ended(saved, named) and saved.ending is not Ending.FENCE
 
 
@@ -158,7 +163,7 @@ def add(
     partition_count_max: int,
     now_ms: int,
 ) -> Step:
-    """Partitions belong to the transaction of ``producer`` from now on, which they may begin.
+    """Add partitions to the transaction of ``producer``, which they may begin.
 
     :raises ApiError: those of ``AddPartitionsResult``.
     :raises StillEndingError: not now.
@@ -195,8 +200,8 @@ def add(
 def end(
     saved: SavedTransaction | None, producer: Producer, commit: bool, now: Now, *, bump: bool = True
 ) -> Step:
-    """EndTxn: PREPARE of the open transaction, or nothing for a repeat. The answer is the present
-    pair afterwards.
+    """Carry out EndTxn: the step is PREPARE of the open transaction, or nothing for a repeat. The
+    answer is the present pair afterwards.
 
     :param bump: whether ends raise the epoch; False is for proving that they have to.
     :raises ApiError: those of ``EndTxnResponse``.
@@ -232,7 +237,7 @@ def _repeated_end(saved: SavedTransaction, commit: bool) -> Step:
 
 
 def timed_out(saved: SavedTransaction, now: Now, *, bump: bool = True) -> SavedTransaction:
-    """PrepareAbort of an open transaction whose time is over.
+    """Return PrepareAbort of an open transaction whose time is over.
 
     :raises ProducerIdNeededError: not now.
     """
@@ -242,7 +247,7 @@ def timed_out(saved: SavedTransaction, now: Now, *, bump: bool = True) -> SavedT
 def prepared(
     saved: SavedTransaction, commit: bool, ending: Ending, now: Now, *, bump: bool = True
 ) -> SavedTransaction:
-    """How the transaction ends: the epoch of its markers, and the next pair.
+    """Return how the transaction ends: the epoch of its markers, and the next pair.
 
     :raises ProducerIdNeededError: not without a fresh producer id.
     """
@@ -261,13 +266,13 @@ def _next(producer: Producer, now: Now) -> Producer:
 
 
 def _has_ended(saved: SavedTransaction, producer: Producer) -> bool:
-    """Whether the last transaction was that of ``producer``, and none has begun since."""
+    """Return whether the last transaction was that of ``producer``, and none has begun since."""
     ended = saved.state.is_prepared or saved.state.is_complete
     return ended and _was_last(saved, producer)
 
 
 def _was_last(saved: SavedTransaction, producer: Producer) -> bool:
-    """Whether the last transaction that has ended was that of ``producer``."""
+    """Return whether the last transaction that has ended was that of ``producer``."""
     following = (producer.producer_id, producer.epoch + 1)
     return following == (saved.marker_id, saved.marker_epoch)
 

@@ -13,16 +13,16 @@ logger = logged.get_logger(__name__)
 
 
 class ProducerIdRequests:
-    """Every request gets an id of its own by callback. One that is not needed then is lost, never
-    given twice."""
+    """It gives every request an id of its own by callback. An id that is not needed then is lost,
+    never given twice."""
 
     def __init__(self, source: ProducerIdSource, tasks: Tasks) -> None:
         self._source = source
         self._tasks = tasks
 
     def request(self, callback: Callable[[int | None], None]) -> None:
-        """``callback`` gets a new id, or None when there is none to be had; not before this has
-        returned."""
+        """Fetch a new id for ``callback``, which gets None when there is none to be had. It is not
+        called before this has returned."""
         if not self._tasks.closed:
             self._tasks.spawn("producer id", self._take(callback))
 

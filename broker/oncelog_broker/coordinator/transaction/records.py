@@ -1,4 +1,4 @@
-"""What stands in ``__transaction_state``: three kinds of facts, as msgpack arrays. Pure.
+"""``__transaction_state`` holds three kinds of facts, as msgpack arrays. Pure.
 
 ============  =======================  ============================================================
 fact          key                      value
@@ -48,12 +48,14 @@ class RecordFormatError(OncelogError):
 
 
 class SavedTransaction(NamedTuple):
-    """An ordinary transactional id: its producer and the transaction that is open or was last.
+    """It is an ordinary transactional id, with its producer and the transaction that is open or was
+    last.
 
     ``producer_id`` and ``producer_epoch`` are the present pair, that of the next transaction from
     PREPARE on. ``marker_id`` and ``marker_epoch`` are the pair of the last end's markers, -1 when
     none came after the last InitPid. ``init_id`` and ``init_epoch`` are what the InitPid named that
-    made this Empty, -1 when it named none. ``partitions`` are those of the open transaction."""
+    made this Empty, -1 when it named none. ``partitions`` are those of the open transaction.
+    """
 
     state: TxnState
     producer_id: int
@@ -120,8 +122,8 @@ class SavedTransaction(NamedTuple):
 
 
 class SavedShared(NamedTuple):
-    """An id of shared transactions: the transaction that is open or was last. ``winners`` are
-    producer ids, while a commit is being carried out."""
+    """It is an id of shared transactions, with the transaction that is open or was last.
+    ``winners`` are producer ids, while a commit is being carried out."""
 
     state: TxnState
     ordinal: int
@@ -159,7 +161,7 @@ class SavedShared(NamedTuple):
 
 
 class SavedWriter(NamedTuple):
-    """One writer of the shared transaction that is open, by its producer id."""
+    """It is one writer of the shared transaction that is open, by its producer id."""
 
     ordinal: int
     writer: str
@@ -174,14 +176,14 @@ Saved = SavedTransaction | SavedShared
 
 
 class IdFact(NamedTuple):
-    """A decoded record; ``saved`` None takes it back."""
+    """It is a decoded record of an id; ``saved`` None takes it back."""
 
     transactional_id: str
     saved: Saved | None
 
 
 class WriterFact(NamedTuple):
-    """A decoded record; ``saved`` None takes it back."""
+    """It is a decoded record of a writer; ``saved`` None takes it back."""
 
     transactional_id: str
     producer_id: int
@@ -189,7 +191,7 @@ class WriterFact(NamedTuple):
 
 
 class OrdinalsFact(NamedTuple):
-    """A decoded record."""
+    """It is a decoded record of how far ordinals were given out."""
 
     last_ordinal: int
 
@@ -199,7 +201,7 @@ _unpack = msgpack.unpackb
 
 
 def id_record(transactional_id: str, saved: Saved | None) -> CoordinatorRecord:
-    """The record of an id, or of its end."""
+    """Return the record of an id, or of its end."""
     key = _pack([ID_KEY, transactional_id])
     if saved is None:
         return CoordinatorRecord(key, None)
@@ -241,7 +243,7 @@ def id_record(transactional_id: str, saved: Saved | None) -> CoordinatorRecord:
 def writer_record(
     transactional_id: str, producer_id: int, saved: SavedWriter | None
 ) -> CoordinatorRecord:
-    """The record of a writer, or of its end."""
+    """Return the record of a writer, or of its end."""
     key = _pack([WRITER_KEY, transactional_id, producer_id])
     if saved is None:
         return CoordinatorRecord(key, None)
@@ -250,12 +252,12 @@ def writer_record(
 
 
 def ordinals_record(last_ordinal: int) -> CoordinatorRecord:
-    """The record of how far ordinals were given out."""
+    """Return the record of how far ordinals were given out."""
     return CoordinatorRecord(_pack([ORDINALS_KEY]), _pack([VALUE_VERSION, last_ordinal]))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """The partitions of each topic, in order of first appearance."""
+    """Return the partitions of each topic, in order of first appearance."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -263,7 +265,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
 
 
 def decode_record(record: CoordinatorRecord) -> IdFact | WriterFact | OrdinalsFact | None:
-    """None: a key of a type that this release does not know.
+    """Decode one record; return None for a key of a type that this release does not know.
 
     :raises RecordFormatError: the bytes are no such record.
     """

@@ -1,4 +1,4 @@
-"""The transaction coordinator as handlers call it: requests in, answers by callback.
+"""Handlers call the transaction coordinator through this: requests in, answers by callback.
 
 It finds the shard through the engine, and turns what goes wrong into answers of the API. Nothing
 here waits; callbacks come at once or later, each exactly once. Whether the principal may, and
@@ -57,15 +57,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Described = list[DescribedTransaction]
-"""Named here: inside of the class, ``list`` is its method."""
+"""The type is named here because inside of the class ``list`` is its method."""
 
 
 class TransactionEngine(Protocol):
-    """What is needed of ``CoordinatorEngine[TransactionShard]``."""
+    """The transaction coordinator needs this of ``CoordinatorEngine[TransactionShard]``."""
 
     @property
     def loading(self) -> bool:
-        """Whether some shard is being loaded."""
+        """Return whether some shard is being loaded."""
         ...
 
     def write(
@@ -92,7 +92,7 @@ class TransactionEngine(Protocol):
 
 
 class TransactionCoordinator:
-    """All transactional ids that this broker coordinates."""
+    """It answers requests for all transactional ids that this broker coordinates."""
 
     def __init__(self, engine: TransactionEngine, config: TransactionConfig) -> None:
         self._engine = engine
@@ -101,7 +101,7 @@ class TransactionCoordinator:
     # ---- ordinary transactions
 
     def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
-        """InitPid with a transactional id."""
+        """Handle InitPid with a transactional id."""
 
         def refused(error: ApiError) -> InitPidResponse:
             return InitPidResponse(error.code, str(error))
@@ -121,7 +121,8 @@ class TransactionCoordinator:
     def add_partitions(
         self, added: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
     ) -> None:
-        """One transaction of AddPartitionsToTxn; AddOffsetsToTxn, by the partition of its group."""
+        """Handle one transaction of AddPartitionsToTxn, or AddOffsetsToTxn by the partition of its
+        group."""
 
         def refused(error: ApiError) -> AddPartitionsResult:
             return AddPartitionsResult(added.transactional_id, error.code, str(error))
@@ -135,7 +136,7 @@ class TransactionCoordinator:
         self._carry_out(added.transactional_id, lambda shard, _: shard.add(added), respond, refused)
 
     def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
-        """EndTxn."""
+        """Handle EndTxn of an ordinary transactional id."""
 
         def refused(error: ApiError) -> EndTxnResponse:
             return EndTxnResponse(error.code, str(error))
@@ -156,7 +157,7 @@ class TransactionCoordinator:
     def begin_shared(
         self, _request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
     ) -> None:
-        """BeginSharedTxn."""
+        """Handle BeginSharedTxn: the answer carries a new ordinal."""
 
         def refused(error: ApiError) -> BeginSharedTxnResponse:
             return BeginSharedTxnResponse(error.code, str(error))
@@ -164,7 +165,8 @@ class TransactionCoordinator:
         self._carry_out(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused)
 
     def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
-        """JoinTxn."""
+        """Handle JoinTxn; a tag that is committed already is refused with the last committed
+        one."""
 
         def refused(error: ApiError) -> JoinTxnResponse:
             response = JoinTxnResponse(error.code, str(error))
@@ -191,7 +193,7 @@ class TransactionCoordinator:
     def end_shared(
         self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
     ) -> None:
-        """EndSharedTxn."""
+        """Handle EndSharedTxn, of an ordinal and its tag."""
 
         def refused(error: ApiError) -> EndSharedTxnResponse:
             return EndSharedTxnResponse(error.code, str(error))
@@ -208,7 +210,7 @@ class TransactionCoordinator:
     # ---- looking at them
 
     def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """Ids of the shards that are loaded, in their order."""
+        """Return the ids of the shards that are loaded, in order of id."""
         transactions: list[ListedTransaction] = []
         for some in self._engine.all_shards(lambda shard: shard.list(request)):
             transactions += some
@@ -221,7 +223,7 @@ class TransactionCoordinator:
         transactional_ids: Sequence[str],
         respond: Callable[[Described], None],
     ) -> None:
-        """One answer an id, in order; what is wrong with one stands with it."""
+        """Respond with one answer an id, in order; errors are reported per id."""
         answers: dict[int, DescribedTransaction] = {}
         count = len(transactional_ids)
         if not count:

@@ -1,7 +1,8 @@
-"""The transactional ids of one partition of ``__transaction_state``: operations, replay of records.
+"""A shard holds the transactional ids of one partition of ``__transaction_state``.
 
-Operations answer requests and change nothing durable; what does is ``replay``, of records that were
-appended a moment ago as of those of years. An operation that raises has changed nothing. Rules:
+It has operations, and the replay of records. Operations answer requests and change nothing durable.
+Only ``replay`` does, for records that were appended a moment ago as for those of years. An
+operation that raises has changed nothing. Rules:
 
 - no answer is given before everything that it may rest on is committed, be it a yes without a
   record (a repeat) or a no;
@@ -9,7 +10,7 @@ appended a moment ago as of those of years. An operation that raises has changed
   that was deposed and does not know it condemns nobody for what was true once;
 - an open transaction ends in time: by its timer, which counts from its first record, also when the
   coordinator changes; the date is believed within the bounds of the time-out;
-- what has to wait for the end of a transaction goes on in the order of coming, as soon as it is
+- requests that wait for the end of a transaction go on in the order of coming, as soon as it is
   complete in memory: what is written after it in the log cannot be committed without it;
 - that wait ends ``transaction_wait_ms`` after the end was *decided*, not after the request came:
   markers that hang (a partition is down) must not hold up, again and again, whoever asks on the
@@ -97,7 +98,7 @@ R = TypeVar("R")
 
 EXPIRY_KEY = "expiry"
 EXPIRED_COUNT_MAX = 2_000
-"""Ids that are forgotten in one batch; the rest follows."""
+"""So many ids are forgotten in one batch; the rest follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class PendingRequest(Generic[R]):
 
 
 class TransactionShard:
-    """Transactional ids, and what may be done to them.
+    """It keeps transactional ids and carries out operations on them.
 
     :param timers: as the engine's: what is due runs as an operation of this shard.
     """
@@ -143,14 +144,14 @@ class TransactionShard:
         self._completion = TransactionCompletion(timers, markers, clock, self.transactions.get)
 
     def led_in(self, leader_epoch: int) -> None:
-        """Markers carry the leader epoch as their coordinator epoch."""
+        """Take over the leader epoch: markers carry it as their coordinator epoch."""
         self._completion.led_in(leader_epoch)
 
     # ---- durable state
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record. What cannot be read was not written by a coordinator: it is left
-        alone, for the ids of a partition must not all hang on it.
+        """Take in one record. An unreadable one was not written by a coordinator: it is left alone,
+        for the ids of a partition must not all hang on it.
 
         :raises IllegalTransitionError: a live record that cannot follow what is there.
         """
@@ -188,7 +189,7 @@ class TransactionShard:
             self._changed(txn, old)
 
     def _changed(self, txn: Transaction, old: Saved | None) -> None:
-        """A live change: timers, markers and who waits follow it."""
+        """Let timers, markers and callers that wait follow a live change."""
         saved = txn.saved
         is_open = saved is not None and saved.state is TxnState.ONGOING
         was_open = old is not None and old.state is TxnState.ONGOING
@@ -227,8 +228,8 @@ class TransactionShard:
         return decided
 
     def unload(self, error_code: int) -> None:
-        """Nothing of this shard is coordinated here any more. The next coordinator goes on with the
-        markers."""
+        """Forget all ids, since nothing of this shard is coordinated here any more. The next
+        coordinator goes on with the markers."""
         for txn in self.transactions.values():
             txn.stop_markers()
         self.transactions.clear()
@@ -341,7 +342,8 @@ class TransactionShard:
         reply: R | None,
         more: Sequence[CoordinatorRecord] = (),
     ) -> Result[R]:
-        """The result that writes these states of the id, in order, and ``more`` with them."""
+        """Return the result that writes these states of the id, in order, and ``more`` with
+        them."""
         old = self._saved(transactional_id)
         if states:
             self._check_room(old)
@@ -357,7 +359,7 @@ class TransactionShard:
     # ---- ordinary transactions
 
     def init(self, request: InitPidRequest, fresh_id: int | None) -> Result[InitPidResponse]:
-        """InitPid.
+        """Carry out InitPid.
 
         :raises ApiError: those of ``InitPidResponse``.
         :raises StillEndingError, ProducerIdNeededError: not now.
@@ -375,7 +377,7 @@ class TransactionShard:
         return self._changing(transactional_id, step.states, answer)
 
     def add(self, added: AddedTransaction) -> Result[AddPartitionsResult]:
-        """One transaction of AddPartitionsToTxn.
+        """Carry out one transaction of AddPartitionsToTxn.
 
         :raises ApiError: those of ``AddPartitionsResult``.
         :raises StillEndingError: not now.
@@ -416,7 +418,7 @@ class TransactionShard:
         return self._changing(transactional_id, step.states, answer)
 
     def end(self, request: EndTxnRequest, fresh_id: int | None) -> Result[EndTxnResponse]:
-        """EndTxn.
+        """Carry out EndTxn.
 
         :raises ApiError: those of ``EndTxnResponse``.
         :raises StillEndingError, ProducerIdNeededError: not now.
@@ -438,17 +440,17 @@ class TransactionShard:
     # ---- shared transactions
 
     def begin_shared(self) -> Result[BeginSharedTxnResponse]:
-        """BeginSharedTxn."""
+        """Carry out BeginSharedTxn: give out the next ordinal."""
         ordinal = self.last_ordinal + 1
         return Result((ordinals_record(ordinal),), BeginSharedTxnResponse(NO_ERROR, None, ordinal))
 
     def last_committed_tag(self, transactional_id: str) -> int:
-        """Of an id of shared transactions; -1: none."""
+        """Return the last committed tag of an id of shared transactions; -1 means none."""
         saved = self._saved(transactional_id)
         return saved.last_committed_tag if isinstance(saved, SavedShared) else -1
 
     def join(self, request: JoinTxnRequest, fresh_id: int | None) -> Result[JoinTxnResponse]:
-        """JoinTxn.
+        """Carry out JoinTxn.
 
         :raises ApiError: those of ``JoinTxnResponse``.
         :raises StillEndingError, ProducerIdNeededError: not now.
@@ -478,7 +480,7 @@ class TransactionShard:
         return self._changing(transactional_id, states, answer, more)
 
     def end_shared(self, request: EndSharedTxnRequest) -> Result[EndSharedTxnResponse]:
-        """EndSharedTxn.
+        """Carry out EndSharedTxn.
 
         :raises ApiError: those of ``EndSharedTxnResponse``.
         :raises StillEndingError: not now.
@@ -503,11 +505,11 @@ class TransactionShard:
     # ---- looking at them
 
     def list(self, request: ListTransactionsRequest) -> list[ListedTransaction]:
-        """ListTransactions."""
+        """List the ids that the request asks for, with the age of their transactions."""
         return descriptions.listed(self.transactions.values(), request, self._clock.now_ms())
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """DescribeTransactions, of one id.
+        """Describe one id for DescribeTransactions.
 
         :raises TransactionalIdNotFoundError: it is not known.
         """
@@ -526,7 +528,7 @@ class TransactionShard:
         self._timers.set(_timeout_key(transactional_id), delay_s, due, retry_s=AGAIN_S)
 
     def _time_is_over(self, transactional_id: str, name: object) -> Result[bool]:
-        """The timer of the transaction ``name`` has run out."""
+        """Abort the transaction ``name``, whose timer has run out, if it is still open."""
 
         def end(_: TransactionShard, fresh_id: int | None) -> Result[bool]:
             saved = self._saved(transactional_id)

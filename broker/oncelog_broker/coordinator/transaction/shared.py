@@ -39,12 +39,12 @@ from oncelog_protocol.types import TopicPartition
 
 WRITER_EPOCH = 0
 MARKER_EPOCH = 1
-"""A producer id has one transaction."""
+"""The epoch is always 1, since such a producer id has one transaction."""
 
 
 class Joined(NamedTuple):
-    """``state`` and ``writer`` are new if not None. ``producer_id`` -1: the open transaction is
-    aborted first, see again when that is complete."""
+    """``state`` and ``writer`` are new if not None. If ``producer_id`` is -1, the open transaction
+    is aborted first: see again when that is complete."""
 
     producer_id: int
     state: SavedShared | None = None
@@ -52,7 +52,8 @@ class Joined(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``states``: new ones, in order; ``goes_on``: they end another transaction, see again."""
+    """``states`` are the new ones, in order. With ``goes_on`` they end another transaction: see
+    again."""
 
     committed: bool
     already: bool
@@ -61,7 +62,7 @@ class Ended(NamedTuple):
 
 
 def check_ordinal(old: SavedShared, new: SavedShared) -> None:
-    """Ordinals and committed tags do not go back.
+    """Check that ordinals and committed tags do not go back.
 
     :raises IllegalTransitionError: they do.
     """
@@ -72,7 +73,10 @@ def check_ordinal(old: SavedShared, new: SavedShared) -> None:
 
 
 def check_tag(saved: SavedShared | None, tag: int) -> None:
-    """:raises TransactionAlreadyCommittedError: it is at or below the last committed one."""
+    """Refuse a tag that is committed already.
+
+    :raises TransactionAlreadyCommittedError: it is at or below the last committed one.
+    """
     if saved is not None and tag <= saved.last_committed_tag:
         raise TransactionAlreadyCommittedError(f"tag {saved.last_committed_tag} is committed")
 
@@ -88,7 +92,8 @@ def join(
     *,
     writer_count_max: int,
 ) -> Joined:
-    """A writer joins, and may bind the ordinal. ``names``: producer ids of the writers by name.
+    """Let a writer join, who may bind the ordinal. ``names`` are producer ids of the writers by
+    name.
 
     :raises ApiError: those of ``JoinTxnResponse``.
     :raises StillEndingError, ProducerIdNeededError: not now.
@@ -144,7 +149,7 @@ def add(
     verify_only: bool,
     partition_count_max: int,
 ) -> SavedWriter | None:
-    """The writer with these partitions as well; None: it has them already.
+    """Return the writer with these partitions as well; None means that it has them already.
 
     :raises ApiError: those of ``AddPartitionsResult``.
     """
@@ -171,7 +176,7 @@ def end(
     winners: Sequence[int],
     now_ms: int,
 ) -> Ended:
-    """EndSharedTxn. An ordinal that no writer has bound can be aborted: none will then.
+    """Carry out EndSharedTxn. An ordinal that no writer has bound can be aborted: none will then.
 
     :raises ApiError: those of ``EndSharedTxnResponse``.
     :raises StillEndingError: not now.
@@ -222,6 +227,7 @@ def _end_of_unbound(
 
 
 def may_be_forgotten(saved: SavedShared) -> bool:
-    """Whether an idle id holds nothing that a later request could ask for: nothing was committed
-    under it, or the last tag that there is. Any other last tag is kept for good."""
+    """Return whether an idle id holds nothing that a later request could ask for: nothing was
+    committed under it, or its last tag is the greatest that there is. Any other last tag is kept
+    for good."""
     return saved.last_committed_tag in (-1, LAST_TAG)

@@ -1,11 +1,11 @@
-"""A transactional id has states: this table says what each does with a request, and what ends it.
+"""A transactional id's states say what each request does, and what ends the state. Pure.
 
-Pure. All rules that depend on the state alone are in ``RULES``; whether the producer that asks is
-the present one is checked before. Ordinary and shared transactions have the same states: a shared
-one is never Empty, its first writer begins it.
+All rules that depend on the state alone are in ``RULES``; whether the producer that asks is the
+present one is checked before. Ordinary and shared transactions have the same states: a shared one
+is never Empty, its first writer begins it.
 
-No id hangs: Ongoing is left by the time-out of the transaction, Prepare* by the markers (sent until
-they are all written, by whoever coordinates), the others wait for nobody and may expire.
+No id hangs. The time-out of the transaction leaves Ongoing. The markers leave Prepare* (whoever
+coordinates sends them until they are all written). The others wait for nobody and may expire.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ class TxnState(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Forgotten, nothing follows."""
+    """The id is forgotten, and nothing follows."""
 
     @property
     def label(self) -> str:
-        """As ListTransactions and DescribeTransactions name it."""
+        """Return the name that ListTransactions and DescribeTransactions use."""
         return _LABELS[self]
 
     @property
     def is_prepared(self) -> bool:
-        """Whether it is decided how the transaction ends, and its markers are being written."""
+        """Return whether it is decided how the transaction ends, and its markers are being
+        written."""
         return self in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last transaction has ended everywhere."""
+        """Return whether the last transaction has ended everywhere."""
         return self in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
 
     @property
     def is_committed(self) -> bool:
-        """Whether the transaction commits, or the last one did."""
+        """Return whether the transaction commits, or the last one did."""
         return self in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
 
 
@@ -66,13 +67,14 @@ class Ending(IntEnum):
     """This tells who ended a transaction. The numbers stand in the log."""
 
     CLIENT = 0
-    """Its producer or owner, by EndTxn or EndSharedTxn."""
+    """Its producer or owner ended it, by EndTxn or EndSharedTxn."""
     TIMEOUT = 1
-    """The coordinator, because its time was over. Its producer may go on after an abort."""
+    """The coordinator ended it, because its time was over. Its producer may go on after an
+    abort."""
     FENCE = 2
-    """A newer instance or owner, which has taken the id."""
+    """A newer instance or owner, which has taken the id, ended it."""
     REINIT = 3
-    """Its producer, by an InitPid that names itself."""
+    """Its producer ended it, by an InitPid that names itself."""
 
 
 @unique
@@ -90,11 +92,12 @@ class Act(IntEnum):
     WAIT = 4
     """Wait until the last transaction is complete, then see."""
     REFUSE = 5
-    """INVALID_TXN_STATE."""
+    """It is refused with INVALID_TXN_STATE."""
 
 
 class IllegalTransitionError(OncelogError):
-    """A transactional id was to change to what cannot follow: a defect of the coordinator."""
+    """A transactional id was to change to what cannot follow, which is a defect of the
+    coordinator."""
 
 
 class StillEndingError(OncelogError):
@@ -107,13 +110,14 @@ class Rules:
 
     next_states: tuple[TxnState, ...]
     add: Act
-    """AddPartitionsToTxn of the present producer; for shared ones, a join of the next ordinal."""
+    """AddPartitionsToTxn of the present producer does this; for shared ids, a join of the next
+    ordinal does."""
     commit: Act
     abort: Act
     init: Act
-    """InitPid; PREPARE: first the open transaction is aborted."""
+    """InitPid does this; PREPARE means that the open transaction is aborted first."""
     left_by: str
-    """What takes an id out of the state when no request does."""
+    """It takes an id out of the state when no request does."""
 
 
 _EMPTY = TxnState.EMPTY
@@ -172,12 +176,12 @@ RULES: dict[TxnState, Rules] = {
 }
 
 FIRST_STATES = (_EMPTY, _ONGOING, _PREPARE_ABORT)
-"""Of an id that is not known: InitPid, the first writer of a shared transaction, or an owner's
-abort before any came."""
+"""An id that is not known begins in one of these: by InitPid, by the first writer of a shared
+transaction, or by an owner's abort before any came."""
 
 
 def check_transition(old: TxnState | None, new: TxnState) -> None:
-    """``old`` None: the id is not known.
+    """Check that ``new`` may follow ``old``; None means that the id is not known.
 
     :raises IllegalTransitionError: ``new`` cannot follow ``old``.
     """

@@ -21,7 +21,8 @@ from oncelog_broker.coordinator.transaction.states import TxnState, check_transi
 
 
 class Transaction:
-    """A transactional id: what the log says of it, its markers under way, and who waits for it."""
+    """It is a transactional id: what the log says of it, its markers under way, and who waits for
+    it."""
 
     __slots__ = (
         "_cancel",
@@ -38,30 +39,33 @@ class Transaction:
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.saved: Saved | None = None
-        """None only while records are being read: writers were met first."""
+        """It is None only while records are being read and writers were met first."""
         self.writers: dict[int, SavedWriter] = {}
-        """Of the shared transaction that is open or prepared, by producer id."""
+        """The shared transaction that is open or prepared has these writers, by producer id."""
         self.names: dict[str, int] = {}
-        """The producer id of each writer."""
+        """It maps each writer's name to its producer id."""
         self.partition_count = 0
-        """Of all writers together."""
+        """All writers together have so many partitions."""
         self.decided_s = 0.0
-        """Loop time when it was prepared, or found so."""
+        """It is the loop time when the transaction was prepared, or found so."""
         self.delayed = DelayedOperations()
-        """Operations that wait until the transaction is complete."""
+        """These operations wait until the transaction is complete."""
         self.order: MarkerOrder | None = None
-        """Markers that are being written."""
+        """These markers are being written."""
         self._cancel: Callable[[], None] | None = None
-        """Gives the order up; None when there is nothing to give up."""
+        """It gives the order up; None when there is nothing to give up."""
 
     # ---- durable state
 
     def replay(self, saved: Saved | None) -> None:
-        """The log says this of the id from now on."""
+        """Take over what the log says of the id from now on."""
         self.saved = saved
 
     def check(self, saved: Saved | None) -> None:
-        """:raises IllegalTransitionError: ``saved`` cannot follow what is there."""
+        """Check that ``saved`` may follow what is there.
+
+        :raises IllegalTransitionError: ``saved`` cannot follow what is there.
+        """
         old = self.saved
         state = TxnState.DEAD if saved is None else saved.state
         check_transition(None if old is None else old.state, state)
@@ -92,7 +96,7 @@ class Transaction:
     # ---- from PREPARE to COMPLETE
 
     def decided(self, now_s: float) -> None:
-        """Its end is decided, or was found to be."""
+        """Note the time at which its end was decided, or was found to be."""
         self.decided_s = now_s
 
     def markers(self) -> list[ProducerMarker]:
@@ -140,7 +144,7 @@ class Transaction:
             self._cancel = cancel
 
     def stop_markers(self) -> None:
-        """The order is over, or nobody's business here any more."""
+        """Give the order up: it is over, or nobody's business here any more."""
         cancel, self._cancel, self.order = self._cancel, None, None
         if cancel is not None:
             cancel()
