@@ -111,7 +111,7 @@ types: setup
 layers: setup ## the import law
 	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 
-house-report: setup ## who reaches into whose state, circles of imports, citations without a rule; ends with one JSON line
+house-report: setup ## who reaches into whose state, circles of imports, citations without a rule, bad docstrings; ends with one JSON line
 	@$(BIN)/python tools/house_report.py --list
 
 house: setup ## shape, mirrored tests, rules that are cited, file map, traps

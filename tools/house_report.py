@@ -1,4 +1,4 @@
-"""Measures the house: ``make house-report`` ends with one JSON line.
+"""The house is measured here: ``make house-report`` ends with one JSON line.
 
 ``--list`` prints every finding, ``--only PACKAGE`` those of some modules.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.house_measures import rules  # noqa: E402
+from tools.house_measures import docstrings, rules  # noqa: E402
 from tools.house_measures.cycles import cycles, modules  # noqa: E402
 from tools.house_measures.ownership import measure  # noqa: E402
 
@@ -38,6 +38,8 @@ def main() -> None:
     reads = [f for f in owned.private_reads if f.module.startswith(given.only)]
     cited = rules.citations(ROOT, rules.modules(ROOT), rules.load(ROOT)[1])
     without_rule = [*cited.unknown, *cited.old]
+    fragments = docstrings.measure(ROOT, [*ROOMS, "tools"])
+    fragments = [f for f in fragments if given.only.replace(".", "/") in f.path]
     if given.list:
         for group in groups:
             print(f"cycle of {len(group)}: {' '.join(group)}")
@@ -46,11 +48,15 @@ def main() -> None:
                 print(f"{kind}: {found}")
         for citation in without_rule:
             print(f"citation without rule: {citation}")
+        for fragment in fragments:
+            print(f"bad docstring: {fragment}")
+        print(f"bad docstrings of tests, not counted: {len(docstrings.measure(ROOT, ['tests']))}")
     counts = {
         "cycles": len(groups),
         "foreign_writes": len(writes),
         "private_reads": len(reads),
         "citations_without_rule": len(without_rule),
+        "bad_docstrings": len(fragments),
         "same_named_classes": len(_same_named(list(known.values()))),
         "product_lines": _lines(list(known.values())),
         "test_lines": _lines(sorted((ROOT / "tests").rglob("*.py"))),
@@ -59,7 +65,7 @@ def main() -> None:
 
 
 def _same_named(paths: list[Path]) -> list[str]:
-    """Names that more than one class of the modules has."""
+    """Return the names that more than one class of the modules has."""
     names = Counter(
         node.name
         for path in paths

@@ -1,1 +1,1 @@
-"""Measures of the house: who changes whose state, and who imports whom."""
+"""The house is measured here: who changes whose state, who imports whom, what docstrings say."""

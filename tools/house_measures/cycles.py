@@ -1,4 +1,4 @@
-"""Finds modules that import each other in a circle.
+"""This measure finds modules that import each other in a circle.
 
 Every import counts: those under ``TYPE_CHECKING`` and those inside of functions too. That a module
 of a package makes Python load the package's ``__init__`` does not count.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def modules(roots: Iterable[Path]) -> dict[str, Path]:
-    """The modules in folders of packages, by their full names."""
+    """Return the paths of the modules in folders of packages, by the modules' full names."""
     found = {}
     for root in roots:
         for path in sorted(root.rglob("*.py")):
@@ -25,7 +25,7 @@ def modules(roots: Iterable[Path]) -> dict[str, Path]:
 
 
 def cycles(known: Mapping[str, Path]) -> list[list[str]]:
-    """The groups of modules that reach each other, each sorted, the largest first."""
+    """Return the groups of modules that reach each other, each sorted, the largest first."""
     graph = {name: sorted(_imported(name, path, known)) for name, path in known.items()}
     groups = [sorted(group) for group in _components(graph) if len(group) > 1]
     return sorted(groups, key=lambda group: (-len(group), group))
@@ -53,7 +53,7 @@ def _base(name: str, path: Path, node: ast.ImportFrom) -> str:
 
 
 def _components(graph: Mapping[str, list[str]]) -> list[list[str]]:
-    """The strongly connected components (Tarjan 1972), without recursion."""
+    """Return the strongly connected components (Tarjan 1972), without recursion."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

@@ -1,4 +1,4 @@
-"""Finds what code cites of docs/rules.toml, and what it cites that is not there.
+"""This measure finds what code cites of docs/rules.toml, and what it cites that is not there.
 
 A rule is cited as ``[K5]`` in a comment or a docstring, or by a string that is its number and
 nothing else, as in ``Violation("A3", ...)``. Its number without the brackets is the old form.
@@ -27,7 +27,7 @@ _ABSENT = re.compile(r"\bRELIABILITY\b|\b[Aa]blation \d+\b|\bF\d{1,2}\b|\b8\.\d/
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rules whose numbers begin with the same letter."""
+    """A section holds the rules whose numbers begin with the same letter."""
 
     letter: str
     title: str
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the data file."""
+    """A rule is one row of the data file."""
 
     id: str
     rule: str
@@ -48,7 +48,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One place that cites a rule, or seems to."""
+    """A citation is one place that cites a rule, or seems to."""
 
     path: str
     line: int
@@ -60,7 +60,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Citations:
-    """What was found in some modules."""
+    """The citations of some modules are kept here, known rules apart from unknown ones."""
 
     known: tuple[Citation, ...]
     unknown: tuple[Citation, ...]
@@ -70,7 +70,7 @@ class Citations:
 
 
 def load(root: Path) -> tuple[list[Section], list[Rule]]:
-    """The sections and rules of the checkout at ``root``."""
+    """Return the sections and rules of the checkout at ``root``."""
     data = tomllib.loads((root / DATA).read_text(encoding="utf-8"))
     rules = [
         Rule(
@@ -83,12 +83,12 @@ def load(root: Path) -> tuple[list[Section], list[Rule]]:
 
 
 def modules(root: Path) -> list[Path]:
-    """Every module of the checkout in which rules are cited."""
+    """Return every module of the checkout in which rules are cited."""
     return [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
 
 
 def citations(root: Path, paths: Iterable[Path], rules: Iterable[Rule]) -> Citations:
-    """What the modules at ``paths`` cite."""
+    """Return what the modules at ``paths`` cite."""
     ids = {rule.id for rule in rules}
     letters = "".join(sorted({id[0] for id in ids}))
     cited = re.compile(rf"\[([{letters}]\d{{1,3}})\]")
@@ -115,7 +115,7 @@ def citations(root: Path, paths: Iterable[Path], rules: Iterable[Rule]) -> Citat
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The lines of every string that stands alone, with their numbers."""
+    """Yield the lines of every string that stands alone, with their numbers."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Expr)

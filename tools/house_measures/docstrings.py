@@ -1,0 +1,495 @@
+"""This measure finds docstrings whose first sentence lacks a main verb or its subject.
+
+No library for parts of speech is at hand, so this is a heuristic over lists of words. A sentence is
+good when it begins with an imperative, or when it has more finite verbs than words that begin a
+subordinate clause ("that", "whose", "when"), as each of those takes one verb for itself.
+
+Run it alone: ``.venv/bin/python tools/house_measures/docstrings.py broker client``.
+A good sentence that is found holds a verb which is missing in the lists below: add it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+AUXILIARIES = _words("""
+    is are was were has have had can could may might must shall should will would do does did
+    cannot isn't aren't wasn't weren't hasn't haven't hadn't can't couldn't mustn't shouldn't won't
+    wouldn't don't doesn't didn't needn't
+""")
+"""Finite wherever they stand; the verb after one of them belongs to it."""
+
+IMPERATIVES = _words("""
+    abort accept acquire act add adjust adopt advance allow announce append apply arm ask assert
+    assign attach await be become begin believe bind blame block break bring build calculate call
+    cancel capture carry cast check choose claim clear collect combine come commit compact compare
+    complete compute confirm connect consider construct consume continue convert correct count crash
+    create cut deal decide declare decode decompress defer delete deliver demand deny derive
+    describe detach detect determine die discard disconnect distribute divide do draw drive drop
+    elect empty enable encode end enforce enqueue ensure enter erase evict examine exclude execute
+    expand expect expire explain export extend extract fail fence fill find finish fit flip flush
+    follow forbid forget forward free freeze fulfil gather generate get give go grow guard hand
+    handle hang have hide hold import include increase increment infer inform initialise insert
+    inspect install interpret introduce invoke iterate join judge keep kill know launch learn leave
+    let list listen live load locate lock look lose lower make map mark match measure meet merge
+    mount move multiply need negotiate note notice notify obey observe obtain omit open order
+    outlive overwrite pair park parse pass patch pause pay peek perform pick place plan poll prefer
+    prepare press prevent propose prove provide prune publish pull push put quote raise reach react
+    read rebuild recall receive reckon recompute reconcile reconnect record recover redraw reduce
+    refer refresh refuse regard register reject release reload remain remember remount remove
+    rename render renew reopen repeat replace replay reply report request require reserve reset
+    resign resize resolve respond restart restore resume retain retry return reuse revoke rotate
+    round run sample save say scan schedule scrape seal search see seek select send serve settle
+    shift show shrink shuffle shut simulate skip sleep sort spawn split spread stamp stand start
+    stay step stop store stream strip submit subscribe subtract succeed suggest sum summarise
+    supervise suppress suspect suspend switch take tell terminate throw tolerate touch trace track
+    translate treat trim truncate try turn unite unlink unlock unregister unwind update upgrade use
+    vouch wait wake walk warn watch weigh withdraw wrap write yield
+""")
+"""They open a docstring that tells what to do."""
+
+AMBIGUOUS_IMPERATIVES = _words("""
+    abort act answer batch benchmark block break call cancel capture cast check claim clean close
+    commit compact complete correct count crash cut deal demand drive drop empty end export fail
+    fence fetch figure find fit format free group handle hide hold import key lead leave limit list
+    load lock log look lower map mark match measure mount move name need note offer open order pair
+    park pass patch pause pick place plan poll press print process produce query queue quote read
+    record release reload replay reply report request reserve reset restart result return round run
+    sample save schedule seal search set shift show shut sleep sort split spread stamp stand start
+    state step stop store stream sum switch sync take test time touch trace track turn update use
+    wait walk watch work wrap write
+""") - _words("return find leave take hold show look count")
+"""Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
+
+THIRD_PERSONS = _words("""
+    accepts acknowledges adds adopts advertises agrees allows appears applies arrives asserts
+    assigns authenticates awaits becomes begins behaves believes belongs brings builds cancels
+    carries checks chooses cites closes comes compacts compares completes computes connects
+    considers consists consumes contains continues contradicts converts coordinates crashes creates
+    decides declares decodes defines deletes delivers depends derives describes destroys detects
+    determines dies differs disappears discards distributes does drains draws drives empties
+    encodes ensures enters excludes executes exists expects expires explains fails fetches fills
+    finds finishes fits follows forbids forgets forwards frees fulfils gathers gets gives goes
+    grows guards handles happens harms hears helps holds hosts ignores implements includes
+    increases iterates joins keeps knows lacks lasts learns leaves lets lies listens lives loads
+    loses maintains makes matches measures meets merges moves multiplies obeys occurs offers omits
+    opens owes owns parses passes performs picks plays prefers prepares prevents proceeds produces
+    proposes proves provides publishes pulls pushes puts raises reaches reacts receives recovers
+    reduces refers refuses registers rejects remains remembers removes renders repeats replaces
+    replicates requires resembles reserves resets resolves restarts restores returns rolls routes
+    says scrapes seems sees selects sends serves settles shares shows shrinks sits skips sleeps
+    sorts spans speaks spreads stands starts stays stops stores subscribes succeeds supervises
+    supplies supports survives suspends syncs takes tells throws translates travels treats tries
+    truncates turns uses vanishes vouches waits wakes wants warns withdraws works wraps writes
+    yields
+""")
+"""Verbs that follow "it"."""
+
+NOUNS = _words("""
+    accounts appends batches benchmarks bounds commits copies dates edits faults fences figures
+    forms groups heads keys labels lines links lists lives logs numbers pages pairs parts pieces
+    places points ports processes programs questions queues ranges rates records reports requests
+    results retries rounds rules runs samples shapes sizes spans states streams tags times types
+    updates values views words writes
+""")
+"""Nouns here, and verbs only after "it" or "who"."""
+
+AMBIGUOUS_THIRD_PERSONS = NOUNS | _words("""
+    accounts acts answers asks attempts backs batches benchmarks blocks bounds breaks calls causes
+    changes checks checkpoints claims closes commits contacts copies costs counts crashes cuts deals
+    dates demands drives drops edits ends faults fences fetches figures fits flushes forms gates
+    groups guards hands heads holds hosts joins judges keys labels lasts lays leads learns leaves
+    lies limits links lists lives loads locks logs looks maps marks matches matters means measures
+    meets misses moves names needs notes notices numbers offers opens orders owns pages pairs parks
+    parts pauses picks pieces places plans points polls ports presents prints processes produces
+    programs promises proves pumps questions queues quotes ranges rates reads records releases
+    replays replies reports requests results retries rounds rules runs samples schedules searches
+    sets shapes shares shifts sizes sleeps sorts spans splits spots stands starts states steps stops
+    stores streams sums switches syncs tags takes tells tests times traces tracks travels turns
+    types updates uses values views visits waits walks watches weighs works wraps writes
+""") - _words("holds tells takes lasts leaves meets owns proves stands matches fits learns loads")
+"""Plural nouns too: a verb where one can stand."""
+
+PLURALS = _words("""
+    accept agree allow appear arrive ask become begin behave belong bring carry choose come consist
+    contain continue decide decode depend describe detect die differ disappear encode exist expire
+    explain fail find follow forget get give go grow happen hold include join keep know lack learn
+    let lie listen lose make mean meet occur owe pass prefer prove provide raise reach receive
+    refer refuse remain remember remove require say see seem send serve sit speak stand stay
+    succeed survive take tell try vanish wait
+""")
+"""Verbs that follow "they", and are no nouns that are usual here."""
+
+AMBIGUOUS_PLURALS = AMBIGUOUS_IMPERATIVES | IMPERATIVES | _words("matter want share") - PLURALS
+"""Verbs that count after a pronoun or a plural alone: "they read", "brokers read"."""
+
+PASTS = _words("""
+    appeared arrived became began broke came chose died disappeared existed expired failed fell
+    gave got grew happened knew meant occurred ran rose said saw showed spoke stood succeeded threw
+    took vanished went withdrew woke wrote
+""")
+"""Past forms that are hardly ever participles."""
+
+SUBORDINATORS = _words("""
+    that which who whom whose what whatever whichever whoever whether where wherever when whenever
+    if because while how why until unless although though lest
+""")
+"""Each begins a clause, which has a verb of its own."""
+
+SOMETIMES_SUBORDINATORS = _words("after as before once since than till")
+"""They begin a clause when a pronoun follows."""
+
+FRAGMENT_STARTS = _words("""
+    of what whatever which who whom whose whether how where that as than till why
+""")
+"""A sentence that begins so is counted strictly."""
+
+CLAUSE_STARTS = _words("after although because before if once since unless until when while though")
+"""A sentence that begins so needs a comma before its main clause."""
+
+_DETERMINERS = _words("""
+    a an the this these those its their his her our your my each every all any some no another both
+    either neither one two three several many most more few other such what whatever which whichever
+    whose
+""")
+_PRONOUNS = _words("""
+    all anybody anything both each either everybody everything he i it neither nobody none nothing
+    others she somebody something that there these they those we what which who whoever you
+""")
+_SUBJECTS = _words("he it she they we you i there nobody somebody everybody nothing everything")
+_INTRANSITIVES = _words("breaks changes crashes ends moves sleeps starts stops waits works")
+_RELATIVES = _words(
+    "it that which who whoever nobody somebody everybody nothing something one this"
+)
+_PARTICIPLES = _words("read told made done sent held found known written taken given begun kept")
+_PREPOSITIONS = _words("""
+    about above across after against along among around as at of before behind below beneath beside
+    between beyond by down during for from in inside into like near off on onto out outside over
+    past per through throughout to toward towards under until up upon via with within without
+""")
+_ADVERBS = _words("""
+    again all already also always anew anyway at away back both down else even ever first further
+    here however indeed instead just later least likewise meanwhile merely moreover most mostly
+    never no not now nowhere off often once only otherwise out perhaps rather since so sometimes
+    soon still then there therefore thus together too twice up usually yet anyhow alone
+""")
+_JOINERS = _words("and or nor but")
+_CODE = "§"
+_TOKEN = re.compile(r"§|[A-Za-z][A-Za-z'’-]*|\d+|[,;:()–—/=+]")
+_CITATIONS = re.compile(r"^(?:\[[^\]]*\][,:]?\s*)+")
+_ASIDE = re.compile(r"\([^()]*\)")
+_NAME = re.compile(r"\b\w+(?:[_./=]\w+)+(?:\(\))?")
+_INLINE = re.compile(r":\w+:`[^`]*`|``[^`]*``|`[^`]*`|\"[^\"]*\"|\[[A-Z]+\d+\]")
+_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)[.!?](?=[\s)'\"]|$)")
+_FIELD = re.compile(r"^\s*:(?:param|raises|returns?|type|ivar|var)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A finding names one docstring that does not begin with a sentence."""
+
+    path: str
+    line: int
+    name: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.name}: {self.sentence}"
+
+
+def measure(root: Path, folders: Iterable[str]) -> list[Finding]:
+    """Return the bad docstrings of all modules below folders, which are relative to ``root``."""
+    paths = [path for folder in folders for path in _modules(root / folder)]
+    return [found for path in paths for found in _in_module(root, path)]
+
+
+def is_sentence(docstring: str) -> bool:
+    """Return whether the docstring's first sentence is an imperative or has a main verb."""
+    text = _CITATIONS.sub("", first_sentence(docstring).replace("’", "'"))
+    text = re.sub(r"^\([^()]*\)", _CODE, text)
+    text = _ASIDE.sub("", _NAME.sub(_CODE, _INLINE.sub(_CODE, text)))
+    left, semicolon, _ = text.partition(";")
+    if semicolon and not _is_good(_tokens(left)):
+        return False
+    left, colon, _ = text.partition(":")
+    tokens = _tokens(left)
+    if colon and tokens and (_verbs(tokens) or tokens[0] in FRAGMENT_STARTS | CLAUSE_STARTS):
+        return _is_good(tokens)
+    return _is_good(_tokens(text))
+
+
+def first_sentence(docstring: str) -> str:
+    """Return, on one line, what stands before the first full stop, blank line or field."""
+    paragraph = re.split(r"\n\s*\n", docstring.strip(), maxsplit=1)[0]
+    field = _FIELD.search(paragraph)
+    if field:
+        paragraph = paragraph[: field.start()]
+    line = " ".join(paragraph.split())
+    hidden = _INLINE.sub(lambda found: _CODE * len(found[0]), line)
+    end = _END.search(hidden)
+    return line[: end.start()] if end else line
+
+
+def _is_good(tokens: list[str]) -> bool:
+    while tokens and not (tokens[0].isalnum() or tokens[0] == _CODE or "'" in tokens[0]):
+        tokens = tokens[1:]
+    if not tokens or _lacks_subject(tokens):
+        return False
+    if _is_imperative(tokens):
+        return True
+    if tokens[0] in CLAUSE_STARTS and not _has_second_clause(tokens):
+        return False
+    strict = tokens[0] in FRAGMENT_STARTS
+    wanted = _clauses(tokens, strict=strict) + 1
+    return _verbs(tokens) + _later_imperatives(tokens) >= wanted
+
+
+def _has_second_clause(tokens: list[str]) -> bool:
+    return any(
+        token == "," and _after(tokens, at) not in _JOINERS for at, token in enumerate(tokens)
+    )
+
+
+def _tokens(text: str) -> list[str]:
+    return [token.lower() for token in _TOKEN.findall(text)]
+
+
+def _is_imperative(tokens: list[str]) -> bool:
+    at = 0
+    while at < len(tokens) - 1 and tokens[at] in ("never", "always", "only", "then", "not", "also"):
+        at += 1
+    word, following = tokens[at], _after(tokens, at)
+    if word in ("don't", "do") or (word in IMPERATIVES and word not in AMBIGUOUS_IMPERATIVES):
+        return following != "of" or word in ("get", "let", "make", "dispose", "take")
+    return word in AMBIGUOUS_IMPERATIVES and _opens_object(following)
+
+
+def _opens_object(token: str) -> bool:
+    """Return whether what follows a verb can begin with this token."""
+    if token in ("", ",", ";", ":", "(", _CODE) or token.isdigit():
+        return True
+    known = _DETERMINERS | _PRONOUNS | _PREPOSITIONS | _ADVERBS | SUBORDINATORS | _JOINERS
+    return token in known or token in ("them", "him", "us") or token.endswith(("ly", "ing"))
+
+
+def _lacks_subject(tokens: list[str]) -> bool:
+    first, second = tokens[0], _after(tokens, 0)
+    if first in AUXILIARIES and first not in ("do", "don't", "have"):
+        return True
+    if first in AMBIGUOUS_THIRD_PERSONS:
+        if second in _DETERMINERS - {"that", "what"} or second in ("it", "them", ",", _CODE):
+            return True
+        return second.endswith("s") and second not in AUXILIARIES | THIRD_PERSONS
+    return first in THIRD_PERSONS
+
+
+def _verbs(tokens: list[str]) -> int:
+    """Count the finite verbs; one that "and" joins to an earlier one does not count again."""
+    count = 0
+    at = 0
+    while at < len(tokens):
+        if _is_finite(tokens, at) and not (count and _joins(tokens, at)):
+            count += 1
+            at = _end_of_group(tokens, at)
+        else:
+            at += 1
+    return count
+
+
+def _end_of_group(tokens: list[str], at: int) -> int:
+    """Return where the words end that belong to the verb: in "may not have been" there is one."""
+    if tokens[at] not in AUXILIARIES:
+        return at + 1
+    at += 1
+    while at < len(tokens) and (tokens[at] in _ADVERBS or tokens[at].endswith("ly")):
+        at += 1
+    while at < len(tokens) and tokens[at] in ("be", "been", "being", "had", "have", "not", "done"):
+        at += 1
+    if at < len(tokens) and (tokens[at] in PLURALS | IMPERATIVES | PASTS):
+        at += 1
+    return at
+
+
+def _is_finite(tokens: list[str], at: int) -> bool:
+    word = tokens[at]
+    previous = _before(tokens, at)
+    if word in AUXILIARIES:
+        return previous != "to"
+    if previous in ("to", "let", "of", "a", "an", "the", "its", "their", "no", "'s"):
+        return False
+    if previous.endswith(("'s", "'")):
+        return False
+    if word in AMBIGUOUS_THIRD_PERSONS:
+        return _stands_as_verb(tokens, at)
+    if word in THIRD_PERSONS or word in PASTS:
+        return True
+    if word.endswith("ed") or word in _PARTICIPLES:
+        return previous in ("it", "they", "that", "which", "who", "nobody", "what")
+    if at == 0:
+        return False
+    if not previous[0].isalpha() and previous != _CODE:
+        return False
+    if word in PLURALS:
+        return previous not in AUXILIARIES | _JOINERS
+    plural = previous.endswith("s") and previous not in AUXILIARIES | _ADVERBS | THIRD_PERSONS
+    subject = plural or previous in ("they", "we", "you", "who", "that", "which")
+    return word in AMBIGUOUS_PLURALS and subject and _opens_object(_after(tokens, at))
+
+
+def _stands_as_verb(tokens: list[str], at: int) -> bool:
+    word, previous, following = tokens[at], _before(tokens, at), _after(tokens, at)
+    if previous in ("which", "what", "that") and (
+        at == 1 or (word in NOUNS and previous != "that")
+    ):
+        return False
+    if previous in _RELATIVES:
+        return following not in AUXILIARIES
+    if word in NOUNS or not previous:
+        return False
+    if previous in _DETERMINERS | _PREPOSITIONS | AUXILIARIES | _JOINERS:
+        return False
+    if not previous[0].isalpha() and previous != _CODE:
+        return False
+    if following in ("", ",", ";", ":", "and", "or"):
+        return word in _INTRANSITIVES
+    if following == "of" or following in AUXILIARIES:
+        return False
+    return _opens_object(following) or (following.endswith("s") and not previous.endswith("s"))
+
+
+def _joins(tokens: list[str], at: int) -> bool:
+    previous = _before(tokens, at)
+    back = at - 1
+    while back >= 0 and (tokens[back] in _ADVERBS or tokens[back].endswith("ly")):
+        back -= 1
+    return previous in _JOINERS or (back >= 0 and tokens[back] in _JOINERS)
+
+
+def _clauses(tokens: list[str], *, strict: bool) -> int:
+    """Count the words that take a verb for a subordinate clause.
+
+    ``strict`` also counts what may join a second verb to a clause: "and", and a comma.
+    """
+    count = 0
+    for at, word in enumerate(tokens):
+        previous, following = _before(tokens, at), _after(tokens, at)
+        if word in SUBORDINATORS:
+            count += not _takes_no_verb(tokens, at)
+        elif word in SOMETIMES_SUBORDINATORS:
+            count += strict or following in _SUBJECTS or _joins_clause(tokens, at)
+        elif strict and word in ",;:":
+            count += 1
+        elif strict and word in _JOINERS and previous != ",":
+            count += bool(following) and not _is_finite(tokens, at + 1)
+        elif word in _SUBJECTS - {"i"} and _is_bare_relative(tokens, at):
+            count += 1
+    return count
+
+
+def _joins_clause(tokens: list[str], at: int) -> bool:
+    """Return whether a finite verb follows "as" or its like, in the same part of the sentence."""
+    word, previous = tokens[at], _before(tokens, at)
+    if word == "as" and "as" in tokens[at + 1 : at + 4]:
+        return False  # the first one in "as long as it is"
+    compared = word == "as" and "as" in tokens[max(0, at - 3) : at]
+    if compared and previous not in ("long", "far", "soon", "much", "many", "often"):
+        return False  # "as large as this"
+    if word in ("after", "before") and not (
+        previous.endswith(("ed", ",")) or previous in _PARTICIPLES
+    ):
+        return False
+    for later in range(at + 1, len(tokens)):
+        if tokens[later] in SUBORDINATORS or tokens[later] in ",;:":
+            return False
+        if _is_finite(tokens, later):
+            return True
+    return False
+
+
+def _is_bare_relative(tokens: list[str], at: int) -> bool:
+    """Return whether the pronoun begins a clause without "that": "the change it has asked for"."""
+    previous = _before(tokens, at)
+    if not previous.isalpha() or at + 1 >= len(tokens) or not _is_finite(tokens, at + 1):
+        return False
+    known = SUBORDINATORS | SOMETIMES_SUBORDINATORS | _JOINERS | _PREPOSITIONS | _ADVERBS
+    return previous not in known | {"so", "longer", "far", "long"} and not previous.endswith("ly")
+
+
+def _takes_no_verb(tokens: list[str], at: int) -> bool:
+    """Return whether the word begins no clause here, or one without a finite verb."""
+    word, previous, following = tokens[at], _before(tokens, at), _after(tokens, at)
+    if word == "that" and previous in _PREPOSITIONS - {
+        "in",
+        "as",
+        "after",
+        "before",
+        "until",
+        "of",
+    }:
+        return True  # "with that name"
+    if following in ("to", "", ",", ";", ":", ")", "possible", "needed", "else", "or", "and"):
+        return word != "that"  # "what to send", "when needed"
+    if word in ("until", "till") and following in _DETERMINERS - {"what", "which", "whichever"}:
+        return not any(_is_finite(tokens, later) for later in range(at + 1, len(tokens)))
+    if word in ("when", "where", "while", "if", "until", "unless", "though"):
+        return following in ("any", "not", "need") or (
+            following.endswith(("ing", "ed")) and following not in _SUBJECTS | _PRONOUNS
+        )
+    return False
+
+
+def _later_imperatives(tokens: list[str]) -> int:
+    """Count imperatives that follow a clause: "If there is room, take it"."""
+    return sum(
+        token in ",;:" and at + 1 < len(tokens) and _is_imperative(tokens[at + 1 :])
+        for at, token in enumerate(tokens)
+        if tokens[0] in SUBORDINATORS
+    )
+
+
+def _before(tokens: list[str], at: int) -> str:
+    return tokens[at - 1] if at else ""
+
+
+def _after(tokens: list[str], at: int) -> str:
+    return tokens[at + 1] if at + 1 < len(tokens) else ""
+
+
+def _modules(folder: Path) -> list[Path]:
+    return [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+
+
+def _in_module(root: Path, path: Path) -> Iterator[Finding]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+        if not isinstance(node, kinds):
+            continue
+        docstring = ast.get_docstring(node)
+        if docstring and not is_sentence(docstring):
+            name = getattr(node, "name", "the module")
+            where = str(path.relative_to(root))
+            yield Finding(where, node.body[0].lineno, name, first_sentence(docstring))
+
+
+def main() -> None:
+    """Print the bad docstrings of the given folders, and their number."""
+    parser = argparse.ArgumentParser(description="Find docstrings that begin with a fragment.")
+    parser.add_argument("folders", nargs="+", help="folders or modules, from the checkout's root")
+    found = measure(Path(__file__).parents[2], parser.parse_args().folders)
+    for finding in found:
+        print(finding)
+    print(f"{len(found)} bad docstrings")
+
+
+if __name__ == "__main__":
+    main()
