@@ -1,1 +1,1 @@
-"""Consuming: positions, fetching, records and columns."""
+"""This package reads records and columns from partitions, alone or as a member of a group."""

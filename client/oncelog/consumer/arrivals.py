@@ -1,4 +1,4 @@
-"""Waiting until records come behind some offsets, without reading them.
+"""A client can wait until records come behind some offsets, without reading them.
 
 Rules
 -----
@@ -28,7 +28,7 @@ WAIT_MIN_MS = 1
 
 
 class Arrivals:
-    """The long polls of one client."""
+    """One client waits for records at its leaders by long polls."""
 
     def __init__(self, router: Router, isolation_level: int) -> None:
         self._router = router
@@ -39,10 +39,10 @@ class Arrivals:
         self._arrived = False
 
     async def wait(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """Return whether something came at or behind one of ``offsets`` within ``timeout_s``, or
-        may have.
+        """Return True when something may have come at or behind one of ``offsets``.
 
-        A partition that has no leader is not waited for.
+        It returns False after ``timeout_s`` seconds without anything. A partition that has no
+        leader is not waited for.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s

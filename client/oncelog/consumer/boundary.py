@@ -20,19 +20,19 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Work(Protocol):
-    """A run that handles what the consumer hands out."""
+    """A run does this work on the records that the consumer hands out."""
 
     def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what may be committed now, of every partition that has a position."""
+        """Return the offset that may be committed now, of every partition that has a position."""
         ...
 
     async def taking_away(self, partitions: Sequence[TopicPartition]) -> None:
-        """End the work on records of these partitions: they are given up after that."""
+        """End the work on records of these partitions, which are given up after that."""
         ...
 
 
 class Boundary:
-    """The boundary between the application and the group of one consumer."""
+    """One consumer's boundary says what its group commits."""
 
     def __init__(self) -> None:
         self.work: Work | None = None
@@ -43,7 +43,7 @@ class Boundary:
         """The part of the consumer in the transaction that is open."""
 
     def begin_work(self, work: Work) -> None:
-        """A run begins.
+        """Note that a run begins.
 
         :raises ClientError: one is under way.
         """
@@ -52,25 +52,28 @@ class Boundary:
         self.work = work
 
     def end_work(self) -> None:
-        """The run is over."""
+        """Note that the run is over."""
         self.work = None
 
     def commit_by_transactions(self) -> None:
-        """Nothing else commits from now on."""
+        """From now on let transactions alone commit positions."""
         self.in_transactions = True
 
     def check_free(self) -> None:
-        """:raises ClientError: a transaction has the consumer, or a run."""
+        """Return when no transaction and no run has the consumer.
+
+        :raises ClientError: one of them has it.
+        """
         if self.transaction is not None or self.work is not None:
             raise ClientError("this consumer is in another transaction, or in run(), already")
 
     def enter(self, part: object) -> None:
-        """A transaction takes the consumer's positions."""
+        """Note that a transaction takes the consumer's positions."""
         self.in_transactions = True
         self.transaction = part
 
     def leave(self, part: object) -> bool:
-        """The transaction of ``part`` has ended. Returns False if it had before."""
+        """Note that the transaction of ``part`` has ended. Return False if it had ended before."""
         if self.transaction is not part:
             return False
         self.transaction = None

@@ -1,4 +1,4 @@
-"""A batch as columns, and as Arrow: no object is made for a record.
+"""A batch is handed out as columns, or as Arrow: no object is made for a record.
 
 Rules: pyarrow is imported when ``to_arrow`` is first called, never before; the SDK does not need
 it.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class ColumnBatch:
-    """Records of one partition, in order; all columns that are there are equally long."""
+    """The batch has records of one partition in order; all its columns are equally long."""
 
     topic: str
     partition: int
@@ -42,11 +42,11 @@ class ColumnBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         return self.offsets[-1] + 1
 
     def records(self) -> list[Record]:
-        """The same, row by row."""
+        """Return the batch as a list of records."""
         rows = zip(
             [self.topic] * len(self),
             [self.partition] * len(self),
@@ -60,8 +60,9 @@ class ColumnBatch:
         return [Record(*row) for row in rows]
 
     def to_arrow(self) -> pyarrow.RecordBatch:
-        """An Arrow record batch with Kafka's columns: topic, partition, offset, timestamp, key,
-        value, headers (a list of key and value).
+        """Return an Arrow record batch with Kafka's columns.
+
+        They are topic, partition, offset, timestamp, key, value, headers (a list of key and value).
 
         :raises ImportError: pyarrow is not installed; the extra ``oncelog[arrow]`` brings it.
         """
@@ -86,7 +87,7 @@ class ColumnBatch:
 
 @cache
 def arrow_schema() -> pyarrow.Schema:
-    """The schema of :meth:`ColumnBatch.to_arrow`."""
+    """Return the schema of :meth:`ColumnBatch.to_arrow`."""
     import pyarrow as pa
 
     return pa.schema(
@@ -103,7 +104,7 @@ def arrow_schema() -> pyarrow.Schema:
 
 
 def make_batch(topic: str, partition: int, columns: RecordColumns) -> ColumnBatch:
-    """The decoded columns of one batch as the application gets them."""
+    """Make the batch that the application gets from the decoded columns."""
     return ColumnBatch(
         topic,
         partition,
@@ -117,7 +118,7 @@ def make_batch(topic: str, partition: int, columns: RecordColumns) -> ColumnBatc
 
 
 def cut(batch: ColumnBatch, first: int, end: int | None = None) -> ColumnBatch:
-    """The records from index ``first`` up to, not including, ``end``."""
+    """Return the records from index ``first`` up to, not including, ``end``."""
     if first == 0 and (end is None or end >= len(batch)):
         return batch
     part = slice(first, end)
@@ -149,7 +150,7 @@ def _timestamps(pa: Any, timestamps: Sequence[int]) -> Any:
 
 
 def _int64(pa: Any, numbers: Sequence[int], kind: Any) -> Any:
-    """Through an ``array`` of machine integers, which Arrow takes over without looking at each."""
+    """Make an Arrow array of integers, which Arrow takes over without looking at each."""
     if isinstance(numbers, range) and numbers.step == 1 and hasattr(pa, "arange"):
         return pa.arange(numbers.start, numbers.stop)
     buffer = pa.py_buffer(array("q", numbers))

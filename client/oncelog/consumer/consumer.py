@@ -1,4 +1,4 @@
-"""The consumer: the public face of reading.
+"""The consumer is the public class for reading.
 
 Rules
 -----
@@ -62,7 +62,9 @@ D = TypeVar("D")
 
 
 class Consumer(Questions, ClusterClient):
-    """Reads records. ``async with Consumer("orders", bootstrap_servers=...) as consumer: ...``
+    """A consumer reads records.
+
+    Use it as ``async with Consumer("orders", bootstrap_servers=...) as consumer: ...``.
 
     :param topics: with a ``group_id`` these are subscribed to. Without, all partitions of them are
         assigned, those added later too. Without topics, call ``subscribe`` or ``assign``.
@@ -80,8 +82,8 @@ class Consumer(Questions, ClusterClient):
         position is out of range.
     :param fetch_max_bytes: bytes of one answer of a leader; twice as many are held in advance.
     :param check_crcs: check every batch that is handed out.
-    :param corrupt_batches: "raise", or "skip": step over a batch that does not hold, with a log
-        line and ``batches_skipped_total`` in the metrics; what was in it is not read.
+    :param corrupt_batches: "raise", or "skip": step over a corrupt batch, with a log line and
+        ``batches_skipped_total`` in the metrics; what was in it is not read.
     :param isolation_level: "read_committed" hands out nothing of transactions that are open or were
         aborted, and reads no further than the first open one (KIP-98); "read_uncommitted" hands out
         everything. Unlike Kafka's, the default is the one that never shows what did not happen.
@@ -142,7 +144,8 @@ class Consumer(Questions, ClusterClient):
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Find the cluster and, if topics were named, their partitions. ``async with`` does it.
+        """Connect, and look up the partitions of the topics that were named. ``async with`` does
+        it.
 
         :raises NoBrokersAvailableError: at once, naming the addresses tried.
         :raises UnknownTopicOrPartitionError: a topic does not exist.
@@ -150,12 +153,12 @@ class Consumer(Questions, ClusterClient):
         await self._core.start()
 
     async def close(self) -> None:
-        """End all iterations and let go of everything; a member leaves its group, but a static one.
-        Who calls it while another ``close`` is under way waits for that one.
+        """End all iterations and close the connections. A member leaves its group, unless it is
+        static.
 
-        Auto commit takes what the application came back from: the record in the hands of a loop
-        that was left is read again, unless ``commit`` was called. A commit that fails here is
-        logged, not raised.
+        A call while another ``close`` is under way waits for that one. Auto commit takes what the
+        application came back from: the record in the hands of a loop that was left is read again,
+        unless ``commit`` was called. A commit that fails here is logged, not raised.
         """
         self._router.home.check()
         try:
@@ -165,9 +168,10 @@ class Consumer(Questions, ClusterClient):
                 self._signals.release()
 
     def stop_on_signals(self) -> None:
-        """From now on the first Ctrl+C (SIGINT) or SIGTERM closes this consumer instead of ending
-        the program: loops over it and ``run`` end, what is done is committed, a member leaves. In
-        the main thread only; a second signal does what it did before.
+        """Let the first SIGINT (Ctrl+C) or SIGTERM close this consumer, not end the program.
+
+        Loops over it and ``run`` end, what is done is committed, a member leaves. It works in the
+        main thread only; a second signal does what it did before.
 
         :raises ClientError: this is not the main thread.
         """
@@ -195,15 +199,16 @@ class Consumer(Questions, ClusterClient):
     # ------------------------------------------------------------------------------ assignment
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on; those assigned before keep their positions. With a
-        ``group_id`` those that are new begin at the group's committed offset.
+        """Read these partitions from now on; those assigned before keep their positions.
+
+        With a ``group_id`` those that are new begin at the group's committed offset.
 
         :raises ClientError: the consumer is subscribed, or was made with topics.
         """
         self._core.assign_by_hand(partitions)
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions, in order."""
+        """Return the assigned partitions, in order."""
         return list(self._core.subscription.states)
 
     # ------------------------------------------------------------------------------ group
@@ -215,12 +220,14 @@ class Consumer(Questions, ClusterClient):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics with the group, or those whose whole name matches ``pattern``, also
-        those that come later. Replaces an earlier subscription, and its listener.
+        """Subscribe to these topics, or to those whose whole name matches ``pattern``.
 
-        Partitions of which the group has committed nothing begin by ``auto_offset_reset``, those
-        too that are added to a topic later: with "latest" what is written to them before the group
-        has noticed them is not read.
+        Topics that come later count too. The call replaces an earlier subscription, and its
+        listener.
+
+        Partitions of which the group has committed nothing begin by ``auto_offset_reset``, also
+        those that are added to a topic later. With "latest" records are not read that were written
+        to such a partition before the group noticed it.
 
         :raises ClientError: there is no ``group_id``; both or neither of topics and pattern.
         :raises InvalidTopicError: a name that no topic can have.
@@ -234,8 +241,10 @@ class Consumer(Questions, ClusterClient):
         group.subscribe(names, pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group: commit (auto commit), tell the listener, give everything up. Without a
-        subscription, give up what was assigned."""
+        """Leave the group: commit (auto commit), tell the listener, give everything up.
+
+        Without a subscription, give up what was assigned.
+        """
         self._core.running()
         if self._core.group is not None:
             await self._core.group.unsubscribe()
@@ -244,8 +253,9 @@ class Consumer(Questions, ClusterClient):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit these offsets, of the records to be read next; by default the positions of all
-        partitions, which lie behind everything that was handed out.
+        """Commit these offsets, of the records to be read next; by default commit all positions.
+
+        A position lies behind everything that was handed out of its partition.
 
         :raises CommitFailedError: this consumer is not the member that it was; nothing was
             committed.
@@ -258,7 +268,7 @@ class Consumer(Questions, ClusterClient):
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> asyncio.Future[None]:
-        """Begin to commit, in order with other commits; the future knows what became of it."""
+        """Begin to commit, in order with other commits. The future gets the result or the error."""
         return self._core.in_group().commit_async(
             self._core.to_commit(offsets), self._core.deadline()
         )
@@ -266,27 +276,29 @@ class Consumer(Questions, ClusterClient):
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed for each partition, assigned or not; None where
-        nothing."""
+        """Return the group's committed offset of each partition, assigned or not, or None."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         return await self._core.in_group().committed(wanted, self._core.deadline())
 
     def group_metadata(self) -> GroupMetadata:
-        """This member as of now; what fences commits that somebody else makes for it."""
+        """Return this member as of now.
+
+        It fences commits that somebody else makes for the member.
+        """
         return self._core.in_group().metadata()
 
     def _join_transaction(self) -> InTransaction:
-        """For a producer whose transaction is to hold this consumer's positions."""
+        """Return this consumer's part in a transaction that is to commit its positions."""
         return InTransaction(self._core)
 
     def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
-        """Let the group assign anew, soon; the coordinators log the reason."""
+        """Ask the group for a new assignment soon; the coordinators log the reason."""
         self._core.in_group().enforce_rebalance(reason)
 
     # ------------------------------------------------------------------------------ positions
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the record that is handed out next; waits until there is a position."""
+        """Wait until there is a position; return the offset of the next record."""
         fetcher = self._core.running()
         state = self._core.subscription.state(partition)
         self._core.reader.settle()
@@ -303,21 +315,24 @@ class Consumer(Questions, ClusterClient):
         return state.offset
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Hand out ``offset`` next, at once; what was fetched in advance is dropped."""
+        """Set the position to ``offset`` at once.
+
+        Records that were fetched in advance are dropped.
+        """
         if type(offset) is not int or offset < 0:
             raise ValueError(f"offset={offset!r}: must be an integer from 0 on")
         self._core.seek(self._core.subscription.state(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first records of these partitions (default: all that are assigned)."""
+        """Move to the first records of these partitions (default: all that are assigned)."""
         await self._seek_to_time(partitions, EARLIEST_TIMESTAMP)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last records of these partitions (default: all that are assigned)."""
+        """Move behind the last records of these partitions (default: all that are assigned)."""
         await self._seek_to_time(partitions, LATEST_TIMESTAMP)
 
     async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record at or after a time; to the end where there is none."""
+        """Move to the first record at or after a time, in ms since 1970, else to the end."""
         if type(timestamp_ms) is not int or timestamp_ms < 0:
             raise ValueError(f"timestamp_ms={timestamp_ms!r}: must be milliseconds since 1970")
         await self._seek_to_time(partitions, timestamp_ms)
@@ -333,7 +348,7 @@ class Consumer(Questions, ClusterClient):
             self._core.seek(state, found[state.tp].offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until they are resumed."""
+        """Stop handing out records of these partitions until they are resumed."""
         self._core.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -341,7 +356,7 @@ class Consumer(Questions, ClusterClient):
         self._core.resume(partitions)
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, in order."""
+        """Return the paused partitions, in order."""
         return [tp for tp, state in self._core.subscription.states.items() if state.paused]
 
     # ------------------------------------------------------------------------------ reading
@@ -355,8 +370,9 @@ class Consumer(Questions, ClusterClient):
                 yield record
 
     def until_idle(self, seconds: float) -> AsyncIterator[Record]:
-        """``async for record in consumer.until_idle(10)``: records until none has come for so many
-        seconds of waiting, although the leaders of all partitions answer.
+        """Yield records until none has come for ``seconds`` of waiting, though all leaders answer.
+
+        Use it as ``async for record in consumer.until_idle(10)``.
 
         :raises DeadlineExceededError: for ``max_block_ms`` some leader has not answered: there may
             be more to read.
@@ -365,7 +381,7 @@ class Consumer(Questions, ClusterClient):
         return records_until_idle(Idling(self._core, seconds))
 
     async def getone(self) -> Record:
-        """The next record, waiting as long as it takes.
+        """Return the next record, waiting as long as it takes.
 
         :raises ClosedError: the consumer was closed meanwhile.
         """
@@ -377,9 +393,10 @@ class Consumer(Questions, ClusterClient):
     async def getmany(
         self, *, max_records: int | None = None, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[Record]]:
-        """Return what is there, up to ``max_records`` (default ``max_poll_records``), by partition.
+        """Return the records that are there, up to ``max_records`` (default ``max_poll_records``).
 
-        Waits up to ``timeout_ms`` for the first record; an empty answer means that none came.
+        They are grouped by partition. The call waits up to ``timeout_ms`` for the first record; an
+        empty answer means that none came.
 
         :raises ClosedError: the consumer is closed: a loop over this would never end.
         """
@@ -393,7 +410,7 @@ class Consumer(Questions, ClusterClient):
         return taken
 
     async def getbatch(self) -> ColumnBatch:
-        """The next batch as columns, waiting as long as it takes.
+        """Return the next batch as columns, waiting as long as it takes.
 
         :raises ClosedError: the consumer was closed meanwhile.
         """
@@ -403,7 +420,7 @@ class Consumer(Questions, ClusterClient):
         return batch
 
     async def batches(self) -> AsyncIterator[ColumnBatch]:
-        """Every batch as columns: ``async for batch in consumer.batches()``."""
+        """Yield every batch as columns: ``async for batch in consumer.batches()``."""
         while True:
             batch = await self._core.next_batch()
             if batch is None:
@@ -419,12 +436,12 @@ class Consumer(Questions, ClusterClient):
         max_bytes: int = 16 * 1024 * 1024,
         timeout_ms: int = 60_000,
     ) -> list[ColumnBatch]:
-        """Batches of one assigned partition from its position up to, not including, ``end_offset``:
-        what is there, up to about ``max_records`` or ``max_bytes``, waiting for the first of it.
+        """Return batches of one assigned partition from its position up to before ``end_offset``.
 
-        An empty list says that the position has come to ``end_offset``. It does so too where the
-        last offsets hold no record of anybody's: markers, aborted or compacted ones. Nothing behind
-        ``end_offset`` is handed out; the position ends there.
+        They are those that are there, up to about ``max_records`` or ``max_bytes``; the call waits
+        for the first. An empty list says that the position has come to ``end_offset``. It does so
+        too where the last offsets hold no record of anybody's: markers, aborted or compacted ones.
+        Nothing behind ``end_offset`` is handed out; the position ends there.
 
         :raises DeadlineExceededError: nothing came within ``timeout_ms``.
         :raises OffsetOutOfRangeError: the position is not in the log, and ``auto_offset_reset`` is
@@ -529,10 +546,10 @@ class Consumer(Questions, ClusterClient):
         await kind(self._core, self.getmany, options).run()
 
     def metrics(self) -> ConsumerMetrics:
-        """Return what it has counted so far. Costs microseconds, asks nobody."""
+        """Return a snapshot of the consumer's counters. It costs microseconds and asks nobody."""
         return consumer_metrics(self._router, self._core.subscription, self._core.reader)
 
 
 def core_of(consumer: Consumer) -> ConsumerCore:
-    """The parts of a consumer, for the SDK's own tools."""
+    """Return the parts of a consumer, for the SDK's own tools."""
     return consumer._core

@@ -1,4 +1,4 @@
-"""The parts that a consumer is made of, and what can be done with all of them together.
+"""A consumer consists of these parts, which are used together here.
 
 Rules
 -----
@@ -35,7 +35,7 @@ Place = tuple[int, int]
 
 
 class ConsumerCore:
-    """One consumer without its public face. It is started once, and closed once."""
+    """The core is one consumer without its public class. It is started once, and closed once."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ConsumerCore:
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """See ``Consumer.start``."""
+        """Connect and start fetching; see ``Consumer.start``."""
         if self.closed or self.fetcher is not None:
             raise ClosedError("a consumer is started once")
         await self.router.start()
@@ -120,7 +120,10 @@ class ConsumerCore:
             self.group.forget(state.tp)
 
     async def close(self) -> None:
-        """End all iterations, then everything else; or wait for who does."""
+        """End all iterations, then everything else.
+
+        When another call does so already, wait for it.
+        """
         if not self.closed:
             self.closed = True
             self.reader.close()
@@ -141,7 +144,7 @@ class ConsumerCore:
             await self.router.close()
 
     def running(self) -> Fetcher:
-        """The fetcher of a consumer that is at work.
+        """Return the fetcher of a consumer that is at work.
 
         :raises ClosedError: it is not started, closed, or has failed in the background.
         """
@@ -153,7 +156,7 @@ class ConsumerCore:
         return self.fetcher
 
     def in_group(self) -> Group:
-        """The group of a consumer that is at work.
+        """Return the group of a consumer that is at work.
 
         :raises ClientError: it has none.
         """
@@ -163,14 +166,14 @@ class ConsumerCore:
         return self.group
 
     def deadline(self) -> float:
-        """``max_block_ms`` from now, in the loop's time."""
+        """Return the loop's time ``max_block_ms`` from now."""
         timeout_s = self.router.options.max_block_ms / 1000
         return asyncio.get_running_loop().time() + timeout_s
 
     # ------------------------------------------------------------------------------ assignment
 
     def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``Consumer.assign``."""
+        """Assign what the application chose; see ``Consumer.assign``."""
         self.running()
         if self._topics and self.group is None:
             raise ClientError("this consumer was made with topics; assign() is for one without")
@@ -179,7 +182,7 @@ class ConsumerCore:
         self.assign(partitions, by_hand=True)
 
     def assign(self, partitions: Iterable[TopicPartition], *, by_hand: bool = False) -> None:
-        """Replace the assignment."""
+        """Replace the assignment by these partitions."""
         self.reader.drop_cursor()
         wanted = [TopicPartition(*tp) for tp in partitions]
         for tp in wanted:
@@ -198,8 +201,10 @@ class ConsumerCore:
         return [tp for topic in self._topics for tp in cluster.topic_partitions(topic)]
 
     def _adopt_new_partitions(self) -> None:
-        """Partitions that were added to a topic are read from their beginning: what was written
-        before we noticed them is new all the same."""
+        """Read partitions that were added to a topic from their beginning.
+
+        What was written before we noticed them is new all the same.
+        """
         for tp in self._partitions_of_topics():
             if tp not in self.subscription.states:
                 self.subscription.add(tp, Reset.EARLIEST)
@@ -207,7 +212,7 @@ class ConsumerCore:
                     self.history.moved(*tp, None, "assign")
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``Consumer.pause``."""
+        """Pause partitions; see ``Consumer.pause``."""
         for tp in partitions:
             state = self.subscription.state(tp)
             self.reader.let_go(state)
@@ -216,7 +221,7 @@ class ConsumerCore:
             self.fetcher.wake()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``Consumer.resume``."""
+        """Resume paused partitions; see ``Consumer.resume``."""
         fetcher = self.running()
         for tp in partitions:
             state = self.subscription.state(tp)
@@ -229,7 +234,7 @@ class ConsumerCore:
     # ------------------------------------------------------------------------------ positions
 
     def seek(self, state: PartitionState, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Hand out ``offset`` next, at once."""
+        """Set the position to ``offset`` at once."""
         fetcher = self.running()
         self.reader.moved(state)
         state.seek(offset, epoch, self.router.cluster.topic_id(state.tp.topic))
@@ -238,9 +243,11 @@ class ConsumerCore:
         fetcher.expedite(state)
 
     def read_on_from_committed(self, places: Mapping[PartitionState, Place | None]) -> None:
-        """Forget the positions of these partitions and ask the group for them, which answers when
-        no open transaction may change them; where it has committed nothing, go to the place
-        given."""
+        """Forget the positions of these partitions, and ask the group for its committed offsets.
+
+        The group answers when no open transaction may change them. Where it has committed nothing,
+        reading goes on at the place given.
+        """
         for state, place in places.items():
             if place is None or state.offset is None:
                 continue
@@ -254,7 +261,7 @@ class ConsumerCore:
     def to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
-        """Return what a commit of these offsets commits; None: the positions.
+        """Return what a commit of these offsets commits; None stands for the positions.
 
         :raises ClientError: the positions, which are for transactions to commit.
         """
@@ -267,11 +274,11 @@ class ConsumerCore:
     # ------------------------------------------------------------------------------ reading
 
     async def next_cursor(self) -> Cursor | None:
-        """A cursor with at least one record; None when the consumer is closed."""
+        """Return a cursor with at least one record; None when the consumer is closed."""
         self.router.home.check()
         return await self.reader.next_cursor()
 
     async def next_batch(self) -> ColumnBatch | None:
-        """The next batch as columns; None when the consumer is closed."""
+        """Return the next batch as columns; None when the consumer is closed."""
         self.router.home.check()
         return await self.reader.next_batch()

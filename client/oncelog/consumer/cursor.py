@@ -1,4 +1,4 @@
-"""The batch that is being handed out, record by record.
+"""A cursor hands out one batch record by record.
 
 Rules: the application's loop runs over a plain list iterator, so a record costs no bookkeeping.
 What was handed out is read off the iterator when somebody asks (its length hint); a seek, a pause
@@ -21,7 +21,7 @@ from oncelog.consumer.subscription import PartitionState
 
 
 class Cursor:
-    """Records of one batch of one partition."""
+    """A cursor has the records of one batch of one partition."""
 
     __slots__ = (
         "_before",
@@ -64,20 +64,20 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Records not yet handed out."""
+        """Return how many records are not handed out yet."""
         return length_hint(self.iterator)
 
     @property
     def handed_out(self) -> int:
-        """Records handed out."""
+        """Return how many records were handed out."""
         return len(self._records) - length_hint(self.iterator)
 
     def came_back(self) -> None:
-        """The application asks for more: nothing is in its hands."""
+        """Note that the application asks for more: it has finished with the last record."""
         self._returned = self.handed_out
 
     def safe(self) -> tuple[int, int]:
-        """(offset, leader epoch before it) below which the application came back from all."""
+        """Return (offset, leader epoch before it) up to which the application is done."""
         index = handed_out = self.handed_out
         if handed_out > self._returned:
             index -= 1
@@ -104,7 +104,7 @@ class Cursor:
             state.advance(self._records[-left].offset, self._epoch)
 
     def take(self, count: int) -> Sequence[Record]:
-        """The next ``count`` records, or what is left."""
+        """Return the next ``count`` records, or what is left."""
         left = length_hint(self.iterator)
         start = len(self._records) - left
         taken = self._records[start : start + count]
@@ -112,8 +112,10 @@ class Cursor:
         return taken
 
     def stop(self) -> int:
-        """Settle, and end the iteration where it is. The rest goes back to the front of the
-        partition's chunks, to be decoded again when its turn comes; how many records that are."""
+        """Settle, end the iteration where it is, and return how many records go back.
+
+        They go to the front of the partition's chunks, to be decoded again when its turn comes.
+        """
         left = len(list(self.iterator))  # one call that runs in C: nobody gets a record meanwhile
         self._settle(left)
         state = self.state
@@ -124,7 +126,7 @@ class Cursor:
         return left
 
     def _tell(self, note: Callable[[Sequence[Record]], None], handed_out: int) -> None:
-        """Of records that were handed out since the last time."""
+        """Tell ``note`` of the records that were handed out since the last time."""
         if handed_out > self._noted:
             noted, self._noted = self._noted, handed_out
             note(self._records[noted:handed_out])

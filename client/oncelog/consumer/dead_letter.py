@@ -1,4 +1,4 @@
-"""The dead letter topic: where records go that cannot be handled, with the cause in their headers.
+"""Records that cannot be handled go to the dead letter topic, with the cause in their headers.
 
 Rules
 -----
@@ -25,7 +25,7 @@ MESSAGE_BYTES_MAX = 1024
 
 
 class DeadLetters:
-    """A producer for one topic, with the connection options of the consumer it serves."""
+    """A producer writes dead letters to one topic, with its consumer's connection options."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class DeadLetters:
         )
 
     async def start(self) -> None:
-        """Connect, and see to it that there is such a topic, before it is needed.
+        """Connect, and make sure that the topic exists before it is needed.
 
         :raises UnknownTopicOrPartitionError: there is none, and brokers do not make it.
         """
@@ -64,9 +64,9 @@ class DeadLetters:
         await self._producer.partitions_for(self.topic)
 
     async def send(self, record: Record, error: BaseException, attempts: int) -> None:
-        """Returns when the dead letter is as safe as a record can be.
+        """Write a dead letter, and return when all in-sync replicas have it.
 
-        :raises ApiError, ClientError: it is not: the record must not count as done.
+        :raises ApiError, ClientError: they do not: the record must not count as done.
         """
         await self._producer.send(
             self.topic,
@@ -76,7 +76,7 @@ class DeadLetters:
         )
 
     async def close(self) -> None:
-        """Every send has been waited for, or its record is not done: nothing to wait for."""
+        """Close the producer at once: every send has been waited for, or its record is not done."""
         try:
             await self._producer.close(timeout_ms=0)
         except UndeliveredRecordsError:
@@ -86,7 +86,7 @@ class DeadLetters:
 def with_cause(
     record: Record, error: BaseException, attempts: int, group_id: str | None = None
 ) -> RecordHeaders:
-    """The record's headers and those of its death.
+    """Return the record's headers, and behind them those that tell why it is a dead letter.
 
     ``topic``, ``partition``, ``offset``, ``timestamp`` (ms since 1970): where it was read;
     ``attempts``: how often the handler was called, 0 when the record could not be decoded;
@@ -117,7 +117,7 @@ def with_cause(
 
 
 def cut(text: str, size_max: int) -> bytes:
-    """``text`` as UTF-8 of at most so many bytes, cut between characters."""
+    """Encode ``text`` as UTF-8 of at most ``size_max`` bytes, cut between characters."""
     data = text[:size_max].encode("utf-8", "backslashreplace")
     if len(data) <= size_max:
         return data

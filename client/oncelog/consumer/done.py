@@ -14,7 +14,7 @@ from collections import deque
 
 
 class DoneOffsets:
-    """The position of a partition of which several records are under way."""
+    """A partition's position is kept here while several of its records are under way."""
 
     __slots__ = ("_begun", "_done", "_next")
 
@@ -27,13 +27,15 @@ class DoneOffsets:
 
     @property
     def position(self) -> int:
-        """Return what to commit: the first offset that is not done, or the one behind all that were
-        begun; -1 when none was."""
+        """Return the offset to commit; -1 when no record was begun.
+
+        It is the first offset that is not done, or the one behind all that were begun.
+        """
         return self._begun[0] if self._begun else self._next
 
     @property
     def span(self) -> int:
-        """Records from the position on, done or not: what would be read again after a crash."""
+        """Return how many records, done or not, would be read again after a crash."""
         return len(self._begun)
 
     def follows(self, offset: int) -> bool:
@@ -41,13 +43,13 @@ class DoneOffsets:
         return offset >= self._next
 
     def begin(self, offset: int) -> None:
-        """A record is under way."""
+        """Note that a record is under way."""
         assert offset >= self._next, f"offset {offset} begins, {self._next} was expected"
         self._begun.append(offset)
         self._next = offset + 1
 
     def finish(self, offset: int) -> None:
-        """A record is done."""
+        """Note that a record is done."""
         begun, done = self._begun, self._done
         assert begun, f"offset {offset} is not under way"
         assert begun[0] <= offset < self._next, f"offset {offset} is not under way"

@@ -39,7 +39,7 @@ SHORT_WAIT_MS = 20
 
 @dataclass(slots=True)
 class Asked:
-    """One partition of a request under way."""
+    """A request under way asks for this partition."""
 
     state: PartitionState
     version: int
@@ -50,7 +50,7 @@ class Asked:
 
 @dataclass(slots=True)
 class LeaderPlan:
-    """One leader is to be asked this."""
+    """A plan says what is to be asked of one leader."""
 
     leader: int
     partitions: list[PartitionState] = field(default_factory=list)
@@ -58,7 +58,7 @@ class LeaderPlan:
 
 
 class Verdict(Enum):
-    """An answer for one partition asks for one of these."""
+    """An answer for one partition leads to one of these steps."""
 
     OK = "ok"
     STALE = "stale"
@@ -79,7 +79,10 @@ def plan_fetches(
     buffer_bytes: int,
     buffered: int,
 ) -> tuple[list[LeaderPlan], bool, float | None]:
-    """(plans for leaders that are not ``busy``, whether metadata is needed, when to look)."""
+    """Return plans for leaders that are not ``busy``, whether metadata are needed, when to look.
+
+    The last is a time of the loop; None when there is no reason to look again.
+    """
     plans: dict[int, LeaderPlan] = {}
     full: dict[int, None] = {}
     needs_metadata = False
@@ -117,7 +120,7 @@ def make_request(
     partition_bytes: int,
     isolation_level: int,
 ) -> tuple[FetchRequest, list[Asked]]:
-    """The request of a plan, and what it asks, in order."""
+    """Return the request of a plan, and the partitions that it asks for, in order."""
     topics: dict[tuple[str, str], FetchTopic] = {}
     asked: list[Asked] = []
     for state in plan.partitions:
@@ -153,7 +156,7 @@ def make_request(
 def take_answer(
     asked: Asked, answer: FetchPartitionResponse, payload: memoryview
 ) -> tuple[Verdict, ApiError | None]:
-    """Put what came into the partition's state, or say what else to do."""
+    """Put an answer's bytes into the partition's state, or return what else is to be done."""
     state = asked.state
     if state.version != asked.version or state.fetch_offset != asked.offset:
         return Verdict.STALE, None
@@ -179,11 +182,11 @@ def take_answer(
 
 
 def last_batch(data: memoryview, offset: int) -> tuple[int, int, int, int]:
-    """(bytes in whole batches, the offset after them, the last one's leader epoch, the attributes
-    that any of them has).
+    """Return four facts about the whole batches in ``data``.
 
-    Where a header does not hold, the batches before it count; if it is the first one, all bytes do,
-    so that decoding meets it and says which offset is corrupt.
+    They are the bytes in them, the offset after them, the last one's leader epoch, and the
+    attributes that any of them has. Where a header does not hold, the batches before it count; if
+    it is the first one, all bytes do, so that decoding meets it and says which offset is corrupt.
     """
     end, next_offset, epoch, attributes = 0, offset, -1, 0
     try:
@@ -198,7 +201,7 @@ def last_batch(data: memoryview, offset: int) -> tuple[int, int, int, int]:
 
 
 def rotate(states: Sequence[PartitionState], by: int) -> list[PartitionState]:
-    """The same partitions, beginning with another one."""
+    """Return the same partitions, beginning with another one."""
     if not states:
         return []
     by %= len(states)

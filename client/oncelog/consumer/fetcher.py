@@ -1,4 +1,4 @@
-"""Records come in here: one fetch under way at each leader, ahead of the application.
+"""The fetcher keeps one fetch under way at each leader, ahead of the application.
 
 Rules
 -----
@@ -62,7 +62,7 @@ WATCH_S = 0.5
 
 
 class _Poll:
-    """One fetch under way, or a connection being opened for one."""
+    """A poll is one fetch under way, or a connection that is being opened for one."""
 
     __slots__ = ("asked", "channel", "cut_short", "due_at", "wait_ms")
 
@@ -76,7 +76,7 @@ class _Poll:
 
 
 class Fetcher:
-    """Keeps the subscription's partitions supplied.
+    """The fetcher keeps the subscription's partitions supplied with records.
 
     :param let_go: called before a position moves by itself: what is being handed out is settled.
     :param left_behind: called before a position is given up because its topic is no more.
@@ -128,7 +128,7 @@ class Fetcher:
     # ------------------------------------------------------------------------------ wake-ups
 
     def wake(self) -> None:
-        """Look for something to fetch in the loop's next round. Free to call."""
+        """Look for something to fetch in the loop's next round. A call costs next to nothing."""
         if not self._woken and not self._closed:
             self._woken = True
             self._loop.call_soon(self._guarded, self._schedule)
@@ -141,14 +141,14 @@ class Fetcher:
         await future
 
     def notify(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting calls, so that they look again."""
         waiting, self._waiting = self._waiting, deque()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def expedite(self, state: PartitionState) -> None:
-        """The application wants this partition now: no long poll of others may delay it."""
+        """Fetch this partition now, as the application wants it: end a long poll that delays it."""
         leader = self._router.cluster.leader(state.tp)
         poll = self._polls.get(leader)
         if poll is not None and poll.channel is not None and poll.wait_ms > SHORT_WAIT_MS:
@@ -165,7 +165,7 @@ class Fetcher:
             self.fail("step", error)
 
     def fail(self, name: str, error: BaseException) -> None:
-        """Something of the consumer died in the background: every poll raises from now on."""
+        """Note that a background part of the consumer died: every poll raises from now on."""
         if self.failure is None:
             self.failure = error
         self.notify()
@@ -215,8 +215,10 @@ class Fetcher:
                 self._fetch(plan, channel, now)
 
     def _forget_paused(self) -> bool:
-        """Drop what paused partitions hold in advance: nobody may ever take it, and it must not
-        keep the others from being fetched. It is fetched again after they are resumed."""
+        """Drop what paused partitions hold in advance; it is fetched again after they are resumed.
+
+        Nobody may ever take it, and it must not keep the others from being fetched.
+        """
         idle = [s for s in self._subscription.states.values() if s.paused and s.chunks]
         for state in idle:
             state.drop_fetched()
@@ -325,7 +327,7 @@ class Fetcher:
             state.fail(type(error)(f"{state.tp}: {error}"))
 
     def _truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
-        """What was fetched is not what the log holds now (KIP-320): never skipped, always said.
+        """Act on a log that no longer holds what was fetched (KIP-320): never skip, always say so.
 
         What was fetched in advance is fetched again; the application hears only when records that
         it was handed are gone.
@@ -395,7 +397,7 @@ class Fetcher:
         self._speak_up(now, BrokerUnreachableError(NO_LEADER, "?", "partitions have no leader"))
 
     def _speak_up(self, now: float, error: BaseException) -> None:
-        """Tell the application when nothing at all has come for too long, and why."""
+        """Tell the application when no record at all has come for too long, and why."""
         patience_s = self._router.options.max_block_ms / 1000
         active = [state for state in self._subscription.states.values() if not state.paused]
         if not active or any(
@@ -427,7 +429,7 @@ class Fetcher:
         self._schedule()
 
     def _check_time(self) -> None:
-        """Close what is overdue; a silent leader that leads no more is not waited for."""
+        """Close overdue connections; do not wait for a silent leader that leads no more."""
         self._watch_timer = None
         now = self._loop.time()
         timeout_s = self._router.options.request_timeout_ms / 1000
@@ -446,14 +448,14 @@ class Fetcher:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
 
     def _have_looked(self) -> None:
-        """Positions were found, or errors instead."""
+        """Note that positions were found, or errors instead."""
         self.notify()
         self.wake()
 
     # ------------------------------------------------------------------------------ end
 
     async def close(self) -> None:
-        """Stop fetching; whoever waits for data looks again."""
+        """Stop fetching, and wake the calls that wait for data."""
         self._closed = True
         if self.wake in self._router.on_metadata:
             self._router.on_metadata.remove(self.wake)
@@ -464,7 +466,7 @@ class Fetcher:
         await self._tasks.close()
 
     def raise_if_failed(self) -> None:
-        """Let an unexpected failure in the background be heard in the caller."""
+        """Raise an unexpected failure of the background in the caller."""
         if self.failure is not None:
             raise ClosedError("the consumer failed in the background") from self.failure
         self._router.raise_if_failed()

@@ -1,4 +1,4 @@
-"""``consumer.until_idle(seconds)``: an iteration that ends when no record comes any more.
+"""``consumer.until_idle(seconds)`` is an iteration that ends when no record comes any more.
 
 Rules
 -----
@@ -28,7 +28,7 @@ NAMED_MAX = 5
 
 
 class Idling:
-    """One iteration.
+    """One iteration decides here when it is over.
 
     :raises ValueError: ``seconds`` is no number above zero.
     """
@@ -41,8 +41,9 @@ class Idling:
         self._seconds = seconds
 
     async def next_cursor(self) -> Cursor | None:
-        """A cursor with at least one record; None when there are no more, or the consumer is
-        closed.
+        """Return a cursor with at least one record; None when the iteration is over.
+
+        It is over when there are no more records, or when the consumer is closed.
 
         :raises DeadlineExceededError: nobody answers for some of the partitions.
         """
@@ -82,7 +83,7 @@ def _unanswered(states: list[PartitionState], seconds: float) -> str:
 
 
 async def records_until_idle(idling: Idling) -> AsyncIterator[Record]:
-    """Records one by one, until ``idling`` finds no more."""
+    """Yield records one by one, until ``idling`` finds no more."""
     while True:
         cursor = await idling.next_cursor()
         if cursor is None:

@@ -1,4 +1,4 @@
-"""A transaction takes a consumer's positions at its end, and the way back when it aborts.
+"""A transaction commits a consumer's positions at its end, and moves them back when it aborts.
 
 Rules
 -----
@@ -23,8 +23,10 @@ from oncelog_protocol.types import TopicPartition
 
 
 class InTransaction:
-    """One transaction's part of a consumer. Ends with the first of ``committed``, ``aborted`` and
-    ``unknown``; what comes after that changes nothing.
+    """A consumer takes part in one transaction through this object.
+
+    Its part ends with the first of ``committed``, ``aborted`` and ``unknown``; later calls change
+    nothing.
 
     :raises ClientError: the consumer has no group, is in another transaction, or in ``run``.
     """
@@ -61,7 +63,9 @@ class InTransaction:
     # ------------------------------------------------------------------------------ the end
 
     def commits(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
-        """The positions that moved, behind all that was handed out, and who commits them.
+        """Return the positions that moved, and the member that commits them.
+
+        A position lies behind all that was handed out.
 
         :raises CommitFailedError: partitions of which this transaction was handed records belong to
             another member by now, or an auto commit from before is still under way and might land
@@ -91,17 +95,19 @@ class InTransaction:
         return place is not None and place[0] == state.offset
 
     def refused(self, who: GroupMetadata, error: ApiError) -> None:
-        """The group's coordinator does not take ``who`` for a member: the membership hears of it,
-        and joins anew if it has to."""
+        """Tell the membership that the coordinator does not take ``who`` for a member.
+
+        It joins anew if it has to.
+        """
         self._group.fenced(who, error.code)
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """The transaction is committed, with these offsets."""
+        """Note that the transaction is committed, with these offsets."""
         if self._end():
             self._group.remember(offsets)
 
     def aborted(self) -> None:
-        """It is certainly not committed: read again from where it began."""
+        """Read again from where the transaction began: it is certainly not committed."""
         if not self._end():
             return
         try:
@@ -115,7 +121,7 @@ class InTransaction:
                 self._core.seek(state, *place)
 
     def unknown(self) -> None:
-        """Nobody knows: read on from what the group has committed, once that is settled."""
+        """Read on from what the group has committed, once the unknown outcome is settled."""
         if self._end():
             states = self._core.subscription.states.values()
             places = {state: self._begun.get(state, state.origin) for state in states}

@@ -1,4 +1,4 @@
-"""A sieve holds back markers and what aborted transactions wrote. Pure.
+"""A sieve holds back markers and the records of aborted transactions. Pure.
 
 Rules
 -----
@@ -24,7 +24,7 @@ ABORTED_BYTES = 120
 
 
 class Sieve:
-    """For one span, whose batches are shown to it in order; one may be shown again."""
+    """A sieve is for one span, whose batches are shown to it in order; one may be shown again."""
 
     __slots__ = ("_ahead", "_dropping", "size")
 

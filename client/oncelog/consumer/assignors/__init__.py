@@ -1,1 +1,1 @@
-"""Assignors: who of a group reads which partitions. Pure."""
+"""An assignor decides which member of a group reads which partitions. Pure."""

@@ -1,4 +1,4 @@
-"""An assignor is the rule by which a group's leader shares out partitions. Pure.
+"""An assignor is the rule by which a group's leader distributes partitions. Pure.
 
 Rules
 -----
@@ -20,7 +20,7 @@ RebalanceProtocol = Literal["eager", "cooperative"]
 
 
 class Assignor(Protocol):
-    """An own one is an object with these members, given in ``partition_assignment_strategy``.
+    """An own assignor has these members; the option ``partition_assignment_strategy`` takes it.
 
     :ivar name: what the group agrees on: members of one group need one name in common.
     :ivar protocol: "eager": members give everything up before they join. "cooperative": they keep
@@ -30,12 +30,12 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the assignor, in the group."""
+        """Return the assignor's name in the group."""
         ...
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """Return how members that use it rebalance."""
+        """Return whether members that use it rebalance eagerly or cooperatively."""
         ...
 
     def subscription_user_data(
@@ -51,7 +51,7 @@ class Assignor(Protocol):
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """Share out; the answer names every member.
+        """Assign partitions to members. The result names every member.
 
         :param partitions: the partition count of each topic that exists.
         :param members: each member's subscription by its id.
@@ -62,7 +62,7 @@ class Assignor(Protocol):
 def assignments(
     shares: Mapping[str, Sequence[TopicPartition]],
 ) -> dict[str, ConsumerAssignment]:
-    """Shares as the assignments that travel, their partitions in order."""
+    """Convert each member's partitions into its assignment on the wire, in order."""
     return {
         member: ConsumerAssignment(tuple(sorted(partitions)))
         for member, partitions in shares.items()
@@ -72,7 +72,7 @@ def assignments(
 def subscribers(
     partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
 ) -> dict[str, list[str]]:
-    """Each existing topic that somebody wants, in order, with the members that do, in order."""
+    """Return the members that want each existing topic, with topics and members in order."""
     wanting: dict[str, list[str]] = {}
     for member in sorted(members):
         for topic in dict.fromkeys(members[member].topics):

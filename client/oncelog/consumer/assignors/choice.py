@@ -1,4 +1,4 @@
-"""The option ``partition_assignment_strategy``: names and own assignors, the best first. Pure.
+"""The option ``partition_assignment_strategy`` is turned into assignors, the best first. Pure.
 
 A member joins cooperatively only if all its assignors are cooperative: before the group has chosen
 it cannot know whether it may keep what it has. So a group moves from an eager to a cooperative one
@@ -28,8 +28,9 @@ _MEMBERS = ("name", "protocol", "subscription_user_data", "assign")
 
 
 def make_assignors(strategy: AssignmentStrategy) -> tuple[Assignor, ...]:
-    """The assignors that a strategy names, in its order; the group takes the first one that all
-    its members have.
+    """Return the assignors that a strategy names, in its order.
+
+    The group takes the first one that all its members have.
 
     :raises ConfigurationError: a name that is none, an object that is no assignor, a name twice,
         or nothing at all.
@@ -45,7 +46,10 @@ def make_assignors(strategy: AssignmentStrategy) -> tuple[Assignor, ...]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return whether a member with these keeps what it owns while it joins."""
+    """Return "cooperative" if a member with these assignors keeps what it owns while it joins.
+
+    Otherwise it is "eager".
+    """
     cooperative = all(assignor.protocol == "cooperative" for assignor in assignors)
     return "cooperative" if cooperative else "eager"
 

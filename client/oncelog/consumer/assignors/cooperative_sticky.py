@@ -1,4 +1,5 @@
-"""Cooperative sticky: as sticky, and nobody stops reading what stays with him. Pure. The default.
+"""Cooperative sticky moves as few partitions as sticky; members keep reading those that stay. Pure.
+The default.
 
 Rules
 -----
@@ -21,7 +22,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class CooperativeStickyAssignor:
-    """See the module."""
+    """The assignor follows the rules of this module."""
 
     name = "cooperative-sticky"
     protocol: RebalanceProtocol = "cooperative"
@@ -29,13 +30,13 @@ class CooperativeStickyAssignor:
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """Nothing: a subscription says what its member owns."""
+        """Return nothing: a subscription already says what its member owns."""
         return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """See the module."""
+        """Assign partitions by the rules of the module."""
         claims = {
             member: (subscription.generation, subscription.owned)
             for member, subscription in members.items()
@@ -51,7 +52,7 @@ class CooperativeStickyAssignor:
 
 
 def _sole_owners(claims: Claims) -> dict[TopicPartition, str | None]:
-    """Each claimed partition with the member whose claim is the newest; None if there are two."""
+    """Return the member with the newest claim of each claimed partition; None if two have it."""
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(claims):
         generation, claimed = claims[member]

@@ -1,4 +1,4 @@
-"""Range: of each topic, a run of neighbouring partitions to each member. Pure.
+"""Range gives each member a run of neighbouring partitions of each topic. Pure.
 
 Topics with equal counts and subscribers are cut at the same places, so that partition n of one and
 partition n of another are with one member: what joins of streams need. The price is that the first
@@ -15,7 +15,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class RangeAssignor:
-    """See the module."""
+    """The assignor follows the text of this module."""
 
     name = "range"
     protocol: RebalanceProtocol = "eager"
@@ -23,13 +23,16 @@ class RangeAssignor:
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """Nothing: shares depend on the subscriptions alone."""
+        """Return nothing: the assignment depends on the subscriptions alone."""
         return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """The first ``count % members`` members of a topic get one partition more."""
+        """Assign partitions.
+
+        The first ``count % members`` members of a topic get one partition more.
+        """
         shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
         for topic, wanting in subscribers(partitions, members).items():
             each, more = divmod(partitions[topic], len(wanting))

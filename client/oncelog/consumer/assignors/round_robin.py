@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics in order, one to each member in turn. Pure.
+"""Round robin gives the partitions of all topics, in order, to one member after the other. Pure.
 
 Even over all topics together, where range is even per topic. Members that do not want a topic are
 passed over; with unequal subscriptions the shares may then be uneven (Kafka's RoundRobinAssignor).
@@ -14,7 +14,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class RoundRobinAssignor:
-    """See the module."""
+    """The assignor follows the text of this module."""
 
     name = "roundrobin"
     protocol: RebalanceProtocol = "eager"
@@ -22,13 +22,13 @@ class RoundRobinAssignor:
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """Nothing: shares depend on the subscriptions alone."""
+        """Return nothing: the assignment depends on the subscriptions alone."""
         return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """The turn goes on from topic to topic."""
+        """Assign partitions. The turn goes on from one topic to the next."""
         names = sorted(members)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in names}
         turn = 0

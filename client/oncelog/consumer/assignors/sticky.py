@@ -1,4 +1,4 @@
-"""Sticky: even shares, and of those the ones that move the least. Pure.
+"""Sticky gives even shares, and moves as few partitions as that takes. Pure.
 
 Rules
 -----
@@ -32,7 +32,7 @@ Shares = dict[str, list[TopicPartition]]
 
 
 class StickyAssignor:
-    """Sticky for members that give up everything before they join, and say what it was."""
+    """The assignor is for members that give up everything before they join, and say what it was."""
 
     name = "sticky"
     protocol: RebalanceProtocol = "eager"
@@ -40,7 +40,7 @@ class StickyAssignor:
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """The last assignment, since at the time of joining nothing is owned any more."""
+        """Return the last assignment, since at the time of joining nothing is owned any more."""
         return encode_subscription(
             ConsumerSubscription((), owned=tuple(previous), generation=generation)
         )
@@ -48,7 +48,7 @@ class StickyAssignor:
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]
     ) -> dict[str, ConsumerAssignment]:
-        """See the module."""
+        """Assign partitions by the rules of the module."""
         claims = {member: _previous(members[member]) for member in sorted(members)}
         return assignments(share_out(partitions, members, claims))
 
@@ -66,7 +66,7 @@ def _previous(subscription: ConsumerSubscription) -> tuple[int, Sequence[TopicPa
 def share_out(
     partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription], claims: Claims
 ) -> Shares:
-    """Every partition of every topic that somebody wants to one member that wants it."""
+    """Assign every partition of every topic that somebody wants to one member that wants it."""
     wanting = subscribers(partitions, members)
     shares: Shares = {member: [] for member in sorted(members)}
     holder = holders(claims)
@@ -84,7 +84,7 @@ def share_out(
 
 
 def holders(claims: Claims) -> dict[TopicPartition, str]:
-    """Return who holds each claimed partition, by the rules of the module."""
+    """Return the member that has each claimed partition, by the rules of the module."""
     newest: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(claims):
         generation, claimed = claims[member]
@@ -95,8 +95,10 @@ def holders(claims: Claims) -> dict[TopicPartition, str]:
 
 
 def _trim(shares: Shares, total: int) -> None:
-    """Take from each member what is above its even share; the ``total % members`` places of one
-    more go to those that have the most."""
+    """Take from each member what is above its even share.
+
+    The ``total % members`` places of one more go to the members that have the most.
+    """
     each, more = divmod(total, len(shares))
     for member in sorted(shares, key=lambda name: -len(shares[name])):
         held = shares[member]
@@ -109,7 +111,7 @@ def _trim(shares: Shares, total: int) -> None:
 
 
 def _by_turns(held: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """The first of each topic, then the second of each, and so on."""
+    """Return the first partition of each topic, then the second of each, and so on."""
     seen: dict[str, int] = {}
     ranked: list[tuple[int, TopicPartition]] = []
     for tp in held:
@@ -122,7 +124,10 @@ def _by_turns(held: Sequence[TopicPartition]) -> list[TopicPartition]:
 def _fill(
     shares: Shares, wanting: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> None:
-    """What nobody has goes to those that have the least; topics with the fewest takers first."""
+    """Give what nobody has to the members that have the least.
+
+    Topics with few takers come first.
+    """
     taken = {tp for held in shares.values() for tp in held}
     for topic in sorted(wanting, key=lambda name: (len(wanting[name]), name)):
         free = [
@@ -143,7 +148,7 @@ def _fill(
 def _level(
     shares: Shares, wanting: Mapping[str, Sequence[str]], holder: Mapping[TopicPartition, str]
 ) -> bool:
-    """Per topic, move partitions from members with most to those with least; True if any moved.
+    """Move partitions from members with most to those with least, per topic; True if any moved.
 
     Each move makes the sum of the squares of the counts smaller, so this comes to an end.
     """

@@ -1,1 +1,1 @@
-"""Taking part in a consumer group: coordinator, membership, commits, handing over."""
+"""This package makes a consumer a member of a group: it joins, commits and hands over."""

@@ -1,4 +1,4 @@
-"""Committed offsets: sent, asked for, and remembered.
+"""Committed offsets are sent, asked for, and remembered here.
 
 Rules
 -----
@@ -62,31 +62,33 @@ Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 
 class Identity:
-    """A consumer that assigns its partitions itself commits from outside the group."""
+    """A consumer commits under this identity: outside the group, if it assigns itself."""
 
     def __init__(self, group_id: str, group_instance_id: str | None = None) -> None:
         self.group_id = group_id
         self.group_instance_id = group_instance_id
 
     def now(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """As whom to commit these partitions.
+        """Return the identity under which these partitions are committed.
 
-        :raises CommitFailedError: there is no right to.
+        :raises CommitFailedError: the consumer may not commit them.
         """
         return GroupMetadata(self.group_id)
 
     def asking(self) -> GroupMetadata:
-        """As whom to ask for what is committed."""
+        """Return the identity under which committed offsets are asked for."""
         return GroupMetadata(self.group_id)
 
     def fenced(self, who: GroupMetadata, code: int) -> bool:
-        """The coordinator does not take ``who`` for a member. Whether that was only too late or
-        too early, and another attempt makes sense."""
+        """Handle a coordinator that does not take ``who`` for a member.
+
+        Return whether it was only too late or too early, so that another attempt makes sense.
+        """
         return False
 
 
 class Commits:
-    """Commits of one consumer's group."""
+    """One consumer's commits to its group go through here."""
 
     def __init__(
         self,
@@ -107,20 +109,23 @@ class Commits:
         """How often each partition was taken away: what was read before may be behind by now."""
 
     def act_as(self, identity: Identity) -> None:
-        """Commit in this name from now on."""
+        """Commit under this identity from now on."""
         self.identity = identity
 
     def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """These are committed, as the group has answered or somebody else has seen to."""
+        """Note committed offsets, as the group has answered or somebody else has seen to."""
         self.known |= offsets
 
     def drop_known(self, tp: TopicPartition) -> None:
-        """What was committed of this partition is of a topic that is no more."""
+        """Drop the committed offset of a partition whose topic was deleted."""
         self.known.pop(tp, None)
 
     def forget(self, tp: TopicPartition) -> None:
-        """The partition is not read any more; if it comes back it is read from what is committed
-        then. Explicit offsets from before are not committed after that."""
+        """Note that the partition is not read any more.
+
+        If it comes back it is read from what is committed then. Explicit offsets from before are
+        not committed after that.
+        """
         self.known.pop(tp, None)
         self._losses[tp] += 1
 
@@ -132,7 +137,7 @@ class Commits:
         return self._order.locked()
 
     async def commit(self, offsets: Offsets | Callable[[], Offsets], deadline: float) -> None:
-        """Commit, in the order of the calls. ``deadline`` is in the loop's time.
+        """Commit offsets, in the order of the calls. ``deadline`` is in the loop's time.
 
         :param offsets: a function is called when the commits before are through, and again before
             every attempt: what there is to commit may depend on them.
@@ -163,10 +168,12 @@ class Commits:
             self._order.release()
 
     def _check_kept(self, losses: Mapping[TopicPartition, int]) -> None:
-        """Between two attempts a partition may go to another member, which commits more of it, and
-        come back: the generation is right again, and the offset would move the group back.
+        """Refuse a commit of a partition that was lost between two attempts, even if it came back.
 
-        :raises CommitFailedError: it has.
+        Another member may have committed more of it. The generation is right again, and the older
+        offset would move the group back.
+
+        :raises CommitFailedError: a partition was lost.
         """
         for tp, count in losses.items():
             if self._losses[tp] != count:
@@ -215,7 +222,8 @@ class Commits:
     # ------------------------------------------------------------------------------ fetch
 
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """Return what the group has committed; None where nothing. Waits for open transactions.
+        """Return the committed offset of each partition; None where there is none. Waits for open
+        transactions.
 
         :raises RebalanceInProgressError: the generation changed; ask again.
         :raises CommitFailedError: this consumer is no member any more.
@@ -230,8 +238,10 @@ class Commits:
     async def fetch_settled(
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> Committed:
-        """The same of those partitions alone that no open transaction may still change; at least
-        one, if there is one by the deadline. Errors as of ``fetch``."""
+        """Return the committed offsets that no open transaction may still change.
+
+        They are at least one, if there is one by the deadline. Errors are those of ``fetch``.
+        """
         found: Committed = {}
         wanted = dict.fromkeys(partitions)
 
@@ -247,7 +257,7 @@ class Commits:
         return found
 
     async def _fetch_once(self, wanted: dict[TopicPartition, None], found: Committed) -> None:
-        """Moves what is answered from ``wanted`` to ``found``."""
+        """Ask once, and move what is answered from ``wanted`` to ``found``."""
         who = self.identity.asking()
         topics: dict[str, OffsetFetchTopic] = {}
         for topic, partition in wanted:
@@ -288,7 +298,7 @@ class Commits:
     async def _until(
         self, deadline: float, what: str, attempt: Callable[[], Awaitable[None]]
     ) -> None:
-        """Try again what may heal, with growing pauses, until the deadline."""
+        """Repeat ``attempt`` until the deadline, with growing pauses, while errors may heal."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         pace = self._router.new_backoff(what)
@@ -339,7 +349,7 @@ class Commits:
 
 
 class _Failed:
-    """The partitions of a commit that were refused."""
+    """The coordinator refused these partitions of a commit."""
 
     def __init__(self, partitions: dict[TopicPartition, int]) -> None:
         self.partitions = partitions
@@ -378,7 +388,7 @@ def _raise_for(response: Any) -> None:
 
 
 def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
-    """Return what was refused; a partition that the answer leaves out was not heard of."""
+    """Return what was refused. A partition that is missing in the answer counts as not answered."""
     codes = {
         TopicPartition(topic.topic, item.partition): item.error_code
         for topic in response.topics
@@ -396,7 +406,7 @@ def _failed(response: OffsetCommitResponse, asked: Offsets) -> _Failed | None:
 def _answers(
     response: OffsetFetchResponse,
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], list[TopicPartition]]:
-    """The committed offsets of an answer, and partitions of which they are not settled.
+    """Return the committed offsets of an answer, and the partitions whose offsets are not settled.
 
     :raises ApiError: of the first partition that has another error.
     """

@@ -1,4 +1,4 @@
-"""The group has a coordinator, and the member two connections to it.
+"""A member has two connections to its group's coordinator.
 
 Rules
 -----
@@ -49,7 +49,7 @@ REFUSALS = (InvalidGroupIdError, GroupAuthorizationFailedError)
 
 
 class Coordinator:
-    """The coordinator of one group as one client sees it."""
+    """A client finds and calls the coordinator of one group."""
 
     def __init__(self, router: Router, group_id: str, tasks: Tasks) -> None:
         self.broker_id: int | None = None
@@ -62,7 +62,7 @@ class Coordinator:
         self._told = False
 
     async def call(self, request: Request, purpose: str, timeout_s: float) -> Any:
-        """One attempt; the response, whatever error it tells.
+        """Try a request once, and return the response, whatever error is in it.
 
         :raises ApiError: the group has no coordinator at the moment, or may not be asked for.
         :raises OSError: the coordinator was not reached, or its connection broke; TimeoutError when
@@ -85,7 +85,7 @@ class Coordinator:
         return response
 
     async def call_parked(self, request: Request, timeout_s: float) -> Any:
-        """The same over the connection of membership, for a request that may be parked for long."""
+        """Make a call that may be parked for long, over the connection of membership."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         call = self._tasks.spawn("parked", self._outcome(request, timeout_s))
@@ -111,7 +111,7 @@ class Coordinator:
     async def _outcome(
         self, request: Request, timeout_s: float
     ) -> tuple[Any, BaseException | None]:
-        """A call as a task that never fails in an expected way."""
+        """Return the answer of a call, or the expected error with which it failed."""
         try:
             return await self.call(request, MEMBERSHIP, timeout_s), None
         except Failure as error:
@@ -161,7 +161,7 @@ class Coordinator:
     async def _ask_around(
         self, brokers: list[int], deadline: float
     ) -> FindCoordinatorResponse | None:
-        """The first answer that names one; a silent broker is not waited for."""
+        """Return the first answer that names a coordinator, without waiting for silent brokers."""
         attempts = [partial(self._ask_one, broker_id, deadline) for broker_id in brokers]
         return await self._router.first(attempts)
 

@@ -1,4 +1,4 @@
-"""Everything of a consumer that has to do with its group: made when there is a ``group_id``.
+"""A consumer with a ``group_id`` has this object for all that concerns its group.
 
 Rules
 -----
@@ -42,7 +42,7 @@ CLOSE_S = 10.0
 
 
 class Group:
-    """The group of one consumer that is running.
+    """A running consumer takes part in its group through this object.
 
     :param fail: told when a background task dies: the application's next poll raises.
     """
@@ -95,13 +95,15 @@ class Group:
 
     @property
     def subscribed(self) -> bool:
-        """Return whether the group assigns."""
+        """Return whether the group assigns partitions to this consumer."""
         return self._member is not None
 
     @property
     def settled(self) -> bool:
-        """Return whether the application has what the group assigns it, or the group assigns
-        nothing."""
+        """Return whether the application has all that the group assigns to it.
+
+        It is true as well when the group assigns nothing.
+        """
         return self._member is None or self._member.settled
 
     def subscribe(
@@ -110,7 +112,7 @@ class Group:
         pattern: str | re.Pattern[str] | None,
         listener: RebalanceListener | None,
     ) -> None:
-        """Become a member that reads these; or read these as the member that it is."""
+        """Become a member that reads these topics. A member that exists reads them from now on."""
         wanted = GroupTopics(self._router, topics, pattern)
         self._handing_over.listen(listener)
         if self._member is not None:
@@ -142,23 +144,23 @@ class Group:
         self._router.want_all(False)
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Let the group assign anew."""
+        """Ask the group for a new assignment."""
         if self._member is not None:
             self._member.want(reason)
 
     def metadata(self) -> GroupMetadata:
-        """The member as of now."""
+        """Return the member as of now."""
         return self._commits.identity.asking()
 
     def identity(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """As whom somebody else may commit these partitions for this consumer.
+        """Return the identity for somebody else's commit of these partitions for this consumer.
 
-        :raises CommitFailedError: there is no right to.
+        :raises CommitFailedError: the consumer may not commit them.
         """
         return self._commits.identity.now(partitions)
 
     def fenced(self, who: GroupMetadata, code: int) -> None:
-        """The coordinator did not take ``who`` for a member, in somebody else's commit."""
+        """Note that the coordinator refused ``who`` as a member, in somebody else's commit."""
         self._commits.identity.fenced(who, code)
 
     # ------------------------------------------------------------------------------ commits
@@ -173,26 +175,26 @@ class Group:
         return self._commits.under_way
 
     async def quiet(self, deadline: float) -> None:
-        """Wait until no commit is under way: it might land behind one of a transaction.
+        """Wait until no commit is under way, as it might land behind one of a transaction.
 
         :raises DeadlineExceededError: one still is.
         """
         await self._commits.commit({}, deadline)
 
     def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Somebody else has committed these, in a transaction."""
+        """Note offsets that somebody else has committed in a transaction."""
         self._commits.remember(offsets)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
     ) -> None:
-        """Commit these offsets; without any, where each partition stands."""
+        """Commit these offsets; without any, commit where each partition stands."""
         await self._commits.commit(self._given(offsets), deadline)
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
     ) -> asyncio.Future[None]:
-        """The same beside the application; what became of it is in the future."""
+        """Commit these offsets beside the application; the future gets the result or the error."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks.spawn("commit", self._commit_for(future, self._given(offsets), deadline))
         return future
@@ -221,12 +223,11 @@ class Group:
                 future.set_result(None)
 
     async def committed(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """Return what the group has committed."""
+        """Return the group's committed offset of each partition; None where there is none."""
         return await self._commits.fetch(partitions, deadline)
 
     async def _positions(self, partitions: Sequence[TopicPartition]) -> Committed:
-        """Return where to begin with partitions that are new to this member, as far as that is
-        settled."""
+        """Return where to begin with partitions new to this member, as far as it is settled."""
         timeout_s = self._router.options.max_block_ms / 1000
         deadline = asyncio.get_running_loop().time() + timeout_s
         found = await self._commits.fetch_settled(partitions, deadline)
@@ -253,12 +254,14 @@ class Group:
         ]
 
     def forget(self, tp: TopicPartition) -> None:
-        """What was committed of this partition is of a topic that is no more."""
+        """Drop the committed offset of a partition whose topic was deleted."""
         self._commits.drop_known(tp)
 
     async def _begin(self, places: Mapping[TopicPartition, int]) -> None:
-        """Nothing is committed of these partitions, and here reading begins. Outside of
-        transactions it is the application's to say, or auto commit's."""
+        """Commit where reading begins in partitions of which nothing is committed.
+
+        It does so in transactions only. Elsewhere the application commits, or auto commit.
+        """
         if self._boundary.in_transactions:
             timeout_s = self._router.options.max_block_ms / 1000
             offsets = {tp: OffsetAndMetadata(offset) for tp, offset in places.items()}
@@ -280,7 +283,7 @@ class Group:
     # ------------------------------------------------------------------------------ end
 
     async def close(self) -> None:
-        """End everything; at most CLOSE_S and what leaving takes."""
+        """End everything, in at most CLOSE_S seconds and the time that leaving takes."""
         loop = asyncio.get_running_loop()
         try:
             if self._member is not None:

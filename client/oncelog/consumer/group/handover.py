@@ -35,7 +35,7 @@ that stay. Without it, what was read since the last commit is read again by the 
 
 
 class HandingOver:
-    """Does it for one consumer."""
+    """A consumer gives up and takes over partitions by these steps."""
 
     def __init__(
         self,
@@ -61,20 +61,22 @@ class HandingOver:
         self._lost: dict[TopicPartition, None] = {}
 
     def listen(self, listener: RebalanceListener | None) -> None:
-        """Tell this listener, and no other one, of what comes and goes."""
+        """Tell this listener, and no other one, which partitions come and go."""
         self._listener = listener
 
     # ------------------------------------------------------------------------------ commits
 
     def reached(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return how far the application has come; while ``run`` works, how far that is done."""
+        """Return how far the application has come, or while ``run`` works, how far that is done."""
         work = self._boundary.work
         return self._reader.positions(safe=False) if work is None else dict(work.done_offsets())
 
     def finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return how far the application is done, as far as that is not committed yet. What it
-        committed itself, with a record still in hand, is not taken back; but a seek to before it
-        is."""
+        """Return how far the application is done, as far as that is not committed yet.
+
+        An offset that the application committed itself, with a record still in hand, is not taken
+        back. A seek to before it is.
+        """
         if self._boundary.in_transactions:
             return {}
         work = self._boundary.work
@@ -92,13 +94,16 @@ class HandingOver:
         return found
 
     async def commit_finished(self, deadline: float) -> None:
-        """Auto commit; nothing to do is done at once."""
+        """Commit what the application is done with (auto commit).
+
+        If that is nothing, return at once.
+        """
         await self._commits.commit(self.finished, deadline)
 
     # ------------------------------------------------------------------------------ going through
 
     def withhold(self, partitions: Sequence[TopicPartition]) -> None:
-        """Hand out nothing of these any more."""
+        """Stop handing out records of these partitions."""
         for tp in partitions:
             state = self._subscription.states.get(tp)
             if state is not None:
@@ -106,7 +111,7 @@ class HandingOver:
                 self._reader.let_go(state)
 
     def lost(self, partitions: Sequence[TopicPartition], who: GroupMetadata) -> None:
-        """These may be others': stop at once, whatever the application is doing."""
+        """Stop at once, whatever the application is doing: others may own these partitions."""
         states = self._subscription.states
         fresh = [tp for tp in partitions if tp in states and tp not in self._lost]
         self._lost |= dict.fromkeys(fresh)
@@ -117,7 +122,7 @@ class HandingOver:
     async def go_through(
         self, handover: Handover, who: Callable[[], GroupMetadata]
     ) -> Exception | None:
-        """Everything that a handover means; what a callback raised, if one did."""
+        """Go through a handover; return the error that a callback raised, if one did."""
         error: Exception | None = None
         states = self._subscription.states
         gone = [tp for tp in handover.revoked if tp in states]
@@ -134,7 +139,7 @@ class HandingOver:
     async def give_up(
         self, partitions: Sequence[TopicPartition], who: Callable[[], GroupMetadata]
     ) -> Exception | None:
-        """Commit, tell, let go."""
+        """Commit, tell the listener and give the partitions up; return the listener's error."""
         loop = asyncio.get_running_loop()
         self.withhold(partitions)
         if self._boundary.work is not None:

@@ -15,23 +15,26 @@ from oncelog_protocol.types import TopicPartition
 
 
 class RebalanceListener:
-    """Subclass what you need; every method may be plain or ``async``."""
+    """An application overrides the methods that it needs; each may be plain or ``async``."""
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These are the consumer's from now on; ``seek`` works here. Only the new ones."""
+        """Take over these partitions, which are new; ``seek`` works here."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These will be another's: the last moment to commit what was done with them."""
+        """Let go of these partitions: this is the last moment to commit what was done with them."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These may be another's already: committing is too late. Default: ``on_revoked``."""
+        """Let go of partitions that others may read already: it is too late to commit.
+
+        By default this calls ``on_revoked``.
+        """
         return self.on_revoked(partitions)
 
 
 async def tell(
     callback: Callable[[Sequence[TopicPartition]], Any], partitions: Sequence[TopicPartition]
 ) -> None:
-    """Call it, and wait for what it returns if that can be waited for."""
+    """Call the callback, and await its result if that can be awaited."""
     result = callback(list(partitions))
     if inspect.isawaitable(result):
         await result

@@ -1,4 +1,4 @@
-"""The shell of a member: runs its state machine against the coordinator and the application.
+"""A member runs its state machine against the coordinator and the application.
 
 Rules
 -----
@@ -76,7 +76,7 @@ POLL_WARNING = 0.8
 
 
 class Member(Identity):
-    """One subscription's member; ``start`` begins to join."""
+    """A subscription has one member; ``start`` begins to join."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Member(Identity):
         self._trouble_since: float | None = None
 
     def start(self) -> None:
-        """Begin to join."""
+        """Begin to join the group."""
         self._reader.came_back()
         self._reader.last_poll_at(self._loop.time())
         self._handle(m.Wanted("subscribed"))
@@ -169,30 +169,29 @@ class Member(Identity):
 
     @property
     def settled(self) -> bool:
-        """Return whether no rebalance is under way, and the application has taken notice of the
-        last."""
+        """Return whether no rebalance is under way and the application knows the last one."""
         state = self.state
         return state.phase is m.Phase.STABLE and state.handover is None and self._handover is None
 
     def want(self, reason: str) -> None:
-        """Rebalance, when that is possible."""
+        """Start a rebalance as soon as that is possible; ``reason`` is for the log."""
         self._handle(m.Wanted(reason))
 
     def subscribe(self, topics: GroupTopics) -> None:
-        """Other topics from now on."""
+        """Read other topics from now on."""
         self.topics = topics
         self._handle(m.Wanted("the subscription changed"))
 
     # ------------------------------------------------------------------------------ identity
 
     def asking(self) -> GroupMetadata:
-        """As a member where it is one."""
+        """Return the identity for questions: the member's, if it is one."""
         state = self.state
         who = (state.generation, state.member_id) if state.is_member else (-1, "")
         return GroupMetadata(self.group_id, *who, self.group_instance_id)
 
     def now(self, partitions: Sequence[TopicPartition]) -> GroupMetadata:
-        """As a member that owns these partitions.
+        """Return the identity of a member that owns these partitions.
 
         :raises CommitFailedError: it is no member at the moment, or does not own one of them.
         """
@@ -210,7 +209,10 @@ class Member(Identity):
         return self.asking()
 
     def fenced(self, who: GroupMetadata, code: int) -> bool:
-        """Too late or too early when the generation is just changing; otherwise lost."""
+        """Return whether another attempt makes sense, as the generation is just changing.
+
+        Otherwise the state machine hears of the refusal.
+        """
         if self.state.in_flux or who[:3] != self.asking()[:3]:
             return self.state.is_member
         self._handle(m.Refused(code))
@@ -282,12 +284,12 @@ class Member(Identity):
         await asyncio.sleep(self._pace.next_s())
 
     def _succeeded(self) -> None:
-        """The coordinator works. A join alone does not show that: it stores nothing."""
+        """Note that the coordinator works. A join alone does not show that: it stores nothing."""
         self._pace.reset()
         self._trouble_since = None
 
     async def _refused(self, code: int, message: str | None) -> None:
-        """An error that the coordinator answered; pause where it may be asked the same again."""
+        """Handle an error that the coordinator answered; pause before the same is asked again."""
         phase = self.state.phase
         self._handle(m.Refused(code, message or ""))
         if self.state.phase is phase or code in m.TRANSIENT:
@@ -375,7 +377,7 @@ class Member(Identity):
         self._look_at_topics()
 
     async def _shares(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
-        """Return what the leader hands in; nobody else hands in anything."""
+        """Return the assignments that the leader hands in; another member hands in nothing."""
         if not self.state.is_leader:
             self.topics.led_by_another()
             return []
@@ -391,7 +393,7 @@ class Member(Identity):
         ]
 
     def _told(self, metadata: bytes) -> ConsumerSubscription:
-        """A subscription that cannot be read gets nothing, and does not keep the others waiting."""
+        """Parse a member's subscription. One that cannot be read counts as empty."""
         try:
             return decode_subscription(metadata)
         except InvalidRequestError as error:
@@ -401,7 +403,7 @@ class Member(Identity):
     # ------------------------------------------------------------------------------ heartbeats
 
     async def _beat(self) -> None:
-        """One heartbeat when it is due, unless something changes before."""
+        """Send one heartbeat when it is due, unless something changes before."""
         due = min(self._beat_at, self._check_polls())
         try:
             async with asyncio.timeout_at(due):
@@ -445,7 +447,7 @@ class Member(Identity):
         return now + interval_s
 
     def _check_polls(self) -> float:
-        """Warn, or leave, when the application does not come; when to look again."""
+        """Warn, or leave, when the application does not poll; return when to look again."""
         now = self._loop.time()
         limit_s = self._options.max_poll_interval_ms / 1000
         since_s = now - self._reader.last_poll_at(now)
@@ -474,7 +476,7 @@ class Member(Identity):
         self._look_at_topics()
 
     def _look_at_topics(self) -> None:
-        """All members: what the pattern matches; the leader: what it shared out."""
+        """Match the pattern again; as the leader, look for changes in what was shared out."""
         for topic in self.topics.newly_missing():
             logger.warning(
                 "group %s: topic %r does not exist; it is read from when it does",
@@ -500,7 +502,10 @@ class Member(Identity):
             logger.debug("group %s: leaving: %s", self.group_id, error)
 
     async def close(self, deadline: float) -> None:
-        """Commit what is done, tell the listener, leave. ``deadline`` is in the loop's time."""
+        """Commit finished records, tell the listener, and leave.
+
+        ``deadline`` is in the loop's time.
+        """
         if self._metadata_changed in self._router.on_metadata:
             self._router.on_metadata.remove(self._metadata_changed)
         state = self.state

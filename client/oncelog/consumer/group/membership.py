@@ -1,4 +1,4 @@
-"""A member's part in its group, as a state machine. Pure.
+"""A state machine decides what a member of a group does next. Pure.
 
 Rules
 -----
@@ -41,7 +41,7 @@ TRANSIENT = tuple(
 
 
 class Phase(Enum):
-    """A member stands in one of these."""
+    """A member is in one of these phases."""
 
     OUT = "out"
     """Not a member, and not about to be one before the application comes again."""
@@ -91,7 +91,7 @@ BEATING = (Phase.GIVING_UP, Phase.SETTLING, Phase.STABLE)
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The application has to hear first what is taken from it, then what it gets."""
+    """A handover takes partitions from the application first, then gives it others."""
 
     revoked: Partitions = ()
     lost: bool = False
@@ -139,7 +139,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The coordinator's error to a join, a sync, a heartbeat or a commit of this member."""
+    """The coordinator refused a join, a sync, a heartbeat or a commit of this member."""
 
     code: int
     message: str = ""
@@ -147,7 +147,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLost:
-    """An attempt came to nothing; it may be tried again."""
+    """An attempt failed; it may be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class HandoverBegan:
 
 @dataclass(frozen=True, slots=True)
 class HandoverDone:
-    """It has been through."""
+    """The application has gone through the handover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class PollOverdue:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The subscription is at its end; everything was given up."""
+    """The subscription has ended; everything was given up."""
 
 
 Event = (
@@ -191,26 +191,26 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class OfferHandover:
-    """Let the application come to a poll: there is a handover."""
+    """The application is to come to a poll, as there is a handover."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReading:
-    """These partitions are lost: hand out nothing of them from now on."""
+    """Stop handing out records of these partitions: they are lost."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Raise this in the application's next poll."""
+    """Raise this error in the application's next poll."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class SendLeave:
-    """Tell the coordinator that this member goes."""
+    """Tell the coordinator that this member leaves."""
 
     member_id: str
     reason: str
@@ -221,7 +221,7 @@ Effect = OfferHandover | StopReading | Tell | SendLeave
 
 @dataclass(slots=True)
 class Membership:
-    """The state of one member; only ``handle`` changes it."""
+    """A member's state changes only by ``handle``."""
 
     cooperative: bool = True
     phase: Phase = Phase.OUT
@@ -252,7 +252,7 @@ class Membership:
         return self.phase in (Phase.JOINING, Phase.SYNCING)
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take notice of a fact; what to do about it, beside what the phase says."""
+        """Take in a fact, and return what to do about it beside what the phase says."""
         self._effects = []
         if self.phase is Phase.FAILED and not isinstance(event, (HandoverBegan, HandoverDone)):
             return []
@@ -378,12 +378,12 @@ class Membership:
             self._end(Phase.OUT, _named(error, message))
 
     def _retry(self) -> None:
-        """Another attempt may heal it; a sync begins again with a join."""
+        """Prepare another attempt after an error that may heal; a sync begins again with a join."""
         if self.phase is Phase.SYNCING:
             self._move(Phase.JOINING)
 
     def _lose(self, reason: str) -> None:
-        """The coordinator knows this member or its generation no more."""
+        """Note that the coordinator no longer knows this member or its generation."""
         self.generation = -1
         self.is_leader = False
         self.wish = None
@@ -400,7 +400,7 @@ class Membership:
             self._move(Phase.JOINING)
 
     def _end(self, phase: Phase, error: Exception) -> None:
-        """No member any more, and the application must hear why."""
+        """End the membership with an error that the application must hear."""
         self.reason = type(error).__name__
         self.member_id, self.generation, self.is_leader = "", -1, False
         self.wish = None

@@ -1,4 +1,4 @@
-"""A member knows its own subscription, and a leader what all members read.
+"""Each member knows its own subscription, and the leader knows what all members read.
 
 Rules
 -----
@@ -26,7 +26,7 @@ from oncelog_protocol.consumer_protocol import ConsumerSubscription
 
 
 class GroupTopics:
-    """The topics of one member's group.
+    """A member knows the topics of its group from here.
 
     :raises ConfigurationError: the pattern is not a regular expression.
     :raises InvalidTopicError: a name that no topic can have.
@@ -53,7 +53,7 @@ class GroupTopics:
 
     @property
     def by_pattern(self) -> bool:
-        """Return whether the topics depend on what there is."""
+        """Return whether the topics come from a pattern."""
         return self._pattern is not None
 
     def _matching(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class GroupTopics:
         )
 
     def newly_missing(self) -> list[str]:
-        """Those that were named and turned out not to exist; each is told once."""
+        """Return the named topics that turned out not to exist; each is returned once."""
         cluster = self._router.cluster
         missing = [
             topic
@@ -83,7 +83,7 @@ class GroupTopics:
         return missing
 
     def look_again(self) -> bool:
-        """Match the pattern again; whether the subscription has changed."""
+        """Match the pattern again, and return whether the subscription has changed."""
         found = self._matching()
         changed = found != self.subscribed
         self.subscribed = found
@@ -92,8 +92,10 @@ class GroupTopics:
     # ------------------------------------------------------------------------------ the leader
 
     async def partition_counts(self, members: Mapping[str, ConsumerSubscription]) -> dict[str, int]:
-        """Return how many partitions each existing topic has that any member reads, as fresh as
-        need be; from now on they are watched."""
+        """Return the partition count of each existing topic that any member reads, fresh enough.
+
+        From now on the counts are watched.
+        """
         topics = sorted({topic for member in members.values() for topic in member.topics})
         for topic in topics:
             if limits.is_legal_topic(topic):
@@ -109,19 +111,22 @@ class GroupTopics:
         return {topic: views[topic].partition_count if topic in views else 0 for topic in topics}
 
     def grown(self) -> list[str]:
-        """The topics whose partitions are others than those that were shared out."""
+        """Return the topics whose partitions differ from those that were shared out."""
         if self._shared_out is None:
             return []
         counts = self._counts(self._shared_out)
         return [topic for topic, count in self._shared_out.items() if counts[topic] != count]
 
     def led_by_another(self) -> None:
-        """Whoever leads now watches; this member does not."""
+        """Stop watching partition counts: another member leads now, and watches them."""
         self._shared_out = None
 
 
 def checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    """:raises InvalidTopicError: a name that no topic can have."""
+    """Return the topics as a tuple without duplicates.
+
+    :raises InvalidTopicError: a name that no topic can have.
+    """
     if isinstance(topics, str):
         topics = [topics]
     names = tuple(dict.fromkeys(topics))
