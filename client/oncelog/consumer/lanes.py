@@ -1,4 +1,5 @@
-"""Which record may be handled now: order within lanes, none between them. Pure.
+"""Lanes decide which record may be handled now: they keep order within a lane, none between them.
+Pure.
 
 Rules
 -----
@@ -27,7 +28,7 @@ UNDECODED = object()
 
 
 class PartitionWork:
-    """Records of one partition are under way, from its assignment to its loss."""
+    """Records of one partition are counted here from its assignment to its loss."""
 
     __slots__ = ("begun", "bytes", "given_up", "offsets", "state", "topic_id", "tp", "undone")
 
@@ -48,22 +49,22 @@ class PartitionWork:
         """Taken away: nothing new of it begins."""
 
     def take(self, offset: int, size: int) -> None:
-        """A record was handed out."""
+        """Note that a record was handed out."""
         self.offsets.begin(offset)
         self.undone += 1
         self.bytes += size
 
     def begin(self, offset: int) -> None:
-        """A handler is given a record."""
+        """Note that a handler is given the record at ``offset``."""
         self.begun = max(self.begun, offset)
 
     def put_down(self, size: int) -> None:
-        """A record is done, or forgotten."""
+        """Note that a record of ``size`` bytes is done, or forgotten."""
         self.undone -= 1
         self.bytes -= size
 
     def grow(self, size: int) -> None:
-        """A record takes more than it did, or less."""
+        """Note that a record takes more bytes than it did, or fewer if ``size`` is negative."""
         self.bytes += size
 
     def give_up(self) -> None:
@@ -72,7 +73,7 @@ class PartitionWork:
 
 
 class Job:
-    """One record on its way through the handler."""
+    """A job is one record on its way through the handler."""
 
     __slots__ = ("abandoned", "attempts", "payload", "record", "results", "size", "work")
 
@@ -89,30 +90,30 @@ class Job:
         """What is to be written for it, once it is handled; of interest in transactions."""
 
     def decoded(self, payload: object) -> None:
-        """The handler is given this."""
+        """Keep what the handler is to be given."""
         self.payload = payload
 
     def begin_attempt(self) -> None:
-        """The handler is called, for the first time or again."""
+        """Note that the handler is called, for the first time or again."""
         self.attempts += 1
 
     def abandon(self) -> None:
-        """Its worker is cancelled, and that is no failure."""
+        """Note that the job's worker is cancelled, which is no failure."""
         self.abandoned = True
 
     def keep(self, results: Sequence[ProducerRecord], size: int) -> None:
-        """These are to be written for it, and take so many bytes."""
+        """Keep the records that are to be written for it, and the bytes that they take."""
         self.results = results
         self.grow(size)
 
     def grow(self, size: int) -> None:
-        """It takes more than it did, or less."""
+        """Note that it takes more bytes than it did, or fewer if ``size`` is negative."""
         self.size += size
         self.work.grow(size)
 
 
 class LaneState(Enum):
-    """See the module."""
+    """A lane is in one of the states that the module explains."""
 
     READY = "ready"
     RUNNING = "running"
@@ -121,7 +122,7 @@ class LaneState(Enum):
 
 
 class Lane:
-    """Jobs that must not overtake each other."""
+    """The jobs of one lane must not overtake each other."""
 
     __slots__ = ("jobs", "key", "state")
 
@@ -132,7 +133,7 @@ class Lane:
 
 
 class Lanes:
-    """All lanes that have something to do."""
+    """Lanes that have something to do are kept here."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -142,7 +143,7 @@ class Lanes:
 
     @property
     def ready_count(self) -> int:
-        """Lanes in line for a worker."""
+        """Return how many lanes are in line for a worker."""
         return len(self._ready)
 
     def add(self, job: Job) -> None:
@@ -155,7 +156,10 @@ class Lanes:
         lane.jobs.append(job)
 
     def take(self) -> Lane | None:
-        """The lane whose turn it is; its first job is handled now. None when none is ready."""
+        """Return the lane whose turn it is; None when none is ready.
+
+        The caller handles its first job now.
+        """
         if not self._ready:
             return None
         lane = self._ready.popleft()
@@ -163,30 +167,33 @@ class Lanes:
         return lane
 
     def over(self, lane: Lane) -> None:
-        """The first job of a running lane is over; the next one gets in line."""
+        """Remove the first job of a running lane, which is over; the next one gets in line."""
         assert lane.state is LaneState.RUNNING
         lane.jobs.popleft()
         self._line_up(lane)
 
     def park(self, lane: Lane) -> None:
-        """The first job of a running lane waits."""
+        """Park a running lane, whose first job waits for its next attempt."""
         assert lane.state is LaneState.RUNNING
         lane.state = LaneState.PARKED
 
     def unpark(self, lane: Lane) -> None:
-        """The wait is over; nothing happens if the lane was dropped meanwhile."""
+        """Put a lane in line again when its wait is over, unless it was dropped meanwhile."""
         if lane.state is LaneState.PARKED:
             self._line_up(lane)
 
     def drop_but_gaps(self) -> list[Job]:
-        """Forget what has not begun, unless it lies before what has and nothing holds it up; what
-        it was. What is left fills the gaps: all that has begun can be committed then."""
+        """Forget and return jobs that have not begun, except those that fill gaps.
+
+        A gap lies before a job that has begun, in a lane that is not parked. When the gaps are
+        filled, all that has begun can be committed.
+        """
         waiting = [lane for lane in self._lanes.values() if lane.state is LaneState.PARKED]
         held = frozenset(job for lane in waiting for job in lane.jobs)
         return self._drop(lambda job: job in held or job.record.offset > job.work.begun)
 
     def drop(self, works: list[PartitionWork] | None = None) -> list[Job]:
-        """Forget what is not running, of these partitions (default: of all); what it was."""
+        """Forget and return the jobs of these partitions (default: of all) that are not running."""
         gone = None if works is None else frozenset(works)
         return self._drop(lambda job: gone is None or job.work in gone)
 
@@ -217,7 +224,7 @@ class Lanes:
             del self._lanes[lane.key]
 
     def _lane_key(self, record: Record) -> Hashable:
-        """Keys order within their partition only: that is where equal keys are."""
+        """Return the key of a record's lane. Equal keys are ordered within their partition only."""
         if self._order == "partition":
             return (record.topic, record.partition)
         if self._order == "key" and record.key is not None:

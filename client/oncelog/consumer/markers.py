@@ -1,4 +1,4 @@
-"""The markers that a consumer meets: for tools that show a log as it is.
+"""Tools that show a log as it is can hear of the markers that a consumer meets.
 
 A consumer never hands out markers, whatever its isolation level. Who looks at a log for somebody
 else may be told of them, in the order of their offsets, when the records before are handed out.
@@ -15,7 +15,7 @@ from oncelog_protocol.types import Buffer, TopicPartition
 
 
 class TransactionMarker(NamedTuple):
-    """A transaction ended so in one partition. ``timestamp`` is in milliseconds since 1970."""
+    """A transaction has ended so in one partition; ``timestamp`` is in ms since 1970."""
 
     topic: str
     partition: int
@@ -31,8 +31,10 @@ MarkerCallback = Callable[[TransactionMarker], None]
 
 
 def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
-    """Have ``callback`` told of each marker that ``consumer`` passes from now on. It is called
-    inside of polls, and must not wait."""
+    """Let ``callback`` hear of each marker that ``consumer`` passes from now on.
+
+    It is called inside of polls, and must not wait.
+    """
 
     def told(tp: TopicPartition, batch: Buffer) -> None:
         callback(read_marker(tp, batch))
@@ -41,9 +43,9 @@ def watch_markers(consumer: Consumer, callback: MarkerCallback) -> None:
 
 
 def read_marker(tp: TopicPartition, batch: Buffer) -> TransactionMarker:
-    """The marker that a control batch is.
+    """Parse the marker of a control batch.
 
-    :raises CorruptBatchError: it is none that is known here.
+    :raises CorruptBatchError: it is no marker that is known here.
     """
     marker = decode_marker(batch, verify=False)
     return TransactionMarker(

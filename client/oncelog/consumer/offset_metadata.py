@@ -9,9 +9,12 @@ from oncelog_protocol.types import NO_EPOCH, TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
-    """``offset`` is that of the record to be read next; ``leader_epoch`` that of the last record
-    read (KIP-320), -1 when not known; ``metadata`` is a note of the application's; ``topic_id``
-    says of which topic of that name it is, "" means that which there is now."""
+    """A group commits an offset together with this metadata.
+
+    ``offset`` is that of the record to be read next; ``leader_epoch`` that of the last record read
+    (KIP-320), -1 when not known; ``metadata`` is a note of the application's; ``topic_id`` is the
+    id of the topic, "" for the topic that has the name now.
+    """
 
     offset: int
     metadata: str = ""
@@ -20,7 +23,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A member as of now: what fences its commits. Generation -1 and no member id: not a member."""
+    """A member's identity fences its commits. Generation -1 and no member id mean: not a member."""
 
     group_id: str
     generation_id: int = -1
@@ -31,7 +34,7 @@ class GroupMetadata(NamedTuple):
 def checked_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what an application wants to commit, with types.
+    """Return the offsets that an application wants to commit, with types.
 
     :raises ValueError: an offset is not an integer from 0 on.
     """

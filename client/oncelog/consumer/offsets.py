@@ -1,4 +1,4 @@
-"""Questions about offsets, asked of the leaders: first, last, by timestamp.
+"""Leaders are asked for offsets: the first, the last, or the one at a timestamp.
 
 Rules: one request a leader; partitions whose leader has moved are asked again after a metadata
 refresh, until the deadline; an error that another attempt cannot heal is raised with its partition.
@@ -29,7 +29,7 @@ from oncelog_protocol.types import NO_LEADER, TopicPartition
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time; ``offset`` -1 when there is none."""
+    """The first record at or after a time is here; ``offset`` is -1 when there is none."""
 
     offset: int
     timestamp: int
@@ -42,7 +42,7 @@ async def list_offsets(
     isolation_level: int,
     deadline: float,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """For each partition the offset at its timestamp (ms, or -2 earliest, -1 latest).
+    """Return each partition's offset at its timestamp (ms since 1970; -2 earliest, -1 latest).
 
     :raises UnknownTopicOrPartitionError: a topic or partition does not exist.
     :raises DeadlineExceededError: a leader did not answer in time, or there is none.
@@ -82,7 +82,7 @@ async def _ask_leaders(
     deadline: float,
     found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> list[BaseException]:
-    """One round: every leader asked once, all at once. Errors that may heal are returned."""
+    """Ask every leader once, all at the same time, and return the errors that may heal."""
     by_leader: dict[int, list[TopicPartition]] = {}
     errors: list[BaseException] = []
     for tp in wanted:

@@ -1,4 +1,4 @@
-"""In which order results of handlers go to the log. Pure.
+"""The outbox decides in which order results of handlers go to the log. Pure.
 
 Rules
 -----
@@ -17,7 +17,7 @@ from oncelog.consumer.lanes import Job
 
 
 class Outbox:
-    """The records of one partition that are taken and not committed, in order."""
+    """The outbox holds the records of one partition that are taken and not committed, in order."""
 
     __slots__ = ("_ready", "_waiting")
 
@@ -35,11 +35,11 @@ class Outbox:
         return len(self._ready), sum(job.size for job in self._ready)
 
     def add(self, job: Job) -> None:
-        """A record is taken; the one behind all others."""
+        """Note that a record is taken, behind all others."""
         self._waiting.append(job)
 
     def handled(self) -> tuple[int, int]:
-        """Some record was handled: how many have become ready by that, and their bytes."""
+        """Note that a record was handled; return how many became ready by that, and their bytes."""
         count = size = 0
         waiting = self._waiting
         while waiting and waiting[0].results is not None:
@@ -50,22 +50,22 @@ class Outbox:
         return count, size
 
     def first(self, count: int) -> list[Job]:
-        """The first records that are ready, so many at most."""
+        """Return the first records that are ready, at most ``count``."""
         return list(islice(self._ready, count))
 
     def offset_after(self, count: int) -> int | None:
-        """Of the record behind the first ``count`` ready ones; None when there is none."""
+        """Return the offset of the record behind the first ``count`` ready ones, or None."""
         if count < len(self._ready):
             return self._ready[count].record.offset
         return self._waiting[0].record.offset if self._waiting else None
 
     def committed(self, count: int) -> None:
-        """The first ``count`` are done."""
+        """Remove the first ``count`` records, which are committed."""
         for _ in range(count):
             self._ready.popleft()
 
     def clear(self) -> list[Job]:
-        """Forget all; those that were handled."""
+        """Forget all records, and return those that were handled."""
         jobs = [*self._ready, *(job for job in self._waiting if job.results is not None)]
         self._ready.clear()
         self._waiting.clear()

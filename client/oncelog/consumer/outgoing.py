@@ -14,8 +14,11 @@ OVERHEAD_BYTES = 120
 
 
 class ProducerRecord(NamedTuple):
-    """A record to be written. Without ``partition`` the partitioner chooses; without
-    ``timestamp_ms`` (milliseconds since 1970) it is the time of writing."""
+    """A handler returns this to have a record written.
+
+    Without ``partition`` the partitioner chooses; without ``timestamp_ms`` (milliseconds since
+    1970) it is the time of writing.
+    """
 
     topic: str
     value: bytes | None = None
@@ -26,7 +29,7 @@ class ProducerRecord(NamedTuple):
 
 
 def checked_results(returned: object) -> list[ProducerRecord]:
-    """Return what a handler returned, as a list: nothing, one record, or several.
+    """Return a handler's result as a list: nothing, one record, or several.
 
     :raises TypeError, ValueError: something that cannot be written.
     """
@@ -52,5 +55,5 @@ def checked_results(returned: object) -> list[ProducerRecord]:
 
 
 def size_of(results: Iterable[ProducerRecord]) -> int:
-    """Bytes that results take, about."""
+    """Return about how many bytes the results take."""
     return sum(OVERHEAD_BYTES + len(item.value or b"") + len(item.key or b"") for item in results)

@@ -1,4 +1,4 @@
-"""Finding positions: for partitions that have none, from the group's commits or by the policy.
+"""Partitions without a position get one from the group's commits, or by the policy.
 
 Rules
 -----
@@ -49,7 +49,7 @@ REBALANCING_PAUSE_S = 0.05
 
 
 class Positions:
-    """Finds them for one subscription.
+    """One subscription's missing positions are found here.
 
     :param moved: told of each partition that got a position, before anybody may look.
     :param changed: told after every attempt: positions or errors are there.
@@ -82,7 +82,7 @@ class Positions:
         self._asking_leaders = False
 
     def join_group(self, committed: AskGroup, begin: CommitBegin) -> None:
-        """There is a group, whose commits go before the policy.
+        """Let the commits of a group go before the policy.
 
         :param committed: asks the group; leaves out what is not settled.
         :param begin: commits where the group begins.
@@ -90,7 +90,7 @@ class Positions:
         self._committed, self._commit_begin = committed, begin
 
     def check_topics(self) -> list[PartitionState]:
-        """The partitions whose positions are of topics that are no more."""
+        """Return the partitions whose positions belong to topics that were deleted."""
         gone: list[PartitionState] = []
         for state in self._subscription.states.values():
             if state.offset is None:
@@ -103,7 +103,7 @@ class Positions:
         return gone
 
     def made_again(self, state: PartitionState) -> None:
-        """The topic of a position was deleted and made again."""
+        """Give up the position, as its topic was deleted and made again."""
         offset = state.offset
         assert offset is not None
         if state.by_hand:
@@ -123,7 +123,7 @@ class Positions:
         return Reset.EARLIEST if self.policy is Reset.LATEST else self.policy
 
     def look(self) -> None:
-        """Begin to find what is missing. Free to call."""
+        """Begin to find missing positions. A call costs next to nothing."""
         by_group = by_leaders = False
         for state in self._subscription.without_position():
             if state.error is not None:

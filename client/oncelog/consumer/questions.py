@@ -22,29 +22,30 @@ class Questions:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, assigned or not."""
+        """Return the first offset of each partition, assigned or not."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {tp: answer.offset for tp, answer in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next committed record of each partition will have."""
+        """Return the offset that the next committed record of each partition will have."""
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {tp: answer.offset for tp, answer in found.items()}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none."""
+        """Return the first record at or after each time (ms since 1970), or None."""
         found = await self._list_offsets(timestamps_ms)
         return {tp: (answer if answer.offset >= 0 else None) for tp, answer in found.items()}
 
     async def wait_for_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = 500
     ) -> bool:
-        """Wait until one of these partitions, assigned or not, has something at or behind its
-        offset, without reading it; False when nothing came within ``timeout_ms``.
+        """Return True when one of these partitions may have something at or behind its offset.
 
-        True says that it is worth to look, not that a record is there: see ``end_offsets``.
+        Partitions need not be assigned, and nothing is read. It returns False when nothing came
+        within ``timeout_ms``. True says that it is worth to look, not that a record is there: see
+        ``end_offsets``.
         """
         self._core.running()
         if self._arrivals is None:
@@ -60,7 +61,7 @@ class Questions:
         return {tp: max(end - await self.position(tp), 0) for tp, end in ends.items()}
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic.
+        """Return all partitions of a topic.
 
         :raises UnknownTopicOrPartitionError: it does not exist.
         """
@@ -77,9 +78,9 @@ class Questions:
         return await list_offsets(self._core.router, named, isolation, self._core.deadline())
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions, in order."""
+        """Return the assigned partitions, in order."""
         raise NotImplementedError
 
     async def position(self, partition: TopicPartition) -> int:
-        """See ``Consumer.position``."""
+        """Return the offset of the next record; see ``Consumer.position``."""
         raise NotImplementedError

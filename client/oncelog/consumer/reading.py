@@ -1,4 +1,4 @@
-"""Handing out: batches are decoded here, and what is in the application's hands is known.
+"""Batches are decoded and handed out here, which knows what the application has in its hands.
 
 Rules
 -----
@@ -50,7 +50,7 @@ handed out before, and offset and leader epoch behind it and what follows it and
 
 
 class Reader:
-    """One consumer hands out records by this.
+    """A reader hands out the records of one consumer.
 
     :param running: the fetcher, or the error that says why there is none.
     """
@@ -85,17 +85,19 @@ class Reader:
         self._polled_at = 0.0
 
     def close(self) -> None:
-        """Hand out nothing more: every poll ends, and says so."""
+        """Stop handing out: every poll ends, and says so."""
         self.closed = True
         self.drop_cursor()
 
     def call_at_poll(self, work: AtPoll | None) -> None:
-        """Call ``work`` in every poll that does not simply go on with a batch. What it returns is
-        awaited before anything is handed out."""
+        """Call ``work`` in every poll that does not simply go on with a batch.
+
+        What it returns is awaited before anything is handed out.
+        """
         self._at_poll = work
 
     def watch_control_batches(self, callback: Callable[[TopicPartition, memoryview], None]) -> None:
-        """Tell of what is not handed out because it is a marker; see ``markers``."""
+        """Call ``callback`` with each control batch, which is not handed out; see ``markers``."""
         self._on_control_batch = callback
 
     # ------------------------------------------------------------------------------ polls
@@ -110,7 +112,7 @@ class Reader:
             self._cursor.came_back()
 
     def came_back(self) -> None:
-        """The application says otherwise than by a poll that it holds nothing."""
+        """Note that the application holds nothing, which it said otherwise than by a poll."""
         self._begin_poll()
         self._polling -= 1
 
@@ -120,8 +122,10 @@ class Reader:
         return self._polling > 0
 
     def last_poll_at(self, now: float) -> float:
-        """When the application last came for a record, as seen by whoever asks every now and then;
-        ``now`` while it is inside of a poll."""
+        """Return when the application last came for a record; ``now`` while it is inside of a poll.
+
+        The time is exact to the interval of these calls.
+        """
         sample = (self._polls, self._cursor.handed_out if self._cursor is not None else 0)
         if self._polling or sample != self._sampled:
             self._sampled = sample
@@ -129,7 +133,7 @@ class Reader:
         return self._polled_at
 
     async def next_cursor(self) -> Cursor | None:
-        """A cursor with at least one record; None when the consumer is closed."""
+        """Return a cursor with at least one record; None when the consumer is closed."""
         self._begin_poll()
         try:
             cursor = self._cursor
@@ -146,7 +150,7 @@ class Reader:
             self._polling -= 1
 
     async def next_batch(self) -> ColumnBatch | None:
-        """The next batch as columns; None when the consumer is closed."""
+        """Return the next batch as columns; None when the consumer is closed."""
         self._begin_poll()
         try:
             await asyncio.sleep(0)
@@ -161,7 +165,7 @@ class Reader:
             self._polling -= 1
 
     async def next_lists(self, wanted: int, timeout_s: float) -> dict[TopicPartition, list[Record]]:
-        """Up to ``wanted`` records that are there; waits ``timeout_s`` for the first one."""
+        """Return up to ``wanted`` records that are there; wait ``timeout_s`` for the first one."""
         self._begin_poll()
         try:
             return await self._next_lists(wanted, timeout_s)
@@ -198,9 +202,12 @@ class Reader:
     async def batches_until(
         self, state: PartitionState, end: int, wanted: int, size: int
     ) -> list[ColumnBatch]:
-        """Batches of one partition up to offset ``end``: at least one, and more while they are
-        there, up to about ``wanted`` records or ``size`` bytes in the log. Empty when the position
-        has come to ``end``, or the consumer was closed."""
+        """Return one or more batches of a partition, up to offset ``end``.
+
+        More than one are returned when they are there. They have up to about ``wanted`` records or
+        ``size`` bytes in the log. The list is empty when the position has come to ``end``, or the
+        consumer was closed.
+        """
         found: list[ColumnBatch] = []
         self._begin_poll()
         try:
@@ -235,7 +242,7 @@ class Reader:
             self._polling -= 1
 
     async def _wait(self) -> None:
-        """Until there may be something to hand out."""
+        """Wait until there may be something to hand out."""
         if self._hidden >= HIDDEN_MAX:
             self._hidden = 0
             await asyncio.sleep(0)
@@ -244,7 +251,7 @@ class Reader:
             await self._running().wait_for_data()
 
     async def _open(self) -> bool:
-        """Return whether there is anything to hope for, after what has to be done at a poll."""
+        """Do what has to be done at a poll; return False when the consumer is closed."""
         if self.closed:
             return False
         self._running()
@@ -257,7 +264,7 @@ class Reader:
     # ------------------------------------------------------------------------------ decoding
 
     def decode_next_batch(self) -> Cursor | None:
-        """The cursor over what is there, without waiting; None when nothing is."""
+        """Return a cursor over what is there, without waiting; None when nothing is."""
         if self._cursor is not None and self._cursor.left:
             return self._cursor
         self.settle()
@@ -292,8 +299,10 @@ class Reader:
         return None
 
     def _take_columns(self, only: PartitionState | None = None) -> _Taken | None:
-        """Decode the next batch of the partition whose turn it is, or of ``only`` that one. None
-        when nothing is there, or when enough was stepped over."""
+        """Decode the next batch of the partition whose turn it is, or of ``only`` that one.
+
+        It returns None when nothing is there, or when enough was stepped over.
+        """
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             raise deferred
@@ -328,7 +337,7 @@ class Reader:
         return None
 
     def _doubt(self, state: PartitionState, error: CorruptBatchError) -> None:
-        """What came next does not hold: have the leader look at it, once.
+        """Ask the leader once to look at the next batch, which is corrupt.
 
         :raises CorruptRecordError: it did, and sent the same, and such batches are not left out.
         """
@@ -361,8 +370,9 @@ class Reader:
         return only if only.has_data else None
 
     def _step_over(self, state: PartitionState) -> tuple[int, int] | None:
-        """Take what comes next and is not handed out; (offset, leader epoch) behind it, None when
-        there is no such thing.
+        """Take what comes next and is not handed out; return (offset, leader epoch) behind it.
+
+        It returns None when there is no such thing.
 
         :raises CorruptBatchError: the first batch does not hold. What was found hidden before it
             is hidden all the same.
@@ -391,7 +401,7 @@ class Reader:
         return end
 
     def _consume(self, state: PartitionState, size: int) -> None:
-        """A batch leaves the buffer; the fetcher hears when that lets it go on."""
+        """Remove a batch from the buffer; the fetcher hears when that lets it go on."""
         limit = self._options.max_partition_fetch_bytes
         was_full = state.buffered >= limit
         state.consume(size)
@@ -408,7 +418,7 @@ class Reader:
 
     @property
     def not_handed_out(self) -> tuple[str, int]:
-        """The topic of the batch that is being handed out, and how many records of it are left."""
+        """Return the topic of the batch that is being handed out, and how many records are left."""
         cursor = self._cursor
         return ("", 0) if cursor is None else (cursor.state.tp.topic, cursor.left)
 
@@ -422,23 +432,26 @@ class Reader:
             self._cursor = None
 
     def let_go(self, state: PartitionState) -> None:
-        """The position of ``state`` moves: nothing of it is handed out any more."""
+        """Hand out nothing more of ``state``, whose position moves."""
         if self._cursor is not None and self._cursor.state is state:
             self.drop_cursor()
 
     def moved(self, state: PartitionState) -> None:
-        """The application moves the position itself: what it holds of it counts no more."""
+        """Drop what the application holds of ``state``, since it moves the position itself."""
         self.let_go(state)
         self._in_hand.pop(state.tp, None)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are read no more."""
+        """Forget partitions that are read no more."""
         for tp in partitions:
             self._in_hand.pop(tp, None)
 
     def positions(self, *, safe: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return where each partition stands that has a position: behind what was handed out, or
-        (``safe``) behind what the application came back from."""
+        """Return where each partition stands that has a position.
+
+        That is behind what was handed out, or (``safe``) behind what the application came back
+        from.
+        """
         self.settle()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, state in self._subscription.states.items():
@@ -474,9 +487,11 @@ class Reader:
 
 
 def _behind(data: memoryview, start: int, offset: int) -> tuple[int, int] | None:
-    """(offset, leader epoch) behind the batch at ``start``, of which ``offset`` is one, though it
-    does not hold; None where that is not certain. Its header is believed if the checksum holds, or
-    if both its counts say the same: else more might be left out than one batch.
+    """Return (offset, leader epoch) behind a corrupt batch, or None where that is not certain.
+
+    The batch is at ``start``, and ``offset`` must be one of its offsets. Its header is believed if
+    the checksum holds, or if both its counts say the same: else more might be left out than one
+    batch.
     """
     try:
         header = parse_header(data, start)

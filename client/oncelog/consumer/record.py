@@ -12,7 +12,10 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """``timestamp`` is in milliseconds since 1970; ``headers`` keep their order and may repeat."""
+    """An application reads this: ``timestamp`` is in ms since 1970; ``headers`` keep their order.
+
+    Headers may repeat.
+    """
 
     topic: str
     partition: int
@@ -24,8 +27,11 @@ class Record(NamedTuple):
 
 
 def make_records(topic: str, partition: int, columns: RecordColumns) -> list[Record]:
-    """The records of one batch. Every loop in here runs in C: a million records a second must
-    leave most of the time to the application."""
+    """Make the records of one batch.
+
+    Every loop in here runs in C: a million records a second must leave most of the time to the
+    application.
+    """
     rows: Iterator[tuple[object, ...]] = zip(
         repeat(topic, len(columns.values)),
         repeat(partition),

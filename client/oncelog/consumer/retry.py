@@ -1,4 +1,4 @@
-"""A record whose handler failed is tried again, so often and after such pauses. Pure."""
+"""A record whose handler failed is tried again by these rules. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MULTIPLIER_MAX = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """``Retry(5)``: five attempts in all, with pauses of about 0.1, 0.2, 0.4 and 0.8 s.
+    """``Retry(5)`` makes five attempts in all, with pauses of about 0.1, 0.2, 0.4 and 0.8 s.
 
     :param attempts: how often the handler is called for one record, the first time included.
     :param backoff_ms: the first pause; each further one is ``multiplier`` times as long, up to
@@ -48,12 +48,11 @@ class Retry:
             raise ConfigurationError(f"give_up_on={kinds!r}: must be a tuple of exception classes")
 
     def again(self, attempts: int, error: BaseException) -> bool:
-        """Return whether to try once more, after so many attempts of which the last gave
-        ``error``."""
+        """Return whether to try again, after ``attempts`` of which the last raised ``error``."""
         return attempts < self.attempts and not isinstance(error, self.give_up_on)
 
     def pause_s(self, attempts: int, entropy: Entropy) -> float:
-        """The pause after so many attempts, in seconds."""
+        """Return the pause after so many attempts, in seconds."""
         longest = max(self.backoff_max_ms, self.backoff_ms)
         nominal = float(self.backoff_ms)
         for _ in range(attempts - 1):  # not a power: that would overflow after some thousands

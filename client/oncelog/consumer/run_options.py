@@ -1,4 +1,4 @@
-"""The options of ``consumer.run(handler)``, checked."""
+"""This module checks the options of ``consumer.run(handler)``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """See ``Runs.run``."""
+    """The options are those of ``Runs.run``."""
 
     handler: Callable[[Any], object]
     concurrency: int = 1
@@ -87,12 +87,12 @@ class RunOptions:
 
     @property
     def attempts(self) -> Retry:
-        """``retry``, with its default: one attempt."""
+        """Return ``retry``, with its default: one attempt."""
         return ONCE if self.retry is None else self.retry
 
     @property
     def records_in_flight(self) -> int:
-        """``max_records_in_flight``, with its default."""
+        """Return ``max_records_in_flight``, with its default."""
         if self.max_records_in_flight is not None:
             return self.max_records_in_flight
         usual = max(RECORDS_IN_FLIGHT_MIN, 4 * self.concurrency)
@@ -102,8 +102,10 @@ class RunOptions:
 
 
 class RunSettings(TypedDict, total=False):
-    """For checkers of types: the options of ``Runs.run`` that the handler's type does not depend
-    on."""
+    """The options of ``Runs.run`` that do not depend on the handler's type are declared here.
+
+    They are for type checkers.
+    """
 
     concurrency: int
     order: Order

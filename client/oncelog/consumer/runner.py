@@ -54,7 +54,7 @@ RECORD_OVERHEAD_BYTES = 200
 
 
 class Poll(Protocol):
-    """Takes records, as ``Consumer.getmany`` does."""
+    """A poll takes records, as ``Consumer.getmany`` does."""
 
     async def __call__(
         self, *, max_records: int | None, timeout_ms: int
@@ -62,7 +62,7 @@ class Poll(Protocol):
 
 
 class Runner:
-    """One run over a consumer; see ``boundary.Work``."""
+    """One run works over a consumer; see ``boundary.Work``."""
 
     def __init__(self, core: ConsumerCore, poll: Poll, options: RunOptions) -> None:
         self._core = core
@@ -108,7 +108,7 @@ class Runner:
         )
 
     async def run(self) -> None:
-        """Until the consumer is closed, something fails, or the caller is cancelled."""
+        """Run until the consumer is closed, something fails, or the caller is cancelled."""
         core = self._core
         core.running()
         core.boundary.begin_work(self)
@@ -148,7 +148,7 @@ class Runner:
     # ------------------------------------------------------------------------------ the end
 
     def _end(self, error: BaseException | None) -> None:
-        """No more records begin; the first error is the one that is raised."""
+        """Let no more records begin; the first error is the one that is raised."""
         if self._over:
             if error is not None:
                 logger.error("run: also failed while ending: %r", error)
@@ -162,7 +162,7 @@ class Runner:
         self._end(error)
 
     async def _stop(self, poller: asyncio.Task[None], *, drain: bool) -> None:
-        """Handlers under way end by themselves (``drain``), or are cancelled at once."""
+        """Wait until handlers under way end (``drain``), or cancel them at once."""
         self._over = True
         self._share.freeze()
         try:
@@ -192,10 +192,10 @@ class Runner:
         self._feed()
 
     async def _finish(self) -> None:
-        """No handler is at work any more; the consumer may be closing, but is not closed."""
+        """Finish when no handler is at work; the consumer may be closing, but is not closed."""
 
     def _hand_back(self) -> None:
-        """The consumer as one would expect it: nothing paused, positions at what is not done."""
+        """Leave the consumer with nothing paused, and positions at what is not done."""
         core = self._core
         if core.closed:
             return  # what is committed last is asked of us
@@ -209,7 +209,7 @@ class Runner:
             logger.warning("run: positions were not set back: %s", error)
 
     async def _commit_what_is_done(self) -> None:
-        """After an error; the error is what matters, this is tried."""
+        """Try to commit what is done after an error, which is what matters."""
         core, group = self._core, self._core.group_options
         if core.closed or group.group_id is None or not group.enable_auto_commit:
             return
@@ -236,7 +236,7 @@ class Runner:
             self._end(None if core.closed else error)
 
     def _take(self, tp: TopicPartition, records: Sequence[Record]) -> None:
-        """Records that were handed out are ours now."""
+        """Take over records that were handed out."""
         states = self._core.subscription.states
         work = self._works.get(tp)
         if work is None or self._current(tp) is not work or work.given_up:
@@ -268,7 +268,7 @@ class Runner:
         self._lanes.add(job)
 
     def _current(self, tp: TopicPartition) -> PartitionWork | None:
-        """The work on a partition, if it is of the assignment and the topic that there are now."""
+        """Return the work on a partition in its present assignment and topic, or None."""
         work = self._works.get(tp)
         state = self._core.subscription.states.get(tp)
         if work is None or work.state is not state or work.topic_id != state.topic_id:
@@ -276,7 +276,7 @@ class Runner:
         return work
 
     def _forget_lost(self) -> None:
-        """Partitions that are no longer ours: what of them has not begun does not begin."""
+        """Forget records of partitions that are no longer ours, if they have not begun."""
         for tp, work in list(self._works.items()):
             if self._current(tp) is None:
                 self._abandon(work)
@@ -297,7 +297,7 @@ class Runner:
     # ------------------------------------------------------------------------------ what is done
 
     def done_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return what may be committed now, of every partition that has a position."""
+        """Return the offset that may be committed now, of every partition that has a position."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, state in self._core.subscription.states.items():
             work = self._current(tp)
@@ -318,7 +318,7 @@ class Runner:
         await self._drain(works)
 
     async def _drain(self, works: Sequence[PartitionWork] | None) -> None:
-        """Wait until nothing of these (None: of any) is in a handler; cancel what takes long."""
+        """Wait until no record of these (None: of any) is in a handler; cancel what takes long."""
         wanted = None if works is None else frozenset(works)
         # A handler that closes the consumer is not waited for: it waits for us. At the end it is:
         # somebody else closes then, or the closing is over soon.
@@ -346,7 +346,10 @@ class Runner:
             logger.error("run: %d cancelled handlers go on all the same", len(left()))
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Return whether the condition came to hold in time, looking whenever a handler ends."""
+        """Return whether the condition came to hold in time.
+
+        It is tried whenever a handler ends.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
@@ -360,7 +363,7 @@ class Runner:
     # ------------------------------------------------------------------------------ workers
 
     def _feed(self) -> None:
-        """Lanes are ready: let workers come."""
+        """Let workers take lanes that are ready."""
         count = 0 if self._over and not self._finishing else self._lanes.ready_count
         while count and self._idle:
             waiter = self._idle.popleft()
@@ -429,7 +432,7 @@ class Runner:
         self._lanes.over(lane)
 
     def _handled(self, job: Job) -> None:
-        """Its handler has returned, or its dead letter is acknowledged."""
+        """Note that a record's handler has returned, or that its dead letter is acknowledged."""
         job.work.offsets.finish(job.record.offset)
         self._put_down(job)
 
@@ -447,7 +450,7 @@ class Runner:
     # ------------------------------------------------------------------------------ one record
 
     async def _attempt(self, job: Job) -> float | None:
-        """None: the record is done. A number: another attempt, after so many seconds.
+        """Call the handler once. Return None when the record is done, else the pause in seconds.
 
         :raises Exception: it failed for good, and there is nowhere to put it.
         """
@@ -486,7 +489,7 @@ class Runner:
         return pause_s
 
     def _keep(self, job: Job, returned: object) -> None:
-        """What the handler returned is of no interest here."""
+        """Do nothing with what the handler returned; runs in transactions keep it."""
 
     async def _call(self, payload: object) -> object:
         return await self._call_handler(self._handler, payload)
@@ -511,7 +514,7 @@ class Runner:
             ) from error
 
     async def _bury(self, job: Job, error: BaseException) -> None:
-        """The record goes to the dead letters; without any, its error ends the run."""
+        """Write the record to the dead letters; without any, its error ends the run."""
         where = f"{job.work.tp} offset {job.record.offset}"
         tried = f"after {job.attempts} attempts" if job.attempts else "as it cannot be decoded"
         if self._letters is None:

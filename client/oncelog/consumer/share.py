@@ -1,4 +1,4 @@
-"""A run takes so much in advance, and pauses partitions beyond that.
+"""A run takes a bounded number of records in advance, and pauses partitions beyond that.
 
 Rules
 -----
@@ -36,7 +36,7 @@ class Limits:
 
 
 class Share:
-    """Counts what is under way, pauses and resumes."""
+    """The share counts records under way, and pauses and resumes partitions."""
 
     def __init__(self, core: ConsumerCore, limits: Limits, poll_records_max: int) -> None:
         self._core = core
@@ -56,16 +56,16 @@ class Share:
         """Records to take with one poll."""
 
     def add(self, size: int) -> None:
-        """A record is under way."""
+        """Note that a record is under way."""
         self._records += 1
         self._bytes += size
 
     def grow(self, size: int) -> None:
-        """A record under way takes more than it did: there is what its handler returned."""
+        """Note that a record takes more bytes, as its handler has returned something."""
         self._bytes += size
 
     def remove(self, size: int, work: PartitionWork | None) -> None:
-        """A record is not under way any more; ``work`` is what is left of its partition."""
+        """Note that a record is done; ``work`` is what is left of its partition."""
         self._records -= 1
         self._bytes -= size
         if self._frozen or not self._held:
@@ -81,7 +81,7 @@ class Share:
             self._release(work.tp)
 
     def apportion(self, works: Mapping[TopicPartition, PartitionWork]) -> None:
-        """Before a poll: what is each partition's share now, and who is above it."""
+        """Compute each partition's share before a poll, and pause those that are above it."""
         states = self._core.subscription.states
         self._works = works
         limits, count = self._limits, max(len(states), 1)
@@ -107,11 +107,11 @@ class Share:
                 self._hold(tp)
 
     def freeze(self) -> None:
-        """The run ends: what is paused stays so until all is released."""
+        """Keep what is paused until all is released, as the run ends."""
         self._frozen = True
 
     def release_all(self) -> None:
-        """Nothing stays paused by us."""
+        """Resume all that was paused here."""
         states, held = self._core.subscription.states, self._held
         self._held = {}
         for tp, state in held.items():

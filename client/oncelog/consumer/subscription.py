@@ -1,4 +1,4 @@
-"""A consumer reads partitions, and stands somewhere in each. Pure.
+"""A consumer reads partitions, and has a position in each. Pure.
 
 Rules
 -----
@@ -39,7 +39,7 @@ class Reset:
     """What the group has committed; where that is nothing, as the policy says."""
 
     def timestamp(self, now_ms: int) -> int:
-        """Return what to ask ListOffsets for."""
+        """Return the timestamp that ListOffsets is asked for."""
         if self.kind == "by_duration":
             return max(now_ms - self.duration_ms, 0)
         return EARLIEST_TIMESTAMP if self.kind == "earliest" else LATEST_TIMESTAMP
@@ -51,7 +51,7 @@ Reset.COMMITTED = Reset("committed")
 
 
 def reset_of(policy: ResetOption) -> Reset | None:
-    """The policy as a way to find a position; None when it forbids that."""
+    """Return the policy as a way to find a position; None when it forbids that."""
     kind, duration_ms = parse_reset(policy)
     if kind == "by_duration":
         return Reset("by_duration", duration_ms)
@@ -60,7 +60,7 @@ def reset_of(policy: ResetOption) -> Reset | None:
 
 @dataclass(slots=True)
 class Chunk:
-    """Whole batches of one partition as they came, not yet decoded."""
+    """A chunk holds whole batches of one partition as they came, not yet decoded."""
 
     data: memoryview
     start: int
@@ -73,13 +73,13 @@ class Chunk:
 
     @property
     def left(self) -> int:
-        """Bytes not yet handed out."""
+        """Return how many bytes are not handed out yet."""
         return len(self.data) - self.start
 
 
 @dataclass(slots=True, eq=False)
 class PartitionState:
-    """One partition of the assignment."""
+    """An assigned partition has this state."""
 
     tp: TopicPartition
     reset: Reset | None = None
@@ -118,7 +118,7 @@ class PartitionState:
     # ------------------------------------------------------------------------------ position
 
     def seek(self, offset: int, epoch: int = NO_EPOCH, topic_id: str | None = None) -> None:
-        """The application reads from ``offset`` next; everything fetched is dropped.
+        """Read from ``offset`` next; everything fetched is dropped.
 
         :param topic_id: of the topic that the offset is of; default: as before.
         """
@@ -129,13 +129,13 @@ class PartitionState:
             self.topic_id = topic_id
 
     def found(self, offset: int, epoch: int, topic_id: str) -> None:
-        """A position was found, where reading begins."""
+        """Note the position that was found, where reading begins."""
         self.seek(offset, epoch, topic_id)
         self.former = False
         self.origin = (offset, epoch)
 
     def lose(self, reset: Reset | None, origin: tuple[int, int] | None = None) -> None:
-        """The position is to be found anew.
+        """Forget the position, which is to be found anew.
 
         :param origin: where reading begins if the group has nothing committed; default: as before.
         """
@@ -146,23 +146,23 @@ class PartitionState:
             self.origin = origin
 
     def find_by(self, reset: Reset) -> None:
-        """The group has committed nothing: the position is found in another way."""
+        """Find the position in another way, as the group has committed nothing."""
         self.reset = reset
 
     def made_again(self, reset: Reset | None) -> None:
-        """The topic was deleted and made again: a position in the new one is to be found."""
+        """Find a position in the topic that was made again after it had been deleted."""
         self.origin = None
         self.lose(reset)
         self.former = True
 
     def gone(self, error: BaseException) -> None:
-        """The topic was deleted and made again, and only the application may move the position."""
+        """Wait for the application to move the position, as the topic was made again."""
         self.origin = None
         self.lose(None)
         self.error = error
 
     def of_topic(self, topic_id: str) -> None:
-        """The position is of the topic with this id."""
+        """Note that the position belongs to the topic with this id."""
         self.topic_id = topic_id
 
     def _drop(self) -> None:
@@ -174,30 +174,33 @@ class PartitionState:
         self.retry_at = 0.0
 
     def advance(self, offset: int, epoch: int) -> None:
-        """Everything below ``offset`` was handed out; ``epoch`` is of the batch before it."""
+        """Note that everything below ``offset`` was handed out.
+
+        ``epoch`` is of the batch before it.
+        """
         self.offset = offset
         self.epoch = epoch
 
     # ------------------------------------------------------------------------------ handing out
 
     def pause(self) -> None:
-        """Hand out nothing, as the application wants it."""
+        """Stop handing out records, as the application wants it."""
         self.paused = True
 
     def resume(self) -> None:
-        """The application wants more of it."""
+        """Go on handing out records, as the application wants it."""
         self.paused = False
 
     def withhold(self) -> None:
-        """Neither fetch nor hand out anything."""
+        """Let the partition be neither fetched nor handed out."""
         self.withheld = True
 
     def release(self) -> None:
-        """The application knows that it has the partition."""
+        """End the withholding, as the application knows that it has the partition."""
         self.withheld = False
 
     def consume(self, size: int) -> None:
-        """A batch of ``size`` bytes leaves the buffer."""
+        """Remove a batch of ``size`` bytes from the buffer."""
         chunk = self.chunks[0]
         chunk.start += size
         if not chunk.left:
@@ -207,7 +210,7 @@ class PartitionState:
         self.buffered -= size
 
     def put_back(self, data: memoryview, end: tuple[int, int]) -> None:
-        """A batch that was not handed out whole comes first again."""
+        """Put a batch back in front that was not handed out whole."""
         self.chunks.appendleft(Chunk(data, 0, self.version, end=end))
         self.buffered += len(data)
 
@@ -219,8 +222,10 @@ class PartitionState:
         self.error = error
 
     def doubt(self) -> bool:
-        """The batch at the position does not hold. Returns whether the leader was asked for it
-        again already; else it will be."""
+        """Note that the batch at the position is corrupt.
+
+        Return whether the leader was asked for it again already; else it will be.
+        """
         assert self.offset is not None
         self.seek(self.offset, self.epoch)
         asked_again = self.doubted == self.offset
@@ -232,7 +237,7 @@ class PartitionState:
         self.error = error
 
     def take_error(self) -> BaseException:
-        """The error that is told now; going on afterwards tries again from the position."""
+        """Return the error that is told now; going on afterwards tries again from the position."""
         error = self.error
         assert error is not None
         if self.offset is not None:
@@ -245,29 +250,29 @@ class PartitionState:
     # ------------------------------------------------------------------------------ fetching
 
     def answered(self, high_watermark: int, log_start_offset: int) -> None:
-        """The leader has answered without an error."""
+        """Note that the leader has answered without an error."""
         self.trouble_since = None
         self.answers += 1
         self.high_watermark = max(high_watermark, -1)
         self.log_start_offset = log_start_offset
 
     def retry_after(self, when: float) -> None:
-        """Do not fetch before this time, of the loop."""
+        """Fetch nothing before this time of the loop."""
         self.retry_at = when
 
     def in_trouble(self, now: float) -> None:
-        """Nothing can be fetched, since now or since before."""
+        """Note that nothing can be fetched, since now or since before."""
         if self.trouble_since is None:
             self.trouble_since = now
 
     def trouble_told(self, now: float) -> None:
-        """The application has heard of the trouble: its time counts from now on again."""
+        """Note that the application has heard of the trouble: its time counts from now on again."""
         self.trouble_since = now
 
     def fetched(
         self, data: memoryview, next_offset: int, epoch: int, sieve: Sieve | None = None
     ) -> None:
-        """``data`` continues at the fetch offset and ends before ``next_offset``."""
+        """Take in ``data``, which begins at the fetch offset and ends before ``next_offset``."""
         self.chunks.append(Chunk(data, 0, self.version, sieve))
         self.buffered += len(data) if sieve is None else len(data) + sieve.size
         self.fetch_offset, self.fetch_epoch = next_offset, epoch
@@ -281,7 +286,7 @@ class PartitionState:
 
 
 class Subscription:
-    """The assignment of one consumer; partitions take turns."""
+    """The subscription holds the assignment of one consumer; partitions take turns."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
@@ -294,7 +299,7 @@ class Subscription:
         self.departed = []
 
     def forget_departed(self) -> None:
-        """Nobody wants to know any more what was taken away."""
+        """Forget what was taken away, and keep no more of it."""
         self.departed = None
 
     def assign(
@@ -316,17 +321,17 @@ class Subscription:
         self._turns = deque(self.states.values())
 
     def add(self, tp: TopicPartition, reset: Reset | None) -> None:
-        """One partition more."""
+        """Add one partition."""
         state = self.states[tp] = PartitionState(tp, reset)
         self._turns.append(state)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Some partitions less; the others keep their positions and their turns."""
+        """Remove some partitions; the others keep their positions and their turns."""
         gone = dict.fromkeys(partitions)
         self.assign([tp for tp in self.states if tp not in gone], None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """The state of an assigned partition.
+        """Return the state of an assigned partition.
 
         :raises ClientError: it is not assigned.
         """
@@ -336,7 +341,7 @@ class Subscription:
         return state
 
     def next_with_data(self) -> PartitionState | None:
-        """The partition whose turn it is, among those with something to hand out."""
+        """Return the next partition in turn that has something to hand out, or None."""
         turns = self._turns
         for _ in range(len(turns)):
             state = turns[0]
@@ -346,10 +351,10 @@ class Subscription:
         return None
 
     def without_position(self) -> Sequence[PartitionState]:
-        """The partitions that wait for a position."""
+        """Return the partitions that wait for a position."""
         return [state for state in self.states.values() if state.offset is None]
 
     @property
     def buffered(self) -> int:
-        """Bytes fetched and not handed out."""
+        """Return how many bytes were fetched and not handed out."""
         return sum(state.buffered for state in self.states.values())

@@ -1,4 +1,4 @@
-"""``consumer.run(transactional_id=...)``: consume, transform, produce exactly once.
+"""``consumer.run(transactional_id=...)`` consumes, transforms and produces exactly once.
 
 Rules
 -----
@@ -81,7 +81,7 @@ class _Phase(Enum):
 
 @dataclass(slots=True)
 class _Cut:
-    """One transaction takes this."""
+    """One transaction takes these records and positions."""
 
     taken: list[tuple[PartitionWork, list[Job]]]
     offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -89,7 +89,7 @@ class _Cut:
 
 
 class _ResultTooLarge(Exception):
-    """What the handler of one record returned does not go into its topic, however often."""
+    """A handler's result for one record is too large for its topic, and will always be."""
 
     def __init__(self, job: Job, error: MessageTooLargeError) -> None:
         super().__init__(job, error)
@@ -98,7 +98,7 @@ class _ResultTooLarge(Exception):
 
 
 class _Letters(DeadLetters):
-    """Dead letters that are written in the transaction of their record, by its producer."""
+    """Dead letters are written in the transaction of their record, by its producer."""
 
     def __init__(self, topic: str, producer: Producer) -> None:
         self.topic = topic
@@ -112,7 +112,7 @@ class _Letters(DeadLetters):
 
 
 class TransactionalRunner(Runner):
-    """One run.
+    """A run in transactions commits results and positions together.
 
     :raises ConfigurationError: the consumer has no group, or reads what may be aborted.
     """
@@ -201,7 +201,7 @@ class TransactionalRunner(Runner):
             super()._hand_back()
 
     async def _commit_what_is_done(self) -> None:
-        """That was the last transaction."""
+        """Do nothing: the last transaction has committed it."""
 
     async def _release(self) -> None:
         await super()._release()
@@ -300,7 +300,7 @@ class TransactionalRunner(Runner):
     # ------------------------------------------------------------------------------ transactions
 
     async def _transact(self) -> None:
-        """Commits what is ready, again and again."""
+        """Commit what is ready, again and again."""
         loop = asyncio.get_running_loop()
         interval_s = self._options.commit_interval_ms / 1000
         idle_s = self._core.group_options.auto_commit_interval_ms / 1000
@@ -324,8 +324,9 @@ class TransactionalRunner(Runner):
             pass
 
     async def _commit(self, leaving: frozenset[PartitionWork]) -> bool:
-        """One transaction with what is ready, if anything is; another one if that is aborted.
-        Whether one was committed.
+        """Commit what is ready in one transaction; return whether one was committed.
+
+        When the transaction is aborted another one is tried.
 
         :param leaving: of which partitions, though they are being taken away, all the same.
         :raises OncelogError: no more transactions are possible, or too many failed in a row.
@@ -356,7 +357,7 @@ class TransactionalRunner(Runner):
             return False
 
     async def _put_aside(self, job: Job, error: MessageTooLargeError) -> None:
-        """The record is for the dead letters, in place of what its handler returned.
+        """Put the record into the dead letters, in place of what its handler returned.
 
         :raises MessageTooLargeError: there are none, or this was one.
         """
@@ -378,19 +379,19 @@ class TransactionalRunner(Runner):
         self._ready_bytes += job.size - before
 
     def _give_up(self, error: BaseException) -> None:
-        """There are no more transactions, so the run is over."""
+        """End the run, as there can be no more transactions."""
         self._usable = False
         self._end(error)
 
     async def _tidy(self) -> None:
-        """A transaction was left in the middle, by a cancellation."""
+        """Abort a transaction that a cancellation left in the middle."""
         if self._phase is _Phase.OPEN:
             await self._abort()
         elif self._phase is _Phase.ENDING:
             self._in_doubt()
 
     def _cut(self, leaving: frozenset[PartitionWork]) -> _Cut | None:
-        """Return what can be committed now; None when nothing is there, or not ours to commit."""
+        """Return what can be committed now; None when that is nothing, or not ours to commit."""
         core = self._core
         taken: list[tuple[PartitionWork, list[Job]]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -423,13 +424,16 @@ class TransactionalRunner(Runner):
             return None
 
     def _has_moved(self, tp: TopicPartition, offset: int) -> bool:
-        """Also from nothing: where reading began is committed."""
+        """Return whether a commit would move the offset. The first commit always does."""
         group = self._core.group
         known = None if group is None else group.known(tp)
         return known is None or offset != known.offset
 
     async def _write(self, cut: _Cut) -> None:
-        """:raises _ResultTooLarge: a result is, and can be told; the transaction is open still."""
+        """Write results and positions into the open transaction.
+
+        :raises _ResultTooLarge: a result is, and can be told; the transaction is open still.
+        """
         await self._producer.begin_transaction()
         self._phase = _Phase.OPEN
         sent: list[tuple[Job, Delivery]] = []
@@ -471,7 +475,7 @@ class TransactionalRunner(Runner):
         self._phase = _Phase.NONE
 
     def _settle(self, cut: _Cut) -> None:
-        """The transaction is committed: what is in it is done."""
+        """Note that what is in the committed transaction is done."""
         group = self._core.group
         if group is not None:
             group.remember(cut.offsets)
@@ -488,7 +492,7 @@ class TransactionalRunner(Runner):
                 self._put_down(job)
 
     async def _recover(self, error: BaseException, who: GroupMetadata) -> None:
-        """After a failure: the transaction is aborted, and the group hears if it was the group."""
+        """Abort after a failure; if the group refused ``who``, it hears of that."""
         logger.info("run: a transaction failed: %r", error)
         fenced = _fencing(error)
         if fenced is not None and self._core.group is not None:
@@ -532,7 +536,7 @@ class TransactionalRunner(Runner):
 
 
 def _gathered(handler: Any) -> Any:
-    """An async generator as a function that returns a list."""
+    """Make a function that returns a list from an async generator."""
 
     async def call(payload: object) -> list[object]:
         return [item async for item in handler(payload)]
@@ -541,7 +545,7 @@ def _gathered(handler: Any) -> Any:
 
 
 def _listed(handler: Any) -> Any:
-    """A plain function that may be a generator, or return one: all of it runs in the thread."""
+    """Make a function that runs a plain one to its end in the thread, also as a generator."""
 
     def call(payload: object) -> object:
         returned = handler(payload)
@@ -557,7 +561,7 @@ def _is_fatal(error: BaseException) -> bool:
 
 
 def _fencing(error: BaseException) -> ApiError | None:
-    """The refusal of the member behind an error, if that was it."""
+    """Return the group's refusal of the member behind an error; None if it was something else."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)):

@@ -15,7 +15,7 @@ JITTER = 0.2
 
 
 class Backoff:
-    """One series of pauses; ``reset`` after a success."""
+    """A back-off is one series of pauses; call ``reset`` after a success."""
 
     __slots__ = ("_entropy", "_first_s", "_max_s", "_next_s")
 
@@ -26,11 +26,11 @@ class Backoff:
         self._entropy = entropy
 
     def next_s(self) -> float:
-        """The pause before the next attempt, in seconds."""
+        """Return the pause before the next attempt, in seconds."""
         nominal = self._next_s
         self._next_s = min(nominal * GROWTH, self._max_s)
         return nominal * (1 - JITTER + 2 * JITTER * self._entropy.random())
 
     def reset(self) -> None:
-        """The next pause is the first one again."""
+        """Begin the series again with its first pause."""
         self._next_s = self._first_s

@@ -1,4 +1,4 @@
-"""A client of the cluster: what producer, consumer and admin have in common."""
+"""Producer, consumer and admin have this in common as clients of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a client: it is done once, and everybody who asks for it waits until it is done.
+"""A client is closed once, and everybody who asks for it waits until it is done.
 
 Rules
 -----
@@ -18,7 +18,7 @@ from oncelog_runtime.tasks import Tasks
 
 
 class Closing:
-    """The end of one client.
+    """One client is closed through this object.
 
     :param owner: what its task is called after.
     """
@@ -36,7 +36,7 @@ class Closing:
         self._noticed.append(callback)
 
     async def once(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do ``work``, or wait for who does it. When it is done already nothing happens.
+        """Do ``work``, or wait for the call that does it. When it is done already nothing happens.
 
         :raises Exception: what ``work`` raised, to each of those who waited for it.
         """

@@ -35,7 +35,7 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH, NO_LEADER, TopicPartitio
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A live broker at the address it advertises to this listener."""
+    """A live broker advertises this address to this listener."""
 
     broker_id: int
     address: Address
@@ -55,7 +55,7 @@ class PartitionView:
 
 @dataclass(slots=True)
 class TopicView:
-    """One topic; ``partitions`` is indexed by partition number."""
+    """A topic has these partitions: ``partitions`` is indexed by partition number."""
 
     topic: str
     topic_id: str
@@ -64,7 +64,7 @@ class TopicView:
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions."""
+        """Return the number of partitions."""
         return len(self.partitions)
 
 
@@ -74,7 +74,7 @@ NOBODY = PartitionView(NO_LEADER, NO_EPOCH)
 
 
 class Cluster:
-    """The merged view. ``version`` grows with every merge."""
+    """A cluster is the merged view of metadata; ``version`` grows with every merge."""
 
     def __init__(self) -> None:
         self.cluster_id = NO_CLUSTER
@@ -90,15 +90,18 @@ class Cluster:
         """Tests turn it off, to see what becomes of positions that do not know their topic."""
 
     def identity(self, broker_id: int = NO_BROKER) -> Identity:
-        """Whom to look for: a broker, or any, of this cluster once it is known."""
+        """Return whom to look for: a broker, or any, of this cluster once it is known."""
         return Identity(self.cluster_id, broker_id)
 
     def leave(self) -> None:
-        """Another cluster may be meant from here on: the client was closed."""
+        """Forget the cluster id, as the client was closed and may be opened on another cluster."""
         self.cluster_id = NO_CLUSTER
 
     def check(self, response: MetadataResponse) -> None:
-        """:raises RebootstrapRequiredError: the answer is of another cluster."""
+        """Return when the answer comes from this cluster.
+
+        :raises RebootstrapRequiredError: it comes from another one.
+        """
         fault = misfit(self.identity(), Identity(response.cluster_id))
         if fault:
             raise RebootstrapRequiredError(fault)
@@ -109,10 +112,12 @@ class Cluster:
         asked: Sequence[str] | None,
         wanted: Iterable[str] = (),
     ) -> None:
-        """Merge one answer; ``asked`` is what the request named (None: every topic), ``wanted``
-        what somebody hopes for when it named none.
+        """Merge one metadata answer.
 
-        :raises RebootstrapRequiredError: the answer is of another cluster; nothing has changed."""
+        :param asked: what the request named; None stands for every topic.
+        :param wanted: topics that somebody hopes for when the request named none.
+        :raises RebootstrapRequiredError: the answer is of another cluster; nothing has changed.
+        """
         self.check(response)
         for topic in response.topics:
             _check_partition_numbers(topic)
@@ -136,7 +141,7 @@ class Cluster:
                 self._forget(gone, UnknownTopicOrPartitionError(f"topic {gone!r} does not exist"))
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic; "" if it is not known."""
+        """Return the id of a topic; "" if it is not known."""
         view = self.topics.get(topic)
         return view.topic_id if view is not None and self.tells_topic_ids else ""
 
@@ -177,37 +182,37 @@ class Cluster:
                 del self.dropped[next(iter(self.dropped))]
 
     def partition(self, tp: TopicPartition) -> PartitionView | None:
-        """The view of one partition; None when topic or partition are not known."""
+        """Return the view of one partition; None when topic or partition are not known."""
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
         return topic.partitions[tp.partition]
 
     def leader(self, tp: TopicPartition) -> int:
-        """The leader's broker id, or -1."""
+        """Return the leader's broker id, or -1."""
         view = self.partition(tp)
         return NO_LEADER if view is None else view.leader
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """The leader epoch, or -1."""
+        """Return the leader epoch, or -1."""
         view = self.partition(tp)
         return NO_EPOCH if view is None else view.leader_epoch
 
     def available(self, topic: str) -> list[int]:
-        """The partitions that have a leader."""
+        """Return the partitions that have a leader."""
         view = self.topics.get(topic)
         if view is None:
             return []
         return [i for i, partition in enumerate(view.partitions) if partition.leader != NO_LEADER]
 
     def topic_partitions(self, topic: str) -> Iterator[TopicPartition]:
-        """All partitions of a known topic, in order."""
+        """Yield all partitions of a known topic, in order."""
         view = self.topics.get(topic)
         return (TopicPartition(topic, i) for i in range(view.partition_count if view else 0))
 
 
 def _check_partition_numbers(topic: MetadataTopic) -> None:
-    """Partition numbers index a list: a hostile one must not make it long."""
+    """Raise unless partition numbers are small: they index a list, which must not become long."""
     for partition in topic.partitions:
         if not 0 <= partition.partition < limits.PARTITION_COUNT_MAX:
             raise RemoteProtocolError(
@@ -216,7 +221,7 @@ def _check_partition_numbers(topic: MetadataTopic) -> None:
 
 
 def topic_error(topic: str, code: int) -> ApiError:
-    """A metadata error about ``topic``, saying which topic it is."""
+    """Make a metadata error that names ``topic``."""
     error = error_for(code)
     hints: dict[type[ApiError], str] = {
         UnknownTopicOrPartitionError: f"topic {topic!r} does not exist",

@@ -1,4 +1,4 @@
-"""One connection to one broker: a RequestChannel driving a ClientConnection.
+"""A RequestChannel drives a ClientConnection: one connection to one broker.
 
 Rules: a request that is not answered in time closes its connection, for answers come in order and
 all later ones wait behind it. A call that its caller cancels leaves the connection open.
@@ -24,7 +24,7 @@ DATA = "data"
 
 
 class Slot:
-    """The connection of one purpose to one broker, and how it fares."""
+    """A slot has the connection of one purpose to one broker, and its state."""
 
     __slots__ = ("address", "backoff", "broker_id", "channel", "connecting", "error", "retry_at")
 
@@ -38,26 +38,26 @@ class Slot:
         self.retry_at = 0.0
 
     def connects(self, attempt: asyncio.Task[None]) -> None:
-        """An attempt is under way."""
+        """Note that an attempt is under way."""
         self.connecting = attempt
 
     def attempt_over(self) -> None:
-        """No attempt is under way."""
+        """Note that no attempt is under way."""
         self.connecting = None
 
     def attach(self, channel: RequestChannel) -> None:
-        """The connection is open."""
+        """Note that the connection is open."""
         self.channel = channel
         self.error = None
         self.backoff.reset()
 
     def failed(self, error: BrokerUnreachableError, now: float) -> None:
-        """The attempt failed: the next one comes after a pause."""
+        """Note that the attempt failed: the next one comes after a pause."""
         self.retry_at = now + self.backoff.next_s()
         self.error = error
 
     def gone(self, error: BrokerUnreachableError) -> None:
-        """The broker left the cluster, or moved, while it was connected to."""
+        """Note that the broker left the cluster, or moved, while it was connected to."""
         self.error = error
 
 
@@ -78,7 +78,10 @@ async def open_channel(
 async def find_broker(
     address: Address, client_id: str, timeout_s: float, meant: Identity = UNKNOWN
 ) -> tuple[RequestChannel, Identity]:
-    """As :func:`open_channel`, with who was found there; unknown of an older release."""
+    """Connect as :func:`open_channel` does, and return who was found there.
+
+    The identity is unknown for a broker of an older release.
+    """
     machine = ClientConnection(client_id, reuse=False, meant=meant)
     channel = await RequestChannel.open(
         address.host, address.port, machine, connect_timeout_s=timeout_s
@@ -93,7 +96,7 @@ async def ask(channel: RequestChannel, request: Request, timeout_s: float) -> An
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why an address did not serve, short enough for a list."""
+    """Return why an address could not be used, short enough for a list."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):
@@ -104,7 +107,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def hint(error: BaseException, *, is_known: bool) -> str:
-    """Return what to look at when a broker could not be had at its address.
+    """Return what to check when a broker could not be reached at its address.
 
     :param is_known: the address is one of the bootstrap servers, or has served before.
     """

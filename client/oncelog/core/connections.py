@@ -1,13 +1,4 @@
-"""The connections of one client to the brokers of its cluster, and who is to blame when one breaks.
-
-Rules
------
-* One connection a broker and purpose (control, data), opened by one task however many wait for it.
-* A connection is tried again only after a pause that grows. A refused connection of one broker
-  never delays another broker: each has its own task.
-* A broker whose connection broke or was refused is *out of favour* for a while; who chooses among
-  brokers takes others first.
-"""
+"""One client keeps its connections to brokers here, and notes which broker failed."""
 
 from __future__ import annotations
 
@@ -37,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """One client keeps its connections here. Made closed.
+    """All connections of one client are kept here, from ``open`` until ``close``.
 
     :param new_backoff: a series of pauses, by the name that it is given.
     :param on_silence: called when the last connection to any broker is lost.
@@ -90,19 +81,19 @@ class Connections:
         return sum(s.channel is not None and not s.channel.closed for s in self._slots.values())
 
     def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
-        """The open connection, if there is one."""
+        """Return the open connection, or None."""
         slot = self._slots.get((broker_id, purpose))
         if slot is None or slot.channel is None or slot.channel.closed:
             return None
         return slot.channel
 
     def errors_of(self, broker_ids: list[int]) -> list[tuple[str, str]]:
-        """The address of each of these brokers, and why there is no connection to it."""
+        """Return the address of each of these brokers, and why there is no connection to it."""
         slots = [self._slot(broker_id, CONTROL) for broker_id in broker_ids]
         return [(str(slot.address), str(slot.error)) for slot in slots]
 
     def drop_channel(self, broker_id: int, purpose: str, reason: str) -> None:
-        """Close a connection that serves no more; the broker is not to blame for it."""
+        """Close a connection that is of no more use; the broker is not to blame for it."""
         channel = self.channel_now(broker_id, purpose)
         if channel is None:
             return
@@ -113,7 +104,7 @@ class Connections:
             self.blamed.pop(address, None)
 
     def drop_stale(self) -> None:
-        """Close what leads to brokers that are gone, or that moved."""
+        """Close the connections to brokers that are gone, or that moved."""
         for (broker_id, purpose), slot in list(self._slots.items()):
             broker = self._cluster.brokers.get(broker_id)
             if broker is None or broker.address != slot.address:
@@ -127,7 +118,7 @@ class Connections:
     # ------------------------------------------------------------------------------ opening
 
     async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
-        """The connection to a broker, opened if need be.
+        """Return the connection to a broker, opened if need be.
 
         :raises BrokerUnreachableError: not in the cluster, refused, silent; or it failed a moment
             ago and the pause before the next attempt is not over.
@@ -206,12 +197,12 @@ class Connections:
         channel.on_close.append(partial(self._lost, slot.address))
 
     def blame(self, address: Address, error: BaseException) -> None:
-        """What is asked there fails: others come first."""
+        """Note that requests to this address fail: others come first."""
         self.blamed[address] = asyncio.get_running_loop().time()
         self.silence.failed(address, reason_of(error), none_left=not self.open_count)
 
     def _lost(self, address: Address, cause: BaseException | None) -> None:
-        """A connection ended; whether the broker did too, the next attempt will show."""
+        """Note that a connection ended; the next attempt shows whether the broker did too."""
         if self._tasks is None:
             return
         if cause is None:

@@ -56,7 +56,7 @@ Refused = Callable[[Any], ApiError | None]
 
 
 class Coordinators:
-    """The coordinators that one client has found.
+    """The client remembers here the coordinators that it has found.
 
     :param key_type: of groups, or of transactional ids; :param purpose: the connection to use.
     """
@@ -70,19 +70,20 @@ class Coordinators:
         self._known: dict[str, int] = {}
 
     def known(self, key: str) -> int | None:
-        """The coordinator's broker id as far as is known; None: to be asked for."""
+        """Return the coordinator's broker id as far as is known, else None."""
         return self._known.get(key)
 
     def learn(self, key: str, broker_id: int) -> None:
-        """A broker has shown that it coordinates ``key``."""
+        """Note that a broker has shown that it coordinates ``key``."""
         self._known[key] = broker_id
 
     def forget(self, key: str) -> None:
-        """The coordinator of ``key`` is another one by now, or is gone."""
+        """Forget the coordinator of ``key``, which is another one by now, or is gone."""
         self._known.pop(key, None)
 
     async def find(self, key: str, deadline: float) -> int:
-        """The coordinator's broker id, asked for if need be. ``deadline`` is in the loop's time.
+        """Return the coordinator's broker id, asked for if need be. ``deadline`` is in the loop's
+        time.
 
         :raises DeadlineExceededError: the cluster named none in time.
         :raises ApiError: INVALID_GROUP_ID, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
@@ -94,7 +95,7 @@ class Coordinators:
         return await self._router.retry(attempt, deadline, "FindCoordinator")
 
     async def call(self, key: str, request: Request, deadline: float, refused: Refused) -> Any:
-        """The coordinator's answer to ``request``, asked again, and elsewhere, as need be.
+        """Return the coordinator's answer; repeat ``request``, also elsewhere, as need be.
 
         :raises DeadlineExceededError: none in time; ``definite`` says whether it may have acted.
         :raises ApiError: what ``refused`` raises; not definite when an earlier attempt may have
@@ -127,11 +128,11 @@ class Coordinators:
         request_for: Callable[[list[str]], Request],
         deadline: float,
     ) -> dict[str, Any]:
-        """One item a key, from answers that have ``groups``: every coordinator is asked for all of
-        its own at once, and what one could not answer now is asked again.
+        """Return one item a key, from answers that have ``groups``.
 
-        The value is an ApiError for a key whose coordinator was not found or did not answer in
-        time; errors that stand in an item and cannot heal are left there.
+        Every coordinator is asked for all of its own keys at once, and what one could not answer
+        now is asked again. The value is an ApiError for a key whose coordinator was not found or
+        did not answer in time; errors that stand in an item and cannot heal are left there.
         """
         found: dict[str, Any] = {}
         failed: dict[str, BaseException] = {}
@@ -159,13 +160,15 @@ class Coordinators:
         return found
 
     def judge(self, key: str, error: BaseException) -> None:
-        """Draw the conclusion from an error that the supposed coordinator gave, or from its
-        silence: the next call asks for the way again, unless it is only still loading."""
+        """Forget the coordinator after an error or silence, unless it is only still loading.
+
+        The next call asks for the way again.
+        """
         if is_retriable(error) and not isinstance(error, STILL_THERE):
             self.forget(key)
 
     async def _ask(self, broker_id: int, request: Request, deadline: float) -> Any:
-        """One attempt on one broker; the response message."""
+        """Try one broker once, and return the response message."""
         async with asyncio.timeout_at(deadline):
             channel = await self._router.channel(broker_id, self._purpose)
         left_s = deadline - asyncio.get_running_loop().time()
@@ -197,7 +200,10 @@ class Coordinators:
         failed: dict[str, BaseException],
         deadline: float,
     ) -> dict[int, list[str]]:
-        """Keys by coordinator; those without one are in ``failed``, or in ``found`` for good."""
+        """Return keys by coordinator.
+
+        One without it goes to ``failed``, or to ``found`` for good.
+        """
         by_broker: dict[int, list[str]] = {}
         for key in keys:
             try:
@@ -218,7 +224,7 @@ class Coordinators:
         failed: dict[str, BaseException],
         deadline: float,
     ) -> None:
-        """Ask one coordinator about several keys; a failure is that of all of them."""
+        """Ask one coordinator about several keys; its failure counts for all of them."""
         try:
             response = await self._router.call_broker(
                 broker_id, request, attempt_deadline(deadline)
@@ -246,7 +252,9 @@ class Coordinators:
 
 
 def refused_at_top(response: Any) -> ApiError | None:
-    """For ``Coordinators.call``: the error of a whole answer, if another attempt may heal it.
+    """Return the error of a whole answer if another attempt may heal it, else None.
+
+    It is made for ``Coordinators.call``.
 
     :raises ApiError: any other.
     """
@@ -259,12 +267,12 @@ def refused_at_top(response: Any) -> ApiError | None:
 
 
 def attempt_deadline(deadline: float) -> float:
-    """When one broker is given up that does not answer; in the loop's time."""
+    """Return when a broker is given up that does not answer, in the loop's time."""
     return min(deadline, asyncio.get_running_loop().time() + ATTEMPT_S)
 
 
 def as_api_error(key: str, error: BaseException) -> ApiError:
-    """Return what stands at an item: the broker's word, or that nobody answered in time."""
+    """Return the error of an item: the broker's answer, or that nobody answered in time."""
     if isinstance(error, ApiError):
         return error
     return RequestTimedOutError(f"{key}: {error}")

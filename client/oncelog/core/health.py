@@ -29,7 +29,7 @@ SPEAK_MAX_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ClientHealth:
-    """Whether brokers answer a client, as it knows at this moment, without asking anybody.
+    """A client knows this about its brokers at this moment, without asking anybody.
 
     What takes connections and does not answer is noticed when the client's own requests run out of
     time (``request_timeout_ms``), and what breaks connections at once.
@@ -50,7 +50,7 @@ class ClientHealth:
 
 
 class Silence:
-    """Since when no broker has answered one client."""
+    """One client notes here since when no broker has answered."""
 
     def __init__(self, client_id: str) -> None:
         self.since: float | None = None
@@ -61,18 +61,18 @@ class Silence:
 
     @property
     def reasons(self) -> tuple[tuple[str, str], ...]:
-        """See ``ClientHealth.reasons``."""
+        """Return the addresses and their errors; see ``ClientHealth.reasons``."""
         return tuple(sorted(self._reasons.items()))
 
     def failed(self, address: Address, reason: str, *, none_left: bool) -> None:
-        """A broker did not answer; ``none_left``: and there is no connection to another one."""
+        """Note that a broker did not answer. With ``none_left`` no other connection is open."""
         if self.since is None and none_left:
             self.since = asyncio.get_running_loop().time()
         if self.since is not None:
             self._reasons[str(address)] = reason
 
     def ended(self) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered."""
         if self.since is None:
             return
         if self._speak_after_s > SPEAK_S:
@@ -81,13 +81,13 @@ class Silence:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody is asked any more: the client was closed."""
+        """Forget the silence, as the client was closed."""
         self.since = None
         self._reasons.clear()
         self._speak_after_s = SPEAK_S
 
     def speak(self) -> None:
-        """Log a silence that has lasted so long; called after each attempt that found nobody."""
+        """Log a silence that has lasted long enough. Each attempt that found nobody calls this."""
         if self.since is None:
             return
         silent_s = asyncio.get_running_loop().time() - self.since
@@ -102,7 +102,7 @@ class Silence:
         )
 
     def health(self, now_ms: int) -> ClientHealth:
-        """As of now, ``now_ms`` by the wall clock."""
+        """Return the health as of now, which is ``now_ms`` by the wall clock."""
         if self.since is None:
             return ClientHealth(None, 0.0, ())
         silent_s = asyncio.get_running_loop().time() - self.since

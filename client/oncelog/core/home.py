@@ -23,7 +23,7 @@ BLOCKING_HINT = "oncelog.blocking has clients for threads"
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs here; None where none does."""
+    """Return the running event loop; None where none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -31,7 +31,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def forked(process: int) -> WrongLoopError:
-    """The error of who uses here what was made in ``process`` (its id)."""
+    """Make the error for a client made in ``process`` (its id) and used in another one."""
     return WrongLoopError(
         f"the client was started in process {process} and is used in process {os.getpid()}, after"
         " a fork: make a client in each process"
@@ -39,7 +39,7 @@ def forked(process: int) -> WrongLoopError:
 
 
 class Home:
-    """The loop and the process of one client; nowhere until ``settle``."""
+    """A client lives on one loop of one process. Until ``settle`` it lives nowhere."""
 
     __slots__ = ("_loop", "_process")
 

@@ -1,4 +1,4 @@
-"""A router knows who leads what, and asks: metadata, back-off, retries of calls.
+"""A router knows who leads what, and asks brokers for metadata, with back-off and retries.
 
 Rules
 -----
@@ -65,7 +65,7 @@ Failure = (OSError, TimeoutError, ProtocolError, ApiError)
 
 
 class Router:
-    """The cluster as one client sees it. Made closed; ``start`` opens it."""
+    """A router is the cluster as one client sees it. It is made closed; ``start`` opens it."""
 
     def __init__(
         self, options: ConnectionOptions, *, entropy: Entropy, auto_create: bool = False
@@ -98,7 +98,7 @@ class Router:
         self._refresh_pace = self.new_backoff("refresh")
 
     def new_backoff(self, name: str) -> Backoff:
-        """A back-off by this client's options."""
+        """Make a back-off by this client's options."""
         return Backoff(
             self.options.retry_backoff_ms / 1000,
             self.options.retry_backoff_max_ms / 1000,
@@ -108,7 +108,7 @@ class Router:
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Find a broker and learn the cluster from it.
+        """Connect to a broker and learn the cluster from it.
 
         :raises NoBrokersAvailableError: nobody answered; names every address and its reason.
         """
@@ -157,7 +157,7 @@ class Router:
         return True
 
     async def _check_advertised(self) -> None:
-        """At least one broker must be reachable where it says it is."""
+        """Raise unless at least one broker can be reached where it says it is."""
         brokers = list(self.cluster.brokers)
         attempts = [partial(self.channel, broker_id, CONTROL) for broker_id in brokers]
         if await self.first(attempts) is not None:
@@ -187,7 +187,7 @@ class Router:
         self._announce()
 
     def raise_if_failed(self) -> None:
-        """Let the failure of a background task be heard in the caller, and where it is wrong."""
+        """Raise the failure of a background task, in the caller."""
         self.home.check()
         if self.failure is not None:
             raise ClosedError("a background task of the client failed") from self.failure
@@ -195,21 +195,21 @@ class Router:
     # ------------------------------------------------------------------------------ connections
 
     def channel_now(self, broker_id: int, purpose: str) -> RequestChannel | None:
-        """The open connection, if there is one."""
+        """Return the open connection, or None."""
         return self.connections.channel_now(broker_id, purpose)
 
     def drop_channel(self, broker_id: int, purpose: str, reason: str) -> None:
-        """Close a connection that serves no more; the broker is not to blame for it."""
+        """Close a connection that is of no more use; the broker is not to blame for it."""
         self.connections.drop_channel(broker_id, purpose, reason)
 
     async def channel(self, broker_id: int, purpose: str = CONTROL) -> RequestChannel:
-        """The connection to a broker, opened if need be; errors as of ``Connections.channel``."""
+        """Return the connection to a broker; errors are those of ``Connections.channel``."""
         return await self.connections.channel(broker_id, purpose)
 
     # ------------------------------------------------------------------------------ metadata
 
     def refresh_soon(self) -> None:
-        """Ask for metadata as soon as the pace allows. Free to call."""
+        """Ask for metadata as soon as the pace allows. A call costs next to nothing."""
         self._wanted.set()
 
     def want_all(self, wanted: bool) -> None:
@@ -278,7 +278,10 @@ class Router:
         self.connections.drop_stale()
 
     def _metadata_sources(self) -> list[Callable[[Request], Awaitable[MetadataResponse]]]:
-        """Whom to ask, best first: not blamed, connected, then the blamed by age of the blame."""
+        """Return whom to ask, best first.
+
+        That is: not blamed, connected, then the blamed by age of the blame.
+        """
 
         def rank(address: Address, connected: bool) -> tuple[float, int]:
             return (self._blamed.get(address, 0.0), 0 if connected else 1)
@@ -339,8 +342,10 @@ class Router:
             listener()
 
     async def first(self, attempts: Sequence[Callable[[], Awaitable[T]]]) -> T | None:
-        """The first attempt that succeeds, in order, the next one begun when the last has failed
-        or been silent for HEDGE_S. None when all failed."""
+        """Return the result of the first attempt that succeeds; None when all failed.
+
+        The next attempt begins when the last has failed or been silent for HEDGE_S.
+        """
         result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         progress = asyncio.Event()
         tasks: list[asyncio.Task[None]] = []
@@ -384,7 +389,7 @@ class Router:
     # ------------------------------------------------------------------------------ calls
 
     async def topic(self, topic: str, deadline: float) -> TopicView:
-        """The view of a topic, asked for if need be. ``deadline`` is in the loop's time.
+        """Return the view of a topic, asked for if need be. ``deadline`` is in the loop's time.
 
         :raises UnknownTopicOrPartitionError: it does not exist; with the nearest name that does.
         :raises ApiError: illegal name, not authorised.
@@ -425,7 +430,7 @@ class Router:
                 pass
 
     async def call_broker(self, broker_id: int, request: Request, deadline: float) -> Any:
-        """One attempt on one broker, over the control connection; the response message."""
+        """Try one broker once, over the control connection, and return the response message."""
         async with asyncio.timeout_at(deadline):
             channel = await self.channel(broker_id, CONTROL)
         left_s = deadline - asyncio.get_running_loop().time()
@@ -433,7 +438,7 @@ class Router:
         return await ask(channel, request, timeout_s)
 
     def favoured(self) -> list[int]:
-        """The brokers, those first that have not failed lately."""
+        """Return the broker ids; those come first that have not failed lately."""
         brokers = self.cluster.brokers
         return sorted(brokers, key=lambda key: self._blamed.get(brokers[key].address, 0.0))
 

@@ -42,7 +42,7 @@ LENGTHS_APART_MAX = 3
 
 
 class UnknownTopics:
-    """A client's knowledge of topics that do not exist.
+    """A client remembers here which topics do not exist.
 
     :param favoured: the brokers to ask, best first; :param call: asks one of them, by a deadline.
     """
@@ -65,8 +65,10 @@ class UnknownTopics:
         self._names_at = float("-inf")
 
     async def verdict(self, topic: str, deadline: float) -> UnknownTopicOrPartitionError | None:
-        """The error that says that ``topic`` does not exist; None when that is not certain: look at
-        the cluster again. ``deadline`` is in the loop's time."""
+        """Return the error that ``topic`` does not exist; None when that is not certain.
+
+        After None look at the cluster again. ``deadline`` is in the loop's time.
+        """
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
             told_at, text = self._verdicts.get(topic, (float("-inf"), ""))
@@ -114,8 +116,7 @@ class UnknownTopics:
     async def _ask(
         self, broker_id: int, request: MetadataRequest, deadline: float
     ) -> MetadataResponse | None:
-        """Return what one broker answers; None when it does not in time. Its connection stays
-        open."""
+        """Return what one broker answers, or None when it does not in time; it stays connected."""
         patience = min(deadline, asyncio.get_running_loop().time() + ANSWER_S)
         try:
             async with asyncio.timeout_at(patience):
@@ -127,7 +128,7 @@ class UnknownTopics:
 
 
 def nearest(topic: str, names: Sequence[str]) -> str | None:
-    """The name among ``names`` that was probably meant; None when none is much like ``topic``."""
+    """Return the one of ``names`` that was probably meant, or None if all differ much."""
     usual = [
         name
         for name in names
