@@ -15,7 +15,7 @@ TOPICS_MAX = 1_000
 
 
 class TopicCounts:
-    """Records of one topic."""
+    """Records of one topic are counted here."""
 
     __slots__ = ("errors", "records")
 
@@ -83,29 +83,31 @@ class Counters:
         return counts
 
     def connection_opened(self) -> None:
-        """A connection to a broker is open."""
+        """Note that a connection to a broker is open."""
         self.connections += 1
 
     def connection_failed(self) -> None:
-        """An attempt to connect failed."""
+        """Note that an attempt to connect failed."""
         self.connection_failures += 1
 
     def metadata_refreshed(self) -> None:
-        """A broker answered with metadata."""
+        """Note that a broker answered with metadata."""
         self.metadata_refreshes += 1
 
     def produce_sent(self) -> None:
-        """A produce request goes out."""
+        """Note that a produce request goes out."""
         self.produce_requests += 1
 
     def batch_sent(self, size: int, records_again: int) -> None:
-        """A batch of ``size`` bytes goes out; ``records_again`` of its records not for the first
-        time."""
+        """Note that a batch of ``size`` bytes goes out.
+
+        It has ``records_again`` records that do not go out for the first time.
+        """
         self.bytes_sent += size
         self.record_retries += records_again
 
     def sent(self, topic: str, records: int, seconds: float) -> None:
-        """A batch was acknowledged, so long after it was begun."""
+        """Note that a batch was acknowledged, ``seconds`` after it was begun."""
         self.records_sent += records
         self.batches_sent += 1
         self.delivery_latency.observe(seconds)
@@ -114,46 +116,46 @@ class Counters:
             counts.records += records
 
     def given_up(self, topic: str, records: int) -> None:
-        """A batch failed for good."""
+        """Note that a batch failed for good."""
         self.record_errors += records
         counts = self._of(topic)
         if counts is not None:
             counts.errors += records
 
     def fetched(self, size: int, seconds: float) -> None:
-        """A fetch was answered with so many bytes, after so long."""
+        """Note that a fetch was answered with ``size`` bytes, after ``seconds``."""
         self.fetches += 1
         self.bytes_fetched += size
         self.fetch_latency.observe(seconds)
 
     def fetch_failed(self) -> None:
-        """A fetch failed as a whole."""
+        """Note that a fetch failed as a whole."""
         self.fetch_errors += 1
 
     def batch_skipped(self) -> None:
-        """A batch that does not hold was left out."""
+        """Note that a corrupt batch was left out."""
         self.batches_skipped += 1
 
     def committed(self, seconds: float) -> None:
-        """A commit was acknowledged, after so long."""
+        """Note that a commit was acknowledged, after ``seconds``."""
         self.commits += 1
         self.commit_latency.observe(seconds)
 
     def commit_failed(self) -> None:
-        """A commit failed, after retries."""
+        """Note that a commit failed, after retries."""
         self.commit_errors += 1
 
     def rebalanced(self) -> None:
-        """A generation of the group was joined."""
+        """Note that a generation of the group was joined."""
         self.rebalances += 1
 
     def transaction_ended(self, commit: bool) -> None:
-        """A transaction is known to be committed, or aborted."""
+        """Note that a transaction is known to be committed, or aborted."""
         self.transaction_commits += commit
         self.transaction_aborts += not commit
 
     def consumed(self, topic: str, records: int) -> None:
-        """Records are being handed out; negative: these were not, after all."""
+        """Note that records are being handed out; a negative number takes some back."""
         self.records_consumed += records
         counts = self._of(topic)
         if counts is not None:

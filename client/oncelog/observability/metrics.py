@@ -1,4 +1,4 @@
-"""Snapshots of what a client has counted: ``producer.metrics()``, ``consumer.metrics()``.
+"""A client's counters are read as snapshots: ``producer.metrics()``, ``consumer.metrics()``.
 
 Rules: a snapshot is a value, taken at once and without asking the cluster. Names are those of
 Kafka's client metrics in snake case; ``*_total`` only grows while the client lives. Times are in
@@ -41,19 +41,21 @@ class Latency:
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
-        """Return what a histogram holds now."""
+        """Return the present content of a histogram."""
         *counts, count = histogram.cumulative()
         buckets = tuple(zip(histogram.BOUNDS_S, counts, strict=True))
         return cls(count, histogram.sum_s, buckets)
 
     @property
     def mean_s(self) -> float | None:
-        """The mean; None while there was nothing."""
+        """Return the mean in seconds; None while nothing was measured."""
         return self.sum_s / self.count if self.count else None
 
     def quantile_s(self, q: float) -> float | None:
-        """An upper bound of the ``q`` quantile (0 to 1), good to a factor of two; None while there
-        was nothing, infinity beyond the last bucket."""
+        """Return an upper bound of the ``q`` quantile (0 to 1), good to a factor of two.
+
+        It is None while nothing was measured, and infinity beyond the last bucket.
+        """
         if not 0 <= q <= 1:
             raise ValueError(f"q={q!r}: must be between 0 and 1")
         if not self.count:
@@ -148,14 +150,14 @@ class ConsumerMetrics(ClientMetrics):
 
 
 def client_metrics(router: Router) -> ClientMetrics:
-    """Return what any client has counted."""
+    """Return the figures that every client has counted."""
     return ClientMetrics(**_of_client(router))  # type: ignore[arg-type]
 
 
 def producer_metrics(
     router: Router, accumulator: Accumulator, sender: Sender | None
 ) -> ProducerMetrics:
-    """Return what a producer has counted."""
+    """Return the figures that a producer has counted."""
     counters = router.counters
     return ProducerMetrics(
         **_of_client(router),  # type: ignore[arg-type]
@@ -180,7 +182,7 @@ def producer_metrics(
 
 
 def consumer_metrics(router: Router, subscription: Subscription, reader: Reader) -> ConsumerMetrics:
-    """Return what a consumer has counted, and where it stands."""
+    """Return the figures that a consumer has counted, and where it stands."""
     states = subscription.states
     counters = router.counters
     reader.settle()
@@ -223,7 +225,7 @@ def _of_client(router: Router) -> dict[str, object]:
 
 
 def _by_topic(counters: Counters, left: int, topic: str = "") -> dict[str, int]:
-    """Records by topic, without those of ``topic`` that are ``left``."""
+    """Return record counts by topic, without those of ``topic`` that are ``left``."""
     found = {name: counts.records for name, counts in counters.topics.items()}
     if left and topic in found:
         found[topic] -= left

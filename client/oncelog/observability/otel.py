@@ -1,4 +1,4 @@
-"""Clients that write OpenTelemetry spans: ``TracedProducer`` and ``TracedConsumer``.
+"""``TracedProducer`` and ``TracedConsumer`` are clients that write OpenTelemetry spans.
 
 They are used as ``Producer`` and ``Consumer`` are; whoever uses those pays nothing. The extra
 ``oncelog[otel]`` brings OpenTelemetry's API; without an SDK set up by the program they write
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class TracedProducer(Producer):
-    """A producer whose sends are spans; see :class:`oncelog.Producer`.
+    """A traced producer writes a span for each send; see :class:`oncelog.Producer`.
 
     :param tracer_provider: default: the program's; :param meter_provider: likewise.
     """
@@ -89,7 +89,7 @@ class TracedProducer(Producer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """See :meth:`oncelog.Producer.send`."""
+        """Send one record in a span; see :meth:`oncelog.Producer.send`."""
         operation = self._begin(topic, value)
         try:
             delivery = await super().enqueue(
@@ -117,7 +117,7 @@ class TracedProducer(Producer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """See :meth:`oncelog.Producer.enqueue`."""
+        """Put one record in line in a span; see :meth:`oncelog.Producer.enqueue`."""
         operation = self._begin(topic, value)
         try:
             delivery = await super().enqueue(
@@ -143,7 +143,7 @@ class TracedProducer(Producer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """See :meth:`oncelog.Producer.send_nowait`."""
+        """Put one record in line at once, in a span; see :meth:`oncelog.Producer.send_nowait`."""
         operation = self._begin(topic, value)
         try:
             delivery = super().send_nowait(
@@ -169,7 +169,7 @@ class TracedProducer(Producer):
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
     ) -> BatchMetadata:
-        """See :meth:`oncelog.Producer.send_many`."""
+        """Send a list of records in one span; see :meth:`oncelog.Producer.send_many`."""
         with self._begin_many(topic, len(values)).current() as operation:
             return await super().send_many(
                 topic,
@@ -190,7 +190,7 @@ class TracedProducer(Producer):
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
     ) -> None:
-        """See :meth:`oncelog.Producer.enqueue_many`."""
+        """Put a list of records in line in one span; see :meth:`oncelog.Producer.enqueue_many`."""
         with self._begin_many(topic, len(values)).current() as operation:
             await super().enqueue_many(
                 topic,
@@ -219,7 +219,7 @@ def _end_at(operation: Operation, written: RecordMetadata) -> None:
 
 
 def _watched(delivery: Delivery, operation: Operation) -> Delivery:
-    """The span ends with the delivery. That somebody looks at its outcome is not said by that."""
+    """End the span with the delivery, without looking at its outcome for the application."""
     watch(delivery, partial(_delivered, operation))
     return delivery
 
@@ -240,7 +240,7 @@ def _all_with(
 
 
 class TracedConsumer(Consumer):
-    """A consumer whose reading and whose handlers are spans; see :class:`oncelog.Consumer`.
+    """A traced consumer has spans for reads and handlers; see :class:`oncelog.Consumer`.
 
     :param tracer_provider: default: the program's; :param meter_provider: likewise.
     """
@@ -268,12 +268,14 @@ class TracedConsumer(Consumer):
         return self
 
     def processing(self, record: Record) -> AbstractContextManager[Operation]:
-        """``with consumer.processing(record): ...``: the span of what is done with a record that
-        ``getone`` or ``getmany`` has handed out."""
+        """Return the span of the work on a record that ``getone`` or ``getmany`` has handed out.
+
+        Use it as ``with consumer.processing(record): ...``.
+        """
         return self._processing(record).current()
 
     def processing_many(self, records: Sequence[Record]) -> AbstractContextManager[Operation]:
-        """The same of what is done with several at once: linked to those who wrote them."""
+        """Return the span of the work on several records. It links to those who wrote them."""
         topics = dict.fromkeys(record.topic for record in records)
         operation = self._telemetry.begin(
             "process",
@@ -290,11 +292,11 @@ class TracedConsumer(Consumer):
         return _Loop(self, super().__aiter__(), self._processing)
 
     def until_idle(self, seconds: float) -> AsyncIterator[Record]:
-        """See :meth:`oncelog.Consumer.until_idle`."""
+        """Yield records, each with a span; see :meth:`oncelog.Consumer.until_idle`."""
         return _Loop(self, super().until_idle(seconds), self._processing)
 
     def batches(self) -> AsyncIterator[ColumnBatch]:
-        """See :meth:`oncelog.Consumer.batches`."""
+        """Yield batches, each with a span; see :meth:`oncelog.Consumer.batches`."""
         return _Loop(self, super().batches(), self._processing_batch)
 
     def _processing(self, record: Record) -> Operation:
@@ -327,8 +329,11 @@ class TracedConsumer(Consumer):
         contexts.attach(operation.context)
 
     def _leave_body(self) -> None:
-        """The loop's body is over. Its context may be another task's by now: it is put back by
-        value, and only where the span is current."""
+        """End the span of the loop's body.
+
+        Its context may be another task's by now: it is put back by value, and only where the span
+        is current.
+        """
         body, self._body = self._body, None
         if body is not None:
             operation, around = body
@@ -337,21 +342,21 @@ class TracedConsumer(Consumer):
             operation.end()
 
     async def close(self) -> None:
-        """See :meth:`oncelog.Consumer.close`."""
+        """End the span of a loop's body, and close; see :meth:`oncelog.Consumer.close`."""
         self._leave_body()
         await super().close()
 
     # ------------------------------------------------------------------------------ lists
 
     async def getone(self) -> Record:
-        """See :meth:`oncelog.Consumer.getone`."""
+        """Return the next record; see :meth:`oncelog.Consumer.getone`."""
         self._leave_body()
         return await super().getone()
 
     async def getmany(
         self, *, max_records: int | None = None, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[Record]]:
-        """See :meth:`oncelog.Consumer.getmany`."""
+        """Return the records that are there; see :meth:`oncelog.Consumer.getmany`."""
         self._leave_body()
         began_ms = self._clock.now_ms()
         found = await super().getmany(max_records=max_records, timeout_ms=timeout_ms)
@@ -362,7 +367,7 @@ class TracedConsumer(Consumer):
         return found
 
     async def getbatch(self) -> ColumnBatch:
-        """See :meth:`oncelog.Consumer.getbatch`."""
+        """Return the next batch; see :meth:`oncelog.Consumer.getbatch`."""
         self._leave_body()
         began_ms = self._clock.now_ms()
         batch = await super().getbatch()
@@ -378,7 +383,7 @@ class TracedConsumer(Consumer):
         max_bytes: int = 16 * 1024 * 1024,
         timeout_ms: int = 60_000,
     ) -> list[ColumnBatch]:
-        """See :meth:`oncelog.Consumer.getbatches`."""
+        """Return batches of one partition; see :meth:`oncelog.Consumer.getbatches`."""
         self._leave_body()
         began_ms = self._clock.now_ms()
         found = await super().getbatches(
@@ -397,7 +402,7 @@ class TracedConsumer(Consumer):
     def _received(
         self, topics: Iterable[str], links: list[trace.Link], count: int, began_ms: int
     ) -> None:
-        """A span of the call that is over: an empty answer would not be worth one."""
+        """Write the span of a call that is over: an empty answer would not be worth one."""
         names = list(topics)
         self._telemetry.begin(
             "receive",
@@ -429,8 +434,10 @@ class TracedConsumer(Consumer):
     ) -> None: ...
 
     async def run(self, handler: Callable[[Any], object], **options: Any) -> None:
-        """See :meth:`oncelog.Consumer.run`: each attempt of the handler is a span, and what it
-        returns for the log carries its context."""
+        """Run the handler, each attempt in a span; see :meth:`oncelog.Consumer.run`.
+
+        What the handler returns for the log carries the span's context.
+        """
         self._leave_body()
         if callable(handler):
             decode = options.get("decode")
@@ -454,7 +461,7 @@ def _carried(decode: Callable[[Record], Any] | None, record: Record) -> _Carried
 def _traced_handler(
     handler: Callable[[Any], Any], processing: Callable[[Record], Operation]
 ) -> Callable[[_Carried], Any]:
-    """The handler with a span around each call, of the same kind: see ``RunOptions.is_async``."""
+    """Wrap the handler in a span for each call; its kind stays: see ``RunOptions.is_async``."""
     kinds = (handler, getattr(handler, "__call__", None))  # noqa: B004 - an object's own
 
     async def generated(carried: _Carried) -> object:
@@ -486,7 +493,7 @@ def _traced_handler(
 
 
 def _onward(returned: object, context: Context) -> object:
-    """What a handler returns for the log continues the trace; anything else is as it was."""
+    """Let what a handler returns for the log continue the trace; return anything else as it is."""
     if isinstance(returned, ProducerRecord):
         return returned._replace(headers=with_context(returned.headers, context))
     if isinstance(returned, list):
@@ -495,7 +502,7 @@ def _onward(returned: object, context: Context) -> object:
 
 
 class _Loop(AsyncIterator[T]):
-    """Items one by one, each with its span while the loop's body is at it."""
+    """The iterator yields items one by one, each with its span while the loop's body is at it."""
 
     def __init__(
         self,
@@ -514,7 +521,7 @@ class _Loop(AsyncIterator[T]):
         return item
 
     async def aclose(self) -> None:
-        """As of an asynchronous generator."""
+        """End the span of the loop's body, and close the items as an asynchronous generator."""
         self._consumer._leave_body()
         if isinstance(self._items, AsyncGenerator):
             await self._items.aclose()
@@ -523,15 +530,18 @@ class _Loop(AsyncIterator[T]):
 def processing_batch(
     consumer: TracedConsumer, batch: ColumnBatch
 ) -> AbstractContextManager[Operation]:
-    """The span of a batch that the application is at."""
+    """Return the span of the batch that the application is at."""
     return consumer._processing_batch(batch).current()
 
 
 def observe(
     client: Producer | Consumer, meter_provider: metrics.MeterProvider | None = None
 ) -> None:
-    """Let a meter read what a client counts, traced or not: ``messaging.client.sent.messages``,
-    ``messaging.client.consumed.messages`` and, of consumers, ``oncelog.consumer.lag``."""
+    """Let a meter read a client's counters, traced or not.
+
+    They are ``messaging.client.sent.messages``, ``messaging.client.consumed.messages`` and, of
+    consumers, ``oncelog.consumer.lag``.
+    """
     meter = metrics.get_meter("oncelog", meter_provider=meter_provider)
     client_id = client.metrics().client_id
     common = {"messaging.system": "oncelog", "messaging.client.id": client_id}

@@ -1,4 +1,4 @@
-"""The synchronous clients with OpenTelemetry spans: see ``oncelog.observability.otel``.
+"""The synchronous clients write OpenTelemetry spans as ``oncelog.observability.otel`` does.
 
 Rules: the current span of the calling thread is the parent of what it sends. Spans of work on
 records are current in the thread that does it.
@@ -22,7 +22,7 @@ __all__ = ["TracedConsumer", "TracedProducer"]
 
 
 class TracedProducer(blocking.Producer):
-    """:class:`oncelog.blocking.Producer`, traced as ``otel.TracedProducer``."""
+    """The producer is an :class:`oncelog.blocking.Producer`, traced as ``otel.TracedProducer``."""
 
     @face.making(AsyncTracedProducer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class TracedProducer(blocking.Producer):
 
 
 class TracedConsumer(blocking.Consumer):
-    """:class:`oncelog.blocking.Consumer`, traced as ``otel.TracedConsumer``."""
+    """The consumer is an :class:`oncelog.blocking.Consumer`, traced as ``otel.TracedConsumer``."""
 
     @face.making(AsyncTracedConsumer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -53,27 +53,33 @@ class TracedConsumer(blocking.Consumer):
         return cast(AsyncTracedConsumer, self._client)
 
     def processing(self, record: Record) -> AbstractContextManager[Operation]:
-        """See :meth:`oncelog.observability.otel.TracedConsumer.processing`."""
+        """Return the span of the work on a record.
+
+        See :meth:`oncelog.observability.otel.TracedConsumer.processing`.
+        """
         return self._traced.processing(record)
 
     def processing_many(self, records: Sequence[Record]) -> AbstractContextManager[Operation]:
-        """See :meth:`oncelog.observability.otel.TracedConsumer.processing_many`."""
+        """Return the span of the work on several records.
+
+        See :meth:`oncelog.observability.otel.TracedConsumer.processing_many`.
+        """
         return self._traced.processing_many(records)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records until the consumer is closed, each with its span while the body is at it."""
+        """Yield records until the consumer is closed, each with a span for the loop's body."""
         for record in super().__iter__():
             with self.processing(record):
                 yield record
 
     def until_idle(self, seconds: float) -> Iterator[Record]:
-        """Records until none has come for so long, likewise."""
+        """Yield records until none has come for ``seconds``, each with its span."""
         for record in super().until_idle(seconds):
             with self.processing(record):
                 yield record
 
     def batches(self) -> Iterator[ColumnBatch]:
-        """Batches as columns, likewise."""
+        """Yield batches as columns, each with its span."""
         for batch in super().batches():
             with processing_batch(self._traced, batch):
                 yield batch

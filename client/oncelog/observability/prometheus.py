@@ -1,4 +1,5 @@
-"""Metrics of clients for Prometheus: ``REGISTRY.register(ClientCollector(producer, consumer))``.
+"""A collector tells Prometheus the metrics of clients.  Use it as
+``REGISTRY.register(ClientCollector(producer, consumer))``.
 
 Rules: ``prometheus_client`` is the program's own; this module is imported by nobody else. Figures
 are read when Prometheus asks. Clients that are closed keep telling their last figures.
@@ -24,31 +25,31 @@ __all__ = ["ClientCollector"]
 
 
 class Measured(Protocol):
-    """Any client, of either face."""
+    """Any client can be measured, synchronous or not."""
 
     def metrics(self) -> ClientMetrics: ...
 
 
 class ClientCollector(Collector):
-    """The figures of some clients; tell them apart by their ``client_id``."""
+    """A collector has the figures of some clients; tell them apart by their ``client_id``."""
 
     def __init__(self, *clients: Measured) -> None:
         self._clients = list(clients)
 
     def add(self, client: Measured) -> None:
-        """From now on this one too."""
+        """Collect the figures of this client too, from now on."""
         self._clients.append(client)
 
     def remove(self, client: Measured) -> None:
-        """From now on without this one."""
+        """Leave out this client from now on."""
         self._clients.remove(client)
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing beforehand: a registry must not ask clients that have not been started."""
+        """Yield nothing: a registry must not ask clients that have not been started."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """One family a name, with the figures of every client."""
+        """Yield one family a name, with the figures of every client."""
         families: dict[str, Any] = {}
         for client in self._clients:
             for sample in samples(client.metrics()):

@@ -1,8 +1,8 @@
-"""The context of a trace in the headers of records (W3C ``traceparent`` and ``tracestate``).
+"""A trace's context travels in the headers of records (W3C ``traceparent``, ``tracestate``).
 
-Rules: which headers, the program's global propagator says. What a record has already is left
-alone: who relays records keeps the context of who made them. Headers are anybody's: what cannot be
-read counts as not there.
+Rules: the program's global propagator chooses the headers. Headers that a record has already are
+left alone: who relays records keeps the context of who made them. Anybody may write headers: those
+that cannot be read count as absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Carrier = Sequence[tuple[str, bytes | None]]
 
 
 class _Reader(Getter[Carrier]):
-    """Headers by name; the first of a name counts."""
+    """Headers are read by name; the first of a name counts."""
 
     def get(self, carrier: Carrier, key: str) -> list[str] | None:
         for name, value in carrier:
@@ -49,7 +49,7 @@ _WRITER = _Writer()
 
 
 def with_context(headers: Headers | None, context: Context) -> Headers:
-    """``headers`` and, unless they carry one already, the context."""
+    """Return ``headers`` and the context, unless they carry one already."""
     added: list[tuple[str, bytes | None]] = []
     propagate.inject(added, context, _WRITER)
     if not headers:
@@ -61,11 +61,11 @@ def with_context(headers: Headers | None, context: Context) -> Headers:
 
 
 def context_of(headers: Iterable[tuple[str, bytes | None]]) -> Context:
-    """Return what the headers of a record carry; an empty context where that is nothing."""
+    """Return the context in the headers of a record; it is empty where there is none."""
     return propagate.extract(tuple(headers), Context(), _READER)
 
 
 def link_of(headers: Iterable[tuple[str, bytes | None]]) -> trace.Link | None:
-    """A link to the span that wrote the record, if its headers name one."""
+    """Return a link to the span that wrote the record, or None if its headers name none."""
     span = trace.get_current_span(context_of(headers)).get_span_context()
     return trace.Link(span) if span.is_valid else None

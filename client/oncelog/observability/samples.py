@@ -1,4 +1,4 @@
-"""A snapshot as named samples: what exporters are made of. Pure.
+"""Exporters get a snapshot as named samples. Pure.
 
 Rules: names are Prometheus', ``oncelog_client_`` and the field's name; labels are few and bounded:
 ``client_id``, and ``topic`` or ``topic`` and ``partition`` where a figure is of one.
@@ -20,7 +20,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Sample(NamedTuple):
-    """One figure."""
+    """A sample is one figure with its name and labels."""
 
     name: str
     kind: Kind
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 def samples(metrics: ClientMetrics) -> Iterator[Sample]:
-    """All figures of a snapshot; those of topics and partitions with their labels."""
+    """Yield all figures of a snapshot; those of topics and partitions have labels."""
     labels = {"client_id": metrics.client_id}
     for field in fields(metrics):
         value = getattr(metrics, field.name)

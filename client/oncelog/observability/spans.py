@@ -1,4 +1,4 @@
-"""Spans and durations of one client, named by OpenTelemetry's conventions for messaging.
+"""One client's spans and durations are named by OpenTelemetry's conventions for messaging.
 
 Rules: a client's calls are ``send`` and ``receive``, an application's work on records ``process``.
 What was called fails by its exception, which the span records and lets go on. Durations go to
@@ -33,7 +33,7 @@ Attributes = Mapping[str, str | int]
 
 
 def links_of(columns: Iterable[RecordHeaders]) -> list[Link]:
-    """Links to the spans that wrote records, each once, the first LINKS_MAX."""
+    """Return links to the spans that wrote records, each once, the first LINKS_MAX."""
     found: dict[tuple[int, int], Link] = {}
     for headers in columns:
         link = link_of(headers) if headers else None
@@ -45,7 +45,7 @@ def links_of(columns: Iterable[RecordHeaders]) -> list[Link]:
 
 
 class Operation:
-    """A span that is under way, and its duration."""
+    """An operation is a span under way, and its duration."""
 
     __slots__ = ("_attributes", "_began", "_histogram", "context", "span")
 
@@ -63,7 +63,7 @@ class Operation:
         self._began = _now_s()
 
     def end(self, error: BaseException | None = None, **told: str | int) -> None:
-        """It is over. ``told`` becomes attributes: underscores stand for dots."""
+        """End the span. ``told`` becomes attributes, with dots for underscores."""
         attributes = dict(self._attributes)
         for name, value in told.items():
             self.span.set_attribute(name.replace("_", "."), value)
@@ -77,8 +77,10 @@ class Operation:
 
     @contextmanager
     def current(self, *, ends: bool = True) -> Iterator[Operation]:
-        """The span is the current one inside of the block, and ends with it; without ``ends`` only
-        if the block raises."""
+        """Make the span current inside of the block, and end it there.
+
+        Without ``ends`` it ends only if the block raises.
+        """
         token = contexts.attach(self.context)
         try:
             yield self
@@ -96,7 +98,7 @@ class Operation:
 
 
 class Telemetry:
-    """Makes the spans of one client."""
+    """One client's spans are made here."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class Telemetry:
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        """Providers default to the program's."""
+        """Use these providers; by default use the program's."""
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._operation = meter.create_histogram(

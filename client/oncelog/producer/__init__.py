@@ -1,1 +1,1 @@
-"""Producing: batching, partitioning, sending."""
+"""This package sends records: it chooses partitions, fills batches and repeats what failed."""

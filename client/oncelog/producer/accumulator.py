@@ -1,4 +1,4 @@
-"""All queues of a producer and the memory that their batches share. No I/O; time is handed in.
+"""One producer's queues share the memory of their batches. No I/O; time is handed in.
 
 Rules
 -----
@@ -22,7 +22,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Accumulator:
-    """All queues of a producer and the memory they share."""
+    """The accumulator has all queues of a producer, and the memory that they share."""
 
     def __init__(
         self,
@@ -52,20 +52,20 @@ class Accumulator:
 
     @property
     def waiting_count(self) -> int:
-        """Calls that wait for room."""
+        """Return how many calls wait for room."""
         return sum(not future.done() for _, future in self._waiting)
 
     @property
     def record_count(self) -> int:
-        """Records taken and not done."""
+        """Return how many records were taken and are not done."""
         return sum(batch.count or len(batch.values) for batch in self.incomplete)
 
     def begun_at(self, batch: Batch) -> float:
-        """When a batch was begun, in the loop's time."""
+        """Return when a batch was begun, in the loop's time."""
         return batch.deadline - self._delivery_timeout_s
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made when first asked for."""
+        """Return the queue of a partition, which is made when first asked for."""
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = PartitionQueue(tp, self._new_backoff(str(tp)))
@@ -130,7 +130,7 @@ class Accumulator:
             future.set_result(None)
 
     def refuse_waiting(self, error: BaseException) -> None:
-        """The producer closes: nobody waits any longer."""
+        """Fail the calls that wait for room, as the producer closes."""
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():
@@ -169,7 +169,7 @@ class Accumulator:
             del self.sticky[topic]
 
     def close_batch(self, batch: Batch) -> None:
-        """No more records: the batch becomes ready, and holds only the room it needs."""
+        """Close a batch: it becomes ready, and holds only the room it needs."""
         assert batch.queue.open is batch
         surplus = batch.queue.close_open()
         self._unstick(batch)
@@ -194,7 +194,7 @@ class Accumulator:
         timestamps: Sequence[int] | int,
         values: Sequence[bytes | None],
     ) -> Batch:
-        """A whole batch that is encoded already, behind what is open; its room has been reserved.
+        """Put a batch that is encoded already behind what is open; its room has been reserved.
 
         ``values`` may be left empty: only a history wants them.
         """
@@ -209,11 +209,11 @@ class Accumulator:
         return batch
 
     def has_work(self, queue: PartitionQueue) -> None:
-        """The queue has batches that wait to go out: it stands in line with the others."""
+        """Put the queue in line with the others, as it has batches that wait to go out."""
         self.sendable[queue] = None
 
     def end_lingers(self, now: float) -> float | None:
-        """Let the batches go whose linger is over; when the next one's is, None if there is none.
+        """Release the batches whose linger is over; return when the next one's is, or None.
 
         They stay open until they are sent: while the connection is busy they fill up.
         """
@@ -229,14 +229,17 @@ class Accumulator:
         return None
 
     def next_ready(self, queue: PartitionQueue) -> Batch | None:
-        """The batch that goes out next, closed if it was still open."""
+        """Return the batch that goes out next, closed if it was still open."""
         if not queue.ready and queue.open is not None and queue.open.due:
             self.close_batch(queue.open)
         return queue.first_ready()
 
     def take(self, batch: Batch) -> None:
-        """The first ready batch of its queue goes out. The queue goes to the end of the line, so
-        that a full request leaves out somebody else next time."""
+        """Take the first ready batch of its queue.
+
+        The queue goes to the end of the line, so that a full request leaves out another one next
+        time.
+        """
         queue = batch.queue
         queue.take(batch)
         del self.sendable[queue]
@@ -246,13 +249,13 @@ class Accumulator:
     # ------------------------------------------------------------------------------ ends
 
     def acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
-        """The batch is in the log."""
+        """Note that the batch is in the log."""
         del self.incomplete[batch]
         batch.acknowledge(base_offset, log_append_time_ms)
         self.release(batch.reserved)
 
     def fail(self, batch: Batch, error: BaseException) -> None:
-        """The batch will not be tried again."""
+        """Note that the batch will not be tried again."""
         if batch.queue.open is batch:
             self.close_batch(batch)
         del self.incomplete[batch]
@@ -262,7 +265,7 @@ class Accumulator:
             self._failed.append(batch)
 
     def take_unobserved(self) -> list[tuple[int, BaseException]]:
-        """(record count, error) of failures that nobody looked at, each reported once."""
+        """Return (record count, error) of failures that nobody looked at, each reported once."""
         taken, self._failed = self._failed, []
         return [
             (batch.count, batch.error)

@@ -1,4 +1,4 @@
-"""``send_many``, ``enqueue_many``: lists become batches directly, without passing record by record.
+"""``send_many`` and ``enqueue_many`` turn lists into batches, without passing record by record.
 
 Rules: a slice is encoded as soon as there is room for it, in the caller's task, so that a column of
 the wrong type is the caller's error and the list is not kept; the loop runs between two slices,
@@ -35,7 +35,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Columns(NamedTuple):
-    """Records by column; ``timestamps`` may be one number for all."""
+    """Records come by column here; ``timestamps`` may be one number for all."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
@@ -43,7 +43,7 @@ class Columns(NamedTuple):
     timestamps: Sequence[int] | int
 
     def at(self, rows: Sequence[int]) -> Columns:
-        """The records at ``rows``, in that order."""
+        """Return the records at ``rows``, in that order."""
         headers, timestamps = self.headers, self.timestamps
         return Columns(
             pick(self.values, rows),
@@ -54,7 +54,7 @@ class Columns(NamedTuple):
 
 
 class ColumnSender:
-    """Cuts, encodes and waits, for one producer."""
+    """For one producer this cuts lists into slices, encodes them and waits for them."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ColumnSender:
     async def enqueue(
         self, topic: str, partition_count: int, columns: Columns, partition: int | None
     ) -> None:
-        """Put all records in line. What becomes of them is for flush and close to tell."""
+        """Put all records in line; flush and close tell of their failures."""
         await self._enqueue(topic, partition_count, columns, partition, None)
 
     async def _enqueue(
@@ -119,7 +119,10 @@ class ColumnSender:
         partition: int | None,
         pending: list[tuple[Batch, Sequence[int]]] | None,
     ) -> None:
-        """``pending``: for who looks at each batch himself, the batches and their rows."""
+        """Put all records in line, and add the batches and their rows to ``pending``.
+
+        A caller with ``pending`` looks at each batch itself.
+        """
         check_columns(*columns)
         serial = self._serial
         for target, rows in self._targets(topic, partition_count, columns, partition):
@@ -129,7 +132,7 @@ class ColumnSender:
     def _targets(
         self, topic: str, partition_count: int, columns: Columns, partition: int | None
     ) -> Iterator[tuple[int, Sequence[int]]]:
-        """(partition or STICKY, rows) in which the list falls apart."""
+        """Yield (partition or STICKY, rows) for the parts of the list."""
         everything = range(len(columns.values))
         if partition is not None:
             yield partition, everything
@@ -206,7 +209,7 @@ class ColumnSender:
                 raise NoTransactionError("the transaction ended before all records were taken")
 
     def _next_partition(self, topic: str) -> int:
-        """In turn over the partitions that have a leader, so that leaders share the load."""
+        """Choose a partition that has a leader; they take turns, so that leaders share the load."""
         choices = self._router.cluster.available(topic)
         if not choices:
             return self._choose_sticky(topic)
@@ -231,7 +234,7 @@ class ColumnSender:
         pending: list[tuple[Batch, Sequence[int]]],
         *refused: tuple[Sequence[int], BaseException],
     ) -> BatchMetadata:
-        """Wait for all; ``refused`` are rows that were never put in line."""
+        """Wait for all batches; ``refused`` are rows that were never put in line."""
         written: list[WrittenRange] = []
         failures: list[tuple[Sequence[int], BaseException]] = []
         for batch, rows in pending:
@@ -248,7 +251,7 @@ class ColumnSender:
 
 
 def _row_sizes(columns: Columns) -> tuple[list[int], int]:
-    """The size of each record, and what its encoding adds."""
+    """Return the size of each record, and what its encoding adds, in bytes."""
     if columns.headers is not None:
         keys = columns.keys or [None] * len(columns.values)
         rows = zip(columns.values, keys, columns.headers, strict=True)

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Judges the answers of one producer's batches."""
+    """The outcome of each of a producer's batches is decided here."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Outcomes:
     # ------------------------------------------------------------------------------ answers
 
     def take_response(self, batches: Sequence[Batch], response: ProduceResponse) -> None:
-        """One answer, to all batches of its request; none of them is in flight any more."""
+        """Give one answer to all batches of its request; none of them is in flight any more."""
         if response.error_code:
             for batch in batches:
                 self.failed(batch, error_for(response.error_code))
@@ -95,7 +95,7 @@ class Outcomes:
                 self.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
 
     def acknowledged(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """The batch is in the log; -1 where nobody said where, or when."""
+        """Note that the batch is in the log; -1 stands for an unknown offset or time."""
         queue = batch.queue
         for earlier in queue.acknowledged(batch, self._in_flight_max):
             self._overtaken(earlier)
@@ -110,7 +110,7 @@ class Outcomes:
         self._accumulator.acknowledge(batch, base_offset, append_time_ms)
 
     def _overtaken(self, batch: Batch) -> None:
-        """A later batch is in the log, or may be: this one can only fail."""
+        """Fail a batch that cannot be repeated, as a later one is in the log or may be."""
         error = ReorderError(
             f"{batch.queue.tp}: a later batch was written, or may have been, while this one failed"
             f" with: {batch.last_error}; it was not sent again, to keep the order",
@@ -120,7 +120,7 @@ class Outcomes:
         self.give_up(batch, error)
 
     def failed(self, batch: Batch, error: BaseException) -> None:
-        """One attempt failed: try again, or not."""
+        """Repeat a batch after a failed attempt, or give it up."""
         batch.attempt_failed(
             error, last_answer_counts=not self._safeguards.indefinite_stays_indefinite
         )
@@ -143,7 +143,7 @@ class Outcomes:
     # ------------------------------------------------------------------------------ again
 
     def resume(self, queue: PartitionQueue) -> None:
-        """Once nothing is in flight, what failed goes first again, after a pause."""
+        """Put failed batches first again, after a pause, once nothing is in flight."""
         if queue.in_flight or not queue.failed:
             return
         if self._sequences.enabled:
@@ -154,7 +154,7 @@ class Outcomes:
         self._put_back(queue)
 
     def _resume_in_sequence(self, queue: PartitionQueue) -> None:
-        """The broker keeps the order; when the one before the first is missing, begin anew."""
+        """Repeat what failed, as the broker keeps the order; begin anew when a batch is missing."""
         error = queue.failed[0].last_error
         if isinstance(error, OUT_OF_ORDER):
             if self._sequences.transactional:
@@ -180,7 +180,7 @@ class Outcomes:
     # ------------------------------------------------------------------------------ ends
 
     def time_out(self, batch: Batch) -> None:
-        """The batch's deadline is over."""
+        """Fail the batch, whose deadline is over."""
         in_flight = batch.in_flight
         last = batch.last_error
         reason = f"last error: {last}" if last else "it was not sent: no leader, or a long queue"
@@ -197,7 +197,7 @@ class Outcomes:
         self.give_up(batch, error)
 
     def give_up(self, batch: Batch, error: BaseException) -> None:
-        """The batch fails, with an error that promises no more than is known."""
+        """Fail the batch with an error that promises no more than is known."""
         if batch.done:
             return
         if batch.maybe_written and is_definite(error):

@@ -1,4 +1,4 @@
-"""The queue of one partition: its batches, their order and their sequence numbers. No I/O.
+"""A partition's queue has its batches, their order and their sequence numbers. No I/O.
 
 Rules
 -----
@@ -46,7 +46,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 class BatchIdentity(NamedTuple):
-    """Producer id, epoch and first sequence number of a batch."""
+    """A batch has this producer id, epoch and first sequence number."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -58,7 +58,7 @@ NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class Delivery:
-    """One record on its way. ``await delivery`` gives its RecordMetadata or raises why not."""
+    """A delivery is one record on its way. Await it for its RecordMetadata, or the error of it."""
 
     __slots__ = ("_batch", "_index")
 
@@ -71,7 +71,7 @@ class Delivery:
         return self._batch.done
 
     def result(self) -> RecordMetadata:
-        """The metadata of a delivery that is done; raises its error."""
+        """Return the metadata of a delivery that is done, or raise its error."""
         batch = self._batch
         if not batch.done:
             raise RuntimeError("the delivery is not done: await it")
@@ -81,7 +81,7 @@ class Delivery:
         return self._metadata()
 
     def exception(self) -> BaseException | None:
-        """The error of a delivery that is done, None when it was acknowledged."""
+        """Return the error of a delivery that is done; None when it was acknowledged."""
         batch = self._batch
         if not batch.done:
             raise RuntimeError("the delivery is not done: await it")
@@ -126,7 +126,7 @@ _new_delivery = Delivery.__new__
 
 
 class Batch:
-    """Records of one partition that travel and are acknowledged together."""
+    """Records of one partition travel in a batch, and are acknowledged together."""
 
     __slots__ = (
         "_callbacks",
@@ -325,7 +325,7 @@ class Batch:
     # ------------------------------------------------------------------------------ the outcome
 
     def timestamp_of(self, index: int) -> int:
-        """The timestamp of one record, in ms; the broker's when the topic stamps records itself."""
+        """Return the timestamp of one record in ms; the broker's when the topic stamps records."""
         if self.log_append_time_ms >= 0:
             return self.log_append_time_ms
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
@@ -349,7 +349,7 @@ class Batch:
         await future
 
     def observe(self) -> None:
-        """Somebody looks at the outcome."""
+        """Note that somebody looks at the outcome."""
         self.observed = True
 
     def add_callback(
@@ -366,13 +366,13 @@ class Batch:
         self._callbacks.append((callback, delivery))
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The batch is in the log; -1 where nobody said where, or when."""
+        """Note that the batch is in the log; -1 stands for an unknown offset or time."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.settle(None)
 
     def settle(self, error: BaseException | None) -> None:
-        """The one end of a batch: drop its records, wake who waits."""
+        """End the batch: drop its records, wake who waits."""
         assert not self.done
         self.done = True
         self.error = error
@@ -389,7 +389,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """The batches of one partition, in order."""
+    """The queue has the batches of one partition, in order."""
 
     __slots__ = (
         "backoff",
@@ -464,7 +464,7 @@ class PartitionQueue:
         self.ready.append(batch)
 
     def first_ready(self) -> Batch | None:
-        """The batch that goes out next. Those whose time was over are dropped."""
+        """Return the batch that goes out next, or None. Those whose time was over are dropped."""
         while self.ready and self.ready[0].done:
             self.ready.popleft()
         return self.ready[0] if self.ready else None
@@ -474,7 +474,7 @@ class PartitionQueue:
         self.ready.popleft()
 
     def unreachable(self, error: BaseException) -> None:
-        """The leader cannot be reached: what waits for it keeps the reason."""
+        """Keep the reason why the leader cannot be reached with what waits for it."""
         waiting = self.ready[0] if self.ready else self.open
         if waiting is not None:
             waiting.last_error = error
@@ -482,8 +482,8 @@ class PartitionQueue:
     # ------------------------------------------------------------------------------ sending
 
     def may_go_at(self, leader: int, leader_epoch: int, now: float) -> float:
-        """When a batch may go to this leader: now; after the pause that follows a failure there;
-        or never (infinity), before the former leader has answered."""
+        """Return when a batch may go to this leader: now, or after the pause behind a failure. It
+        is never (infinity) before the former leader has answered."""
         if self.in_flight and self.sent_to != leader:
             return inf
         if self.retry_at > now and self.failed_view == (leader, leader_epoch):
@@ -491,7 +491,7 @@ class PartitionQueue:
         return now
 
     def led_by(self, leader: int, leader_epoch: int) -> None:
-        """What goes out next goes to this leader; a new one gets one batch at first."""
+        """Send to this leader from now on; a new one gets one batch at first."""
         if self.sent_view != (leader, leader_epoch):
             self.window, self.sent_view = 1, (leader, leader_epoch)
 
@@ -506,18 +506,18 @@ class PartitionQueue:
         self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MAX
 
     def take(self, batch: Batch) -> None:
-        """The first ready batch goes out."""
+        """Take the first ready batch, which goes out."""
         taken = self.ready.popleft()
         assert taken is batch
         self.in_flight.append(batch)
 
     def sent(self, batch: Batch, leader: int) -> None:
-        """A batch in flight is written to the connection to ``leader``."""
+        """Note that a batch in flight is written to the connection to ``leader``."""
         self.sent_to = leader
         batch.attempts += 1
 
     def answered(self, batch: Batch) -> None:
-        """No answer to this batch is owed any more."""
+        """Note that no answer to this batch is owed any more."""
         self.in_flight.remove(batch)
 
     # ------------------------------------------------------------------------------ outcomes
@@ -541,7 +541,7 @@ class PartitionQueue:
         return overtaken
 
     def set_aside(self, batch: Batch) -> None:
-        """The batch failed and is to be tried again, once everything in flight is answered."""
+        """Set a failed batch aside, to be repeated once everything in flight is answered."""
         self.failed.append(batch)
 
     def take_overtaken(self) -> list[Batch]:
@@ -570,7 +570,7 @@ class PartitionQueue:
         ]
 
     def begin_anew(self, unwritten: Iterable[Batch]) -> None:
-        """Number from 0 again, under the producer's epoch of that time."""
+        """Begin the sequence numbers at 0 again, under the producer's epoch of that time."""
         assert not self.in_flight
         self.producer, self.next_sequence = NO_PRODUCER, 0
         for batch in unwritten:
@@ -581,7 +581,7 @@ class PartitionQueue:
         self.failed = [batch for batch in self.failed if not batch.done]
 
     def put_back(self, now: float) -> None:
-        """Everything in flight was answered: what failed goes first again, after a pause."""
+        """Put failed batches first again, after a pause, as everything in flight was answered."""
         assert not self.in_flight
         self.ready.extendleft(reversed(self.failed))
         self.failed.clear()

@@ -1,4 +1,5 @@
-"""Which partition a record goes to: by key hash, in turns, sticky, or as one says. Pure.
+"""A partitioner chooses a record's partition: by its key's hash, in turns, sticky, or as told.
+Pure.
 
 Rules: a key's partition depends on nothing but the key and the partition count; a record without
 a key may go anywhere, and *sticky* means that it goes where the open batch is (KIP-480, KIP-794),
@@ -28,7 +29,7 @@ class Partitioner(Protocol):
     """A partitioner chooses the partition of a record."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """A partition in [0, partition_count), or STICKY."""
+        """Return a partition in [0, partition_count), or STICKY."""
         ...
 
 
@@ -36,7 +37,7 @@ PartitionerOption = str | Partitioner | PartitionFunction
 
 
 class DefaultPartitioner:
-    """xxh3-64 of the key modulo the count; records without a key are sticky."""
+    """The partition is xxh3-64 of the key modulo the count; records without a key are sticky."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         if key is None:
@@ -45,7 +46,7 @@ class DefaultPartitioner:
 
 
 class Murmur2Partitioner:
-    """Kafka's choice for the same key and count; records without a key are sticky."""
+    """The partition is Kafka's for the same key and count; records without a key are sticky."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         if key is None:
@@ -54,14 +55,14 @@ class Murmur2Partitioner:
 
 
 class StickyPartitioner:
-    """Fills one batch after the other, whatever the key."""
+    """Records go to one partition until its batch is full, whatever the key."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         return STICKY
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the key; each topic has a turn of its own."""
+    """Partitions take turns, whatever the key. Each topic has a turn of its own."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -73,7 +74,7 @@ class RoundRobinPartitioner:
 
 
 class FunctionPartitioner:
-    """An application's function."""
+    """An application's function chooses the partition."""
 
     def __init__(self, function: PartitionFunction) -> None:
         self._function = function
@@ -91,7 +92,7 @@ NAMED: dict[str, Callable[[], Partitioner]] = {
 
 
 def make_partitioner(option: PartitionerOption) -> Partitioner:
-    """The partitioner that an option names, or is."""
+    """Return the partitioner that an option names, or is."""
     if isinstance(option, str):
         if option not in NAMED:
             raise ConfigurationError(
@@ -111,7 +112,10 @@ def make_partitioner(option: PartitionerOption) -> Partitioner:
 def partition_rows(
     partitioner: Partitioner, topic: str, keys: Sequence[bytes | None], partition_count: int
 ) -> dict[int, list[int]]:
-    """Partition to the positions in ``keys`` that go there, in order; STICKY among them."""
+    """Return for each partition the positions in ``keys`` that go there, in order.
+
+    STICKY may be among the partitions.
+    """
     rows: dict[int, list[int]] = {}
     if type(partitioner) is DefaultPartitioner:
         digest = key_hash
@@ -138,7 +142,7 @@ def partition_rows(
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2 with its seed, as an unsigned number (Utils.murmur2)."""
+    """Return Kafka's 32-bit MurmurHash2 with its seed, as an unsigned number (Utils.murmur2)."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     length = len(data)
     h = (0x9747B28C ^ length) & mask

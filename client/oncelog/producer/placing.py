@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Placing:
-    """Finds batches, for one producer."""
+    """A producer's records get their batches here."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Placing:
     # ------------------------------------------------------------------------------ places
 
     def place(self, topic: str, key: bytes | None, partition: int | None) -> Place | None:
-        """Return where a record goes; None when the cluster must be asked first."""
+        """Return the place of a record; None when the cluster must be asked first."""
         view = self._router.cluster.topics.get(topic)
         if view is None or not view.partitions:
             return None
@@ -107,7 +107,7 @@ class Placing:
         return Place(queues[partition], sticky)
 
     def next_sticky(self, topic: str) -> int:
-        """Another partition for records without keys: the less loaded of two picked by chance."""
+        """Choose another partition for records without keys: the less loaded of two random ones."""
         cluster = self._router.cluster
         choices = cluster.available(topic) or list(range(cluster.topics[topic].partition_count))
         first, second = self._entropy.choice(choices), self._entropy.choice(choices)
@@ -128,7 +128,7 @@ class Placing:
         size: int,
         serial: int,
     ) -> Batch:
-        """The open batch that has room for ``size`` bytes, waiting for metadata and memory.
+        """Return an open batch with room for ``size`` bytes, after waiting for metadata and memory.
 
         :param serial: of the transaction that the record belongs to.
         """
@@ -156,8 +156,11 @@ class Placing:
             return self._open_batch(place.queue, needed)
 
     def open_at(self, place: Place, size: int) -> tuple[Place, Batch | None]:
-        """The open batch of a place, with room; a full one is closed first, and a record that may
-        go anywhere then goes elsewhere. No batch when memory does not allow a new one."""
+        """Return a place and its open batch with room. The batch is None when memory forbids a new
+        one.
+
+        A full batch is closed first. A record that may go anywhere goes elsewhere then.
+        """
         self._check_size(size)
         batch = place.queue.open
         if batch is not None and batch.size + size > self._batch_size:
@@ -197,7 +200,7 @@ class Placing:
 
     @property
     def serial(self) -> int:
-        """Of the transaction that records belong to now; 0 without transactions."""
+        """Return the serial of the transaction that records belong to now, or 0."""
         return 0 if self._session is None else self._session.serial
 
     def check_running(self) -> None:
@@ -226,7 +229,10 @@ class Placing:
             )
 
     async def check_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """:raises UnknownTopicOrPartitionError: the topic has no such partition."""
+        """Return when the topic has this partition.
+
+        :raises UnknownTopicOrPartitionError: it has not.
+        """
         view = await self._router.topic(topic, deadline)
         if type(partition) is int and partition >= view.partition_count:
             await self._router.refresh()  # partitions may have been added

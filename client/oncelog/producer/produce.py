@@ -1,4 +1,4 @@
-"""One Produce request: its bytes, and the errors of its batches. Pure."""
+"""A Produce request is made from batches here, and an answer's errors are read. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_protocol.types import Acks
 def produce_request(
     batches: Sequence[Batch], acks: Acks, timeout_ms: int
 ) -> tuple[ProduceRequest, list[bytearray]]:
-    """The request that carries encoded batches, at most one a partition, and its payload."""
+    """Return the request that carries encoded batches, at most one a partition, and its payload."""
     topics: dict[str, list[Batch]] = {}
     for batch in batches:
         topics.setdefault(batch.queue.tp.topic, []).append(batch)
@@ -45,7 +45,7 @@ def produce_request(
 
 
 def closed_error(reason: str, cause: BaseException | None, batch: Batch) -> BaseException:
-    """Return why a batch ends with its producer; not definite once it was sent."""
+    """Return the error of a batch that ends with its producer; not definite once it was sent."""
     error: BaseException
     if batch.attempts and (batch.maybe_written or batch.in_flight):
         error = ConnectionLostError(f"{reason}; the records may have been written")
@@ -56,7 +56,7 @@ def closed_error(reason: str, cause: BaseException | None, batch: Batch) -> Base
 
 
 def produce_error(batch: Batch, answer: ProducePartitionResponse) -> ApiError:
-    """The error of a refused batch, which names the partition and what helps."""
+    """Return the error of a refused batch, which names the partition and what helps."""
     error = error_for(answer.error_code)
     text = answer.error_message or str(error)
     if isinstance(error, MessageTooLargeError):

@@ -1,4 +1,4 @@
-"""The producer: the public face of sending, with and without transactions.
+"""The producer is the public class for sending, with and without transactions.
 
 Rules: all calls of transactions need a ``transactional_id``. The four calls are Kafka's;
 ``transaction()`` is the short way, which cannot forget one. What their errors say about what comes
@@ -21,7 +21,9 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Producer(RecordProducer):
-    """Sends records. ``async with Producer("localhost:9092") as producer: ...``
+    """A producer sends records.
+
+    Use it as ``async with Producer("localhost:9092") as producer: ...``.
 
     :param bootstrap_servers: "host:port,host:port" or a list of them: where to ask first.
     :param enable_idempotence: on unless ``acks`` or more than five requests in flight speak against
@@ -40,8 +42,8 @@ class Producer(RecordProducer):
         what was asked and known.
 
     Retries never write a record twice and never change the order (KIP-98). Where idempotence is off
-    a retry after an indefinite error (a lost connection, say) may write a batch twice.
-    A write that is not known to have failed is never reported so: see ``definite`` of the errors.
+    a retry after an indefinite error (a lost connection, say) may write a batch twice. A write that
+    is not known to have failed is never reported so: see ``definite`` of the errors.
     """
 
     _transactions: Transactions | None = None
@@ -74,12 +76,12 @@ class Producer(RecordProducer):
     # ------------------------------------------------------------------------------ transactions
 
     def transaction(self, consumer: Partaker | Elsewhere | None = None) -> Transaction:
-        """``async with producer.transaction() as txn: await txn.send(...)``: all of it, or nothing.
+        """Return a block whose sends become visible all together, or none of them.
 
-        The end of the block commits; an exception aborts, and goes on its way. With a ``consumer``
-        (of a group) its positions are committed in the transaction: what was read in the block
-        counts as read when, and only when, what was sent in it is visible. Aborted, it is read
-        again.
+        Use it as ``async with producer.transaction() as txn: await txn.send(...)``. The end of the
+        block commits; an exception aborts, and goes on its way. With a ``consumer`` (of a group)
+        its positions are committed in the transaction: what was read in the block counts as read
+        when, and only when, what was sent in it is visible. After an abort it is read again.
 
         :raises TransactionAbortableError: leaving the block: it was aborted, do it again.
         :raises TransactionOutcomeUnknownError: leaving the block: nobody knows.
@@ -89,8 +91,9 @@ class Producer(RecordProducer):
         return Transaction(self, self._in_transactions(), consumer, self.send_offsets)
 
     async def begin_transaction(self) -> None:
-        """Begin: what is sent from now on belongs together. Asks nobody, unless nobody knew how the
-        last one ended.
+        """Begin a transaction: what is sent from now on belongs together.
+
+        No broker is asked, unless nobody knows how the last one ended.
 
         :raises NoTransactionError: one is open.
         :raises ProducerFencedError: another producer has the transactional id now.
@@ -103,7 +106,7 @@ class Producer(RecordProducer):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
     ) -> None:
-        """Make offsets of a group a part of the transaction: they are committed with it.
+        """Add offsets of a group to the transaction, which commits them.
 
         :param group_metadata: ``consumer.group_metadata()``; a member that the group went on
             without is fenced by it (KIP-447).
@@ -113,8 +116,9 @@ class Producer(RecordProducer):
         await self._in_transactions().send_offsets(checked_offsets(offsets), group_metadata)
 
     async def commit_transaction(self) -> None:
-        """Wait until everything that was sent is acknowledged, then commit. It is decided for good
-        when this returns, and readers see it a moment later.
+        """Wait until everything that was sent is acknowledged, then commit.
+
+        It is decided for good when this returns, and readers see it a moment later.
 
         :raises TransactionAbortableError: something of it failed (``__cause__``), or its time was
             over: ``abort_transaction`` and do it again.
@@ -127,7 +131,7 @@ class Producer(RecordProducer):
         await self._outside_of_blocks().commit()
 
     async def abort_transaction(self) -> None:
-        """Make everything that was sent invisible for good; waits for no acknowledgement.
+        """Make everything that was sent invisible for good, without waiting for acknowledgements.
 
         :raises TransactionOutcomeUnknownError: not confirmed; it will not be committed, and is
             ended by the next transaction, or by its time-out.

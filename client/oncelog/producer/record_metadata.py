@@ -16,8 +16,10 @@ class RecordMetadata(NamedTuple):
 
 
 class WrittenRange(NamedTuple):
-    """A batch that was acknowledged: ``rows`` are positions in the list that was sent, in order;
-    row ``rows[i]`` has offset ``base_offset + i``."""
+    """A batch was acknowledged: row ``rows[i]`` has offset ``base_offset + i``.
+
+    ``rows`` are positions in the list that was sent, in order.
+    """
 
     partition: int
     base_offset: int
@@ -25,18 +27,18 @@ class WrittenRange(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """The records of one ``send_many`` are there."""
+    """The records of one ``send_many`` were written at these places."""
 
     topic: str
     ranges: tuple[WrittenRange, ...]
 
     @property
     def record_count(self) -> int:
-        """The number of acknowledged records."""
+        """Return the number of acknowledged records."""
         return sum(len(written.rows) for written in self.ranges)
 
     def positions(self) -> Iterator[tuple[int, int, int]]:
-        """(row, partition, offset) of each record, batch by batch."""
+        """Yield (row, partition, offset) of each record, batch by batch."""
         for partition, base_offset, rows in self.ranges:
             for index, row in enumerate(rows):
                 yield row, partition, (base_offset + index if base_offset >= 0 else -1)

@@ -1,4 +1,4 @@
-"""Sending records: what producers and writers of shared transactions have in common.
+"""Producers and writers of shared transactions send records in the same way.
 
 Rules
 -----
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordProducer(ClusterClient):
-    """Sends records, in the session that a subclass has. ``Producer`` is the public one."""
+    """Records are sent in the session that a subclass has. ``Producer`` is the public one."""
 
     _sender: Sender | None = None
     _columns: ColumnSender | None = None
@@ -147,7 +147,7 @@ class RecordProducer(ClusterClient):
     # ------------------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Find the cluster, and take over the transactional id. ``async with`` does it.
+        """Connect, and take over the transactional id. ``async with`` does it.
 
         :raises NoBrokersAvailableError: at once, naming the addresses tried and why each failed.
         :raises ApiError, DeadlineExceededError: the transactional id could not be had.
@@ -192,7 +192,7 @@ class RecordProducer(ClusterClient):
             raise
 
     def _new_session(self) -> Session | None:
-        """The transaction in which records are sent; none here."""
+        """Return the transaction in which records are sent; here there is none."""
         return None
 
     async def _begin_session(self, sender: Sender) -> None:
@@ -202,9 +202,11 @@ class RecordProducer(ClusterClient):
         """Do what must be done before the last batches are sent."""
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Send what is left, then close; waits at most ``timeout_ms`` (default: the delivery
-        time-out) for acknowledgements. Who calls it while another ``close`` is under way waits for
-        that one, by the earlier of their deadlines. A producer that is closed stays so.
+        """Send what is left, wait for acknowledgements, then close.
+
+        It waits at most ``timeout_ms`` (default: the delivery time-out). A call while another
+        ``close`` is under way waits for that one, by the earlier of their deadlines. A closed
+        producer stays closed.
 
         :raises UndeliveredRecordsError: records failed, or were not acknowledged in time, and
             nobody had looked at their deliveries.
@@ -369,7 +371,7 @@ class RecordProducer(ClusterClient):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Put one record in line without waiting. Belongs to the loop's thread.
+        """Put one record in line without waiting; call it in the loop's thread only.
 
         :raises BufferExhaustedError: there is no room now.
         :raises UnknownTopicOrPartitionError: the topic is not known yet: await ``partitions_for``.
@@ -427,8 +429,10 @@ class RecordProducer(ClusterClient):
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
     ) -> None:
-        """As ``send_many``, waiting only for room: ``flush`` and ``close`` tell of what failed.
-        Lists that are handed over one after the other keep their order within a partition.
+        """Put a list of records in line as ``send_many`` does, waiting only for room.
+
+        ``flush`` and ``close`` tell of what failed. Lists that are handed over one after the other
+        keep their order within a partition.
 
         :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
         :raises OncelogError: the rest of the list was not taken; what was before is sent.
@@ -461,15 +465,15 @@ class RecordProducer(ClusterClient):
 
     @property
     def unacknowledged_count(self) -> int:
-        """Records taken and not acknowledged (nor failed) yet."""
+        """Return how many records were taken and are neither acknowledged nor failed."""
         return self._accumulator.record_count
 
     def metrics(self) -> ProducerMetrics:
-        """Return what it has counted so far. Costs microseconds, asks nobody."""
+        """Return a snapshot of the producer's counters. It costs microseconds and asks nobody."""
         return producer_metrics(self._router, self._accumulator, self._sender)
 
     async def partitions_for(self, topic: str) -> int:
-        """The number of partitions of ``topic``, asking the cluster if need be.
+        """Return the number of partitions of ``topic``, asking the cluster if need be.
 
         :raises UnknownTopicOrPartitionError: it does not exist.
         """
@@ -492,7 +496,7 @@ class RecordProducer(ClusterClient):
     # ------------------------------------------------------------------------------ checks
 
     async def _partition_count(self, topic: str, partition: int | None) -> int:
-        """Of a topic that a list may be sent to."""
+        """Return the partition count of a topic that a list may be sent to."""
         self._placing.check_usable(self._placing.serial)
         deadline = self._deadline()
         view = await self._router.topic(topic, deadline)

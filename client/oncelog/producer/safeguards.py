@@ -1,4 +1,4 @@
-"""The rules of the producer that can be switched off, so that tests can prove that they are needed.
+"""A producer's rules can be switched off here, so that tests can prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the producer; a test that turns it must see records lost, doubled or torn.

@@ -1,4 +1,4 @@
-"""Batches go out here: which leader, how many at once, what happens when it does not work.
+"""Batches go out here, to the leaders, as many at once as is allowed.
 
 Rules
 -----
@@ -62,7 +62,7 @@ WATCH_S = 0.25
 
 
 class Link:
-    """One leader, as the sender sees it."""
+    """The sender knows this about one leader."""
 
     __slots__ = ("backoff", "channel", "connecting", "draining", "leader", "retry_at", "sent")
 
@@ -78,7 +78,7 @@ class Link:
 
 
 class Sender:
-    """Drains an accumulator to the leaders."""
+    """The sender takes batches from an accumulator to the leaders."""
 
     def __init__(
         self,
@@ -131,16 +131,16 @@ class Sender:
 
     @property
     def requests_in_flight(self) -> int:
-        """Produce requests that are not answered."""
+        """Return how many Produce requests are not answered."""
         return sum(len(link.sent) for link in self._links.values())
 
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
-        """From now on batches go out under this identity, each partition from sequence 0."""
+        """Send batches under this identity from now on, each partition from sequence 0."""
         self._sequences.given(producer_id, producer_epoch)
         self.wake()
 
     def discard(self, reason: Callable[[], BaseException], *, in_flight: bool) -> None:
-        """Give up what is not acknowledged; of what is ``in_flight`` the answers will not matter.
+        """Give up what is not acknowledged; answers to what is ``in_flight`` will not matter.
 
         Nobody is expected to look at each: how the transaction ends says it all.
         """
@@ -155,13 +155,13 @@ class Sender:
     # ------------------------------------------------------------------------------ wake-ups
 
     def wake(self) -> None:
-        """Look for work in the loop's next round. Free to call."""
+        """Look for work in the loop's next round. A call costs next to nothing."""
         if not self._woken:
             self._woken = True
             self._loop.call_soon(self._guarded, self._pump)
 
     def batch_opened(self, batch: Batch) -> None:
-        """A batch began: its linger runs, and so does the watch over deadlines."""
+        """Note that a batch began: its linger runs, and so does the watch over deadlines."""
         if self._linger_timer is None:
             self._linger_timer = self._loop.call_at(
                 batch.linger_until, self._guarded, self._linger_over
@@ -174,7 +174,7 @@ class Sender:
             self._watch_timer = self._loop.call_later(WATCH_S, self._guarded, self._check_time)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """A failure in a callback would be the loop's to log, and the caller's to wait for."""
+        """Run a step; its failure fails the producer, as the loop would only log it."""
         try:
             step()
         except Exception as error:
@@ -240,7 +240,7 @@ class Sender:
             self._serve(link, queues, now)
 
     def _leader_for(self, queue: PartitionQueue, now: float) -> int:
-        """Whom to send to, or -1 when it is not yet time."""
+        """Return the leader to send to, or -1 when it is not yet time."""
         view = self._router.cluster.partition(queue.tp)
         if view is None or view.leader == NO_LEADER:
             self._router.want(queue.tp.topic)
@@ -275,7 +275,7 @@ class Sender:
             self._send(link, channel, batches, now)
 
     def _pick(self, queues: list[PartitionQueue]) -> list[Batch]:
-        """The next batch of each partition, in turn, as many as one request holds."""
+        """Return the next batch of each partition, in turn, as many as one request holds."""
         picked: list[Batch] = []
         size = 0
         for queue in queues:
@@ -344,7 +344,7 @@ class Sender:
         payload: Sequence[bytearray],
         batches: list[Batch],
     ) -> None:
-        """With acks=0 a batch is done when it is written to the socket, and nobody knows more."""
+        """Write a request with acks=0: its batches are done then, and nobody knows more."""
         error: BaseException | None = None
         try:
             channel.send_oneway(request, payload)
@@ -424,7 +424,7 @@ class Sender:
         reply: Any,
         error: BaseException | None,
     ) -> None:
-        """The channel's callback. Its failures must not stay between the channel and the loop."""
+        """Handle an answer in the channel's callback; a failure here fails the producer."""
         try:
             if link.channel is channel and link.sent and link.sent[0] is sent:
                 link.sent.popleft()
@@ -480,7 +480,7 @@ class Sender:
     # ------------------------------------------------------------------------------ end
 
     async def close(self, reason: str) -> None:
-        """Stop. What is not done by now fails, as indefinite if it was ever sent."""
+        """End the sending. What is not done by now fails, as indefinite if it was ever sent."""
         if self.wake in self._router.on_metadata:
             self._router.on_metadata.remove(self.wake)
         for timer in (self._linger_timer, self._retry_timer, self._watch_timer):

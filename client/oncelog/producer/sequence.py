@@ -1,4 +1,4 @@
-"""Sequence numbers: what makes a retry harmless (KIP-98, KIP-360). Pure.
+"""Sequence numbers make a retry harmless (KIP-98, KIP-360). Pure.
 
 Rules
 -----
@@ -36,7 +36,7 @@ RENUMBERED_MAX = 3
 
 
 class Sequences:
-    """Producer id and epoch of one producer, and how it numbers its batches."""
+    """A producer has this id and epoch, and numbers its batches here."""
 
     def __init__(self, *, enabled: bool, transactional: bool = False) -> None:
         self.enabled = enabled
@@ -52,21 +52,21 @@ class Sequences:
         return not self.enabled or self.producer != NO_PRODUCER
 
     def given(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker has given this producer its id, or its coordinator the next epoch."""
+        """Note the id that a broker has given, or the next epoch that the coordinator has given."""
         self.producer = (producer_id, producer_epoch)
         self.refusal = None
 
     def not_given(self, error: BaseException) -> None:
-        """No broker has given an id so far; it will be asked for again."""
+        """Note that no broker has given an id so far; it will be asked for again."""
         self.refusal = error
 
     def number(self, batch: Batch) -> None:
-        """Give an encoded batch that goes out for the first time its place."""
+        """Give its sequence number to an encoded batch that goes out for the first time."""
         if batch.identity is NO_IDENTITY:
             batch.queue.number(batch, self.producer, follow=self.transactional)
 
     def begin_anew(self, queue: PartitionQueue, unwritten: Iterable[Batch]) -> None:
-        """Number this partition from 0 under a newer epoch.
+        """Begin this partition at sequence number 0, under a newer epoch.
 
         :param unwritten: all its batches that have numbers and are not done. None of them was
             written, and nothing is in flight.

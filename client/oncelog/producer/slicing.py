@@ -1,4 +1,5 @@
-"""Lists of records cut into batches of about ``batch_size`` bytes. Pure, and in C where it counts.
+"""Lists of records are cut into batches of about ``batch_size`` bytes. Pure, and in C where it
+counts.
 
 Rules: no loop in Python runs over records: sizes are taken by ``map(len, ...)``; when all are equal
 the cuts are at a fixed stride, otherwise they are found by bisection in the running sum.
@@ -24,7 +25,10 @@ KEYED_OVERHEAD_BYTES = RECORD_OVERHEAD_BYTES + 5
 
 
 def sizes_of(column: Sequence[bytes | None]) -> list[int]:
-    """The size of each item; 0 for None. Raises TypeError for what has no size."""
+    """Return the size of each item in bytes; 0 for None.
+
+    :raises TypeError: an item has no size.
+    """
     try:
         return list(map(len, column))  # type: ignore[arg-type]
     except TypeError:
@@ -32,7 +36,7 @@ def sizes_of(column: Sequence[bytes | None]) -> list[int]:
 
 
 def cuts(sizes: Sequence[int], extra: int, batch_size: int) -> Iterator[tuple[int, int, int]]:
-    """(start, stop, size in bytes) of each slice, in order.
+    """Yield (start, stop, size in bytes) of each slice, in order.
 
     A slice holds at least one record, and as many as fit ``batch_size`` with ``extra`` bytes added
     to each.
@@ -61,20 +65,20 @@ def cuts(sizes: Sequence[int], extra: int, batch_size: int) -> Iterator[tuple[in
 
 
 def _fewer(rows: int, data: int, extra: int, batch_size: int) -> int:
-    """Fewer rows than ``rows``, by the mean size; at least one less, so that the search ends."""
+    """Return fewer rows than ``rows``, by the mean size: at least one less, so the search ends."""
     mean = data / rows + extra
     return min(int(batch_size / mean), rows - 1)
 
 
 def pick(column: Sequence[bytes | None], rows: Sequence[int]) -> list[bytes | None]:
-    """The items at ``rows``, in that order."""
+    """Return the items at ``rows``, in that order."""
     if isinstance(rows, range):
         return list(column[rows.start : rows.stop : rows.step])
     return [column[row] for row in rows]
 
 
 def record_size(value: bytes | None, key: bytes | None, headers: Headers | None) -> int:
-    """An upper bound of what one record takes in a batch, in bytes."""
+    """Return an upper bound of what one record takes in a batch, in bytes."""
     size = RECORD_OVERHEAD_BYTES
     if value is not None:
         size += len(value)

@@ -1,1 +1,1 @@
-"""Transactions of many writers in many processes: their owner and their writers."""
+"""Many writers in many processes share a transaction; it has an owner and its writers."""

@@ -1,4 +1,4 @@
-"""Shared transactions: many writers in many processes, and one commit that names its winners.
+"""A shared transaction has many writers in many processes, and one commit that names its winners.
 
 ::
 
@@ -73,17 +73,17 @@ T = TypeVar("T", bound="_Json")
 
 
 class _Json:
-    """To and from one line of JSON."""
+    """The fields can be written as one line of JSON, and read from it."""
 
     __slots__ = ()
 
     def to_json(self) -> str:
-        """One line of JSON; ``from_json`` reads it."""
+        """Return one line of JSON; ``from_json`` reads it."""
         return json.dumps(asdict(self))  # type: ignore[call-overload]
 
     @classmethod
     def from_json(cls: type[T], text: str) -> T:
-        """Return what ``to_json`` wrote.
+        """Read what ``to_json`` wrote.
 
         :raises ConfigurationError: it is something else.
         """
@@ -98,7 +98,7 @@ class _Json:
 
 @dataclass(frozen=True, slots=True)
 class Ticket(_Json):
-    """All that a writer or another owner needs; may be pickled, or sent as JSON."""
+    """A ticket is all that a writer or another owner needs; it may be pickled, or sent as JSON."""
 
     bootstrap_servers: str
     transactional_id: str
@@ -127,7 +127,7 @@ class SharedEnd(NamedTuple):
 
 
 class SharedTransaction:
-    """The owner's side of a shared transaction.
+    """The owner of a shared transaction begins, commits or aborts it.
 
     ``await SharedTransaction.begin(...)``, or ``SharedTransaction(ticket)`` where somebody else has
     begun it. ``async with`` it: leaving without a commit aborts.
@@ -173,8 +173,10 @@ class SharedTransaction:
         entropy: Entropy | None = None,
         history: History | None = None,
     ) -> SharedTransaction:
-        """Get an ordinal, greater than all before in the cluster. Nothing is open yet: the first
-        ``join`` opens the transaction, and fences the writers of an older one of this id.
+        """Return an owner with an ordinal that is greater than all before in the cluster.
+
+        Nothing is open yet: the first ``join`` opens the transaction, and fences the writers of an
+        older one of this id.
 
         :param tag: what is written, from 0 on; at or below the last committed one of this id it is
             refused when writers join.
@@ -209,7 +211,7 @@ class SharedTransaction:
         over: AdminCalls | None = None,
         entropy: Entropy | None = None,
     ) -> int:
-        """An ordinal, greater than all before in the cluster, for a ticket that is made later.
+        """Return an ordinal, greater than all before, for a ticket that is made later.
 
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
@@ -227,7 +229,7 @@ class SharedTransaction:
 
     @property
     def ticket(self) -> Ticket:
-        """For the writers."""
+        """Return the ticket that writers join with."""
         return self._ticket
 
     async def __aenter__(self) -> Self:
@@ -249,8 +251,9 @@ class SharedTransaction:
             logger.warning("after %r the abort failed: %s", error, failure)
 
     async def commit(self, winners: Iterable[Receipt]) -> SharedEnd:
-        """Make what the winners wrote visible, all at once, and what all others wrote invisible.
-        Decided for good when this returns; may be repeated.
+        """Make the winners' records visible, all at once, and the others' invisible for good.
+
+        It is decided for good when this returns; it may be repeated.
 
         :raises ProducerFencedError: a newer transaction of this id has begun, or this one was
             aborted, by its time-out or by somebody else. Begin again, with the same tag.
@@ -265,7 +268,7 @@ class SharedTransaction:
         return await self._end(True, chosen)
 
     async def abort(self) -> SharedEnd:
-        """Make everything invisible for good; after a commit it changes nothing, and says so.
+        """Make all records invisible for good; after a commit this changes nothing, and says so.
 
         :raises ProducerFencedError: a newer transaction of this id has begun, which aborted this.
         :raises TransactionOutcomeUnknownError: nobody answered in time; call it again.
@@ -309,8 +312,7 @@ class SharedTransaction:
         return SharedEnd(answer.committed, answer.already)
 
     def _note_failure(self, error: BaseException) -> None:
-        """The history hears what is known; an error that leaves the transaction open says nothing
-        of how it will end."""
+        """Note a failure in the history, unless the error leaves the transaction open."""
         if self._history is None or self._history_number < 0:
             return
         if isinstance(error, ProducerFencedError | InvalidTxnStateError):
@@ -318,7 +320,7 @@ class SharedTransaction:
             self._history_number = -1
 
     async def _call(self, key: str, request: Request) -> Any:
-        """One call to the coordinator of ``key``."""
+        """Make one call to the coordinator of ``key``."""
 
         deadline = asyncio.get_running_loop().time() + self._options.max_block_ms / 1000
         if self._over is not None:
@@ -336,5 +338,5 @@ class SharedTransaction:
 
 
 def _joined(servers: BootstrapServers) -> str:
-    """As one text, for tickets."""
+    """Return the servers as one text, for tickets."""
     return servers if isinstance(servers, str) else ",".join(servers)

@@ -1,4 +1,4 @@
-"""A writer of a shared transaction: joins by a ticket, sends, and has a receipt for the owner.
+"""A writer of a shared transaction joins by a ticket, sends, and has a receipt for the owner.
 
 Rules
 -----
@@ -47,7 +47,7 @@ WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
 
 
 class _Membership:
-    """Fulfils ``producer.session.Session``."""
+    """A writer sends in this session (the port ``producer.session.Session``)."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -58,16 +58,16 @@ class _Membership:
         self._sender: Sender | None = None
 
     def start(self, sender: Sender) -> None:
-        """Records are sent from now on by ``sender``."""
+        """Send records by ``sender`` from now on."""
         self._sender = sender
 
     def leave(self, transactional_id: str) -> None:
-        """Between two transactions: nothing is sent."""
+        """Leave the transaction: between two of them nothing is sent."""
         self.transactional_id = transactional_id
         self.joined = self.sealed = False
 
     def enter(self, history_number: int) -> None:
-        """A writer of another one."""
+        """Become another writer, of the transaction with this number in the history."""
         self.serial += 1
         self.history_number = history_number
         self.joined = True
@@ -103,13 +103,13 @@ class _Membership:
         self._sender.discard(self.failure, in_flight=in_flight)
 
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
-        """What is sent from now on is this writer's."""
+        """Give everything that is sent from now on this writer's identity."""
         assert self._sender is not None
         self._sender.adopt(producer_id, producer_epoch)
 
 
 class _WritersProducer(RecordProducer):
-    """Sends the records of a writer, and joins transactions over the same connections."""
+    """A writer's records are sent by this producer, which joins over the same connections."""
 
     def __init__(self, membership: _Membership, servers: str, options: dict[str, Any]) -> None:
         super().__init__(servers, **options)
@@ -127,7 +127,7 @@ class _WritersProducer(RecordProducer):
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed."""
+        """Return whether the producer was closed."""
         return self._closed
 
     async def enlist(self, ticket: Ticket, writer: str) -> JoinTxnResponse:
@@ -191,7 +191,10 @@ async def join(
 
 
 class SharedWriter(Sending):
-    """Sends like a producer. Made by ``join``; ``async with`` waits for all acknowledgements."""
+    """A shared writer sends like a producer. ``join`` makes it.
+
+    ``async with`` waits for all acknowledgements.
+    """
 
     _producer: _WritersProducer
 
@@ -223,8 +226,9 @@ class SharedWriter(Sending):
         self._membership.enter(history_number)
 
     async def rejoin(self, ticket: Ticket, *, writer: str) -> None:
-        """Become another writer, of this or another transaction, when the receipt of the last one
-        is taken. Errors as of ``join``; after one of them it may be called again.
+        """Become another writer, of this or another transaction, after taking the last receipt.
+
+        Errors are those of ``join``; after one of them it may be called again.
 
         :raises NoTransactionError: there is no receipt yet, or the writer is closed.
         :raises TransactionAbortableError: this writer has failed: ``join`` with a new one.
@@ -246,12 +250,14 @@ class SharedWriter(Sending):
 
     @property
     def ticket(self) -> Ticket:
-        """By which it joined."""
+        """Return the ticket by which the writer joined."""
         return self._ticket
 
     @property
     def receipt(self) -> Receipt:
-        """For the owner: everything that was sent is in the log. Nothing can be sent after it.
+        """Return the receipt for the owner: everything that was sent is in the log.
+
+        Nothing can be sent after it.
 
         :raises TransactionAbortableError: something failed; another writer has to do the work.
         :raises NoTransactionError: something is not acknowledged yet: flush, or leave the block.
@@ -295,11 +301,11 @@ class SharedWriter(Sending):
             raise self._membership.failure()
 
     async def partitions_for(self, topic: str) -> int:
-        """As ``Producer.partitions_for``."""
+        """Return the number of partitions; see ``Producer.partitions_for``."""
         return await self._producer.partitions_for(topic)
 
     def metrics(self) -> ProducerMetrics:
-        """Return what it has counted so far; see :meth:`oncelog.Producer.metrics`."""
+        """Return a snapshot of the writer's counters; see :meth:`oncelog.Producer.metrics`."""
         return self._producer.metrics()
 
     def health(self) -> ClientHealth:
@@ -308,7 +314,7 @@ class SharedWriter(Sending):
 
     @property
     def unacknowledged_count(self) -> int:
-        """Records taken and not acknowledged (nor failed) yet."""
+        """Return how many records were taken and are neither acknowledged nor failed."""
         return self._producer.unacknowledged_count
 
 

@@ -1,1 +1,1 @@
-"""The transactions of one producer."""
+"""This package runs the transactions of one producer."""

@@ -1,4 +1,4 @@
-"""A transactional producer asks coordinators for an identity, an end, offsets of a group.
+"""A transactional producer gets its identity from a coordinator, which also ends transactions.
 
 Rules: every call is repeated until it is answered or its deadline is over; each of them may be
 repeated as often as need be, as the coordinators know a repeat ([K8], KIP-890). The error that ends
@@ -32,14 +32,14 @@ TRANSACTIONS = "transactions"
 
 
 class Identity(NamedTuple):
-    """A producer id and its epoch."""
+    """An identity is a producer id and its epoch."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class TxnCalls:
-    """The calls of one transactional id."""
+    """One transactional id makes these calls."""
 
     def __init__(self, router: Router, transactional_id: str, timeout_ms: int) -> None:
         self._router = router
@@ -52,7 +52,7 @@ class TxnCalls:
         self._groups = Coordinators(router, purpose=TRANSACTIONS)
 
     async def init(self, present: Identity, deadline: float) -> Identity:
-        """A new epoch, once an open transaction is settled; fences whoever had the older ones.
+        """Return a new epoch, once an open transaction is settled; it fences the older ones.
 
         :param present: what this producer has by now: given, it is refused when somebody else has
             taken over (KIP-360). An empty one takes over.
@@ -64,7 +64,7 @@ class TxnCalls:
         return Identity(answer.producer_id, answer.producer_epoch)
 
     async def end(self, identity: Identity, commit: bool, deadline: float) -> Identity:
-        """Commit or abort; the identity of the next transaction."""
+        """Commit or abort, and return the identity of the next transaction."""
         request = EndTxnRequest(self._transactional_id, *identity, commit)
         answer: EndTxnResponse = await self._coordinators.call(
             self._transactional_id, request, deadline, refused_at_top
@@ -78,13 +78,13 @@ class TxnCalls:
         group: GroupMetadata,
         deadline: float,
     ) -> None:
-        """Offsets that become the group's with the transaction (KIP-447)."""
+        """Add offsets that become the group's with the transaction (KIP-447)."""
         request = _offsets_request(self._transactional_id, identity, offsets, group)
         await self._groups.call(group.group_id, request, deadline, _refused)
 
 
 def _refused(answer: TxnOffsetCommitResponse) -> ApiError | None:
-    """The error of an answer that may heal, its own or of one of its partitions.
+    """Return an error that may heal, of the answer or of one of its partitions, or None.
 
     :raises ApiError: any other.
     """

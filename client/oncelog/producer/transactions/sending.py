@@ -1,4 +1,4 @@
-"""The calls that send, for what writes in a transaction through a producer of its own.
+"""What writes in a transaction has these calls, which send through a producer of its own.
 
 Rules: each is the producer's call of that name, made only while the transaction may be written to.
 """
@@ -32,8 +32,10 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """As ``Producer.send``. It is in the log then, and visible once the transaction commits; in
-        a shared one, if this writer wins."""
+        """Send one record as ``Producer.send`` does, and wait until it is in the log.
+
+        It becomes visible once the transaction commits; in a shared one, if this writer wins.
+        """
         self._check()
         return await self._producer.send(
             topic,
@@ -54,7 +56,10 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """As ``Producer.enqueue``; the commit, or the receipt, waits for it."""
+        """Put one record in line as ``Producer.enqueue`` does.
+
+        The commit, or the receipt, waits for it.
+        """
         self._check()
         return await self._producer.enqueue(
             topic,
@@ -75,7 +80,10 @@ class Sending:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """As ``Producer.send_nowait``; the commit, or the receipt, waits for it."""
+        """Put one record in line at once, as ``Producer.send_nowait`` does.
+
+        The commit, or the receipt, waits for it.
+        """
         self._check()
         return self._producer.send_nowait(
             topic,
@@ -96,7 +104,7 @@ class Sending:
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
     ) -> BatchMetadata:
-        """As ``Producer.send_many``."""
+        """Send a list of records as ``Producer.send_many`` does."""
         self._check()
         return await self._producer.send_many(
             topic,
@@ -117,7 +125,10 @@ class Sending:
         timestamps_ms: Sequence[int] | int | None = None,
         partition: int | None = None,
     ) -> None:
-        """As ``Producer.enqueue_many``; the commit, or the receipt, waits for it."""
+        """Put a list of records in line as ``Producer.enqueue_many`` does.
+
+        The commit, or the receipt, waits for them.
+        """
         self._check()
         await self._producer.enqueue_many(
             topic,
@@ -129,6 +140,6 @@ class Sending:
         )
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """As ``Producer.flush``; a commit and a receipt need it."""
+        """Send what is in line, as ``Producer.flush`` does; a commit and a receipt need it."""
         self._check()
         await self._producer.flush(timeout_ms)

@@ -1,4 +1,4 @@
-"""The transaction as the sender of its records sees it: a port.
+"""A session is the transaction as the sender of its records sees it: a port.
 
 A session says whose batches go out and whether they may, and hears what becomes of them. A producer
 without transactions has none. Two fulfil it: ``transactions.Transactions`` for a producer with a
@@ -15,23 +15,28 @@ class Session(Protocol):
 
     @property
     def transactional_id(self) -> str:
-        """Named in every Produce request."""
+        """Return the id that is named in every Produce request."""
         ...
 
     @property
     def serial(self) -> int:
-        """Another number in every transaction: what was begun in one is not taken in the next."""
+        """Return a number that differs in every transaction.
+
+        A record that was begun in one transaction is not taken in the next.
+        """
         ...
 
     @property
     def history_number(self) -> int:
-        """The transaction's number in the history; -1 without one."""
+        """Return the transaction's number in the history; -1 without one."""
         ...
 
     @property
     def retries(self) -> bool:
-        """Return whether a batch that failed is worth another attempt: not when all will be
-        aborted."""
+        """Return whether a batch that failed is worth another attempt.
+
+        It is not when all will be aborted.
+        """
         ...
 
     def check_open(self) -> None:
@@ -39,9 +44,9 @@ class Session(Protocol):
         ...
 
     def touched(self) -> None:
-        """A request goes out that may make the coordinator or a leader know the transaction."""
+        """Note that a request goes out which may make brokers know the transaction."""
         ...
 
     def lost(self, error: BaseException) -> None:
-        """A batch of it has failed for good: it cannot be committed any more."""
+        """Note that a batch of it has failed for good: it cannot be committed any more."""
         ...

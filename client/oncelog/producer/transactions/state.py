@@ -34,7 +34,7 @@ concerns the transaction only: its end will show whether there is more to it."""
 
 
 class Phase(Enum):
-    """See the module's rules."""
+    """A producer stands in one of the phases that the module explains."""
 
     UNINITIALIZED = "not started"
     READY = "between transactions"
@@ -60,7 +60,7 @@ NEXT: dict[Phase, frozenset[Phase]] = {
 
 
 class TxnState:
-    """The phase, and why it is a bad one."""
+    """The state is a phase, and the reason if it is a bad one."""
 
     def __init__(self) -> None:
         self.phase = Phase.UNINITIALIZED
@@ -76,7 +76,7 @@ class TxnState:
             self.cause = cause
 
     def raise_if_fatal(self) -> None:
-        """Raise what ended the producer, each time anew."""
+        """Raise the error that ended the producer, each time anew; return if none did."""
         if self.phase is Phase.FATAL:
             assert self.cause is not None
             cause = self.cause
@@ -88,7 +88,7 @@ class TxnState:
             raise error from cause
 
     def abortable(self) -> TransactionAbortableError:
-        """Return what is raised while the transaction can only be aborted."""
+        """Return the error that is raised while the transaction can only be aborted."""
         error = TransactionAbortableError(f"abort this transaction: {self.cause}")
         error.__cause__ = self.cause
         return error

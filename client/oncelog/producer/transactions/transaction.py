@@ -1,4 +1,4 @@
-"""One transaction as a block: ``async with producer.transaction() as txn``.
+"""One transaction is a block: ``async with producer.transaction() as txn``.
 
 Rules
 -----
@@ -51,34 +51,34 @@ class Part(Protocol):
     """A transaction takes this of a consumer: see ``consumer.in_transaction``."""
 
     def commits(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
-        """The positions that moved, and who commits them."""
+        """Return the positions that moved, and who commits them."""
         ...
 
     def refused(self, who: GroupMetadata, error: ApiError) -> None:
-        """The group's coordinator does not take ``who`` for a member."""
+        """Note that the group's coordinator does not take ``who`` for a member."""
         ...
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """It is committed, with these."""
+        """Note that the transaction is committed, with these offsets."""
         ...
 
     def aborted(self) -> None:
-        """It is certainly not committed."""
+        """Note that the transaction is certainly not committed."""
         ...
 
     def unknown(self) -> None:
-        """Nobody knows."""
+        """Note that nobody knows how the transaction ended."""
         ...
 
 
 class Partaker(Protocol):
-    """A consumer that can take part."""
+    """A consumer that can take part in a transaction has this."""
 
     def _join_transaction(self) -> Part: ...
 
 
 class Loop(Protocol):
-    """Another event loop than the producer's."""
+    """Work can be done on another event loop than the producer's."""
 
     async def visit(self, work: Callable[[], T]) -> T:
         """Do ``work`` there, and wait for it here."""
@@ -91,14 +91,17 @@ class Loop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A consumer that lives on another loop than the producer."""
+    """The consumer lives on another loop than the producer."""
 
     consumer: Partaker
     loop: Loop
 
 
 class Transaction(Sending):
-    """Sends records that all become visible, or none does. Made by ``Producer.transaction``."""
+    """A transaction's records all become visible, or none does.
+
+    ``Producer.transaction`` makes it.
+    """
 
     def __init__(
         self,
@@ -162,13 +165,15 @@ class Transaction(Sending):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
     ) -> None:
-        """As ``Producer.send_offsets``."""
+        """Add offsets of a group, as ``Producer.send_offsets`` does."""
         self._check()
         await self._send_group_offsets(offsets, group_metadata)
 
     async def abort(self) -> None:
-        """Abort now; the block goes on, and sends nothing more. Errors as of
-        ``Producer.abort_transaction``."""
+        """Abort now; the block goes on, and sends nothing more.
+
+        Errors are those of ``Producer.abort_transaction``.
+        """
         self._check()
         self._aborted = True
         try:
@@ -209,13 +214,13 @@ class Transaction(Sending):
     async def _send_positions(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], who: GroupMetadata
     ) -> None:
-        """The positions, while the last records are on their way."""
+        """Send the positions while the last records are on their way."""
         if offsets:
             self._transactions.send_what_is_open()
             await self._transactions.send_offsets(offsets, who, self._refused)
 
     async def _abort_after(self, error: BaseException, within_s: float | None) -> None:
-        """Abort because of ``error``, which is what the caller hears, whatever comes of it."""
+        """Abort because of ``error``, which the caller hears whatever comes of the abort."""
         try:
             await self._transactions.abort(within_s)
         except OncelogError as failure:
@@ -224,7 +229,7 @@ class Transaction(Sending):
             await self._take_back()
 
     async def _settle_part(self, error: BaseException) -> None:
-        """The end failed: the consumer reads on from where that leaves it."""
+        """Tell the consumer that the end failed: it reads on from where that leaves it."""
         if self._part is None:
             return
         unknown = isinstance(error, TransactionOutcomeUnknownError) or not is_definite(error)
@@ -234,14 +239,14 @@ class Transaction(Sending):
             await self._at_consumer(self._part.aborted)
 
     async def _take_back(self) -> None:
-        """Nothing of it was committed, nor will be."""
+        """Move the consumer back: nothing of the transaction was committed, nor will be."""
         if self._part is not None:
             await self._at_consumer(self._part.aborted)
 
     # ------------------------------------------------------------------------------ the consumer
 
     async def _at_consumer(self, work: Callable[[], T]) -> T:
-        """Do this where the consumer lives."""
+        """Do ``work`` where the consumer lives."""
         return work() if self._loop is None else await self._loop.visit(work)
 
     def _refused(self, who: GroupMetadata, error: ApiError) -> None:

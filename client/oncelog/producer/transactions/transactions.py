@@ -1,4 +1,4 @@
-"""The transactions of one producer, one after the other: begin, offsets, commit, abort.
+"""A producer's transactions run one after the other here: begin, offsets, commit, abort.
 
 Rules
 -----
@@ -59,7 +59,7 @@ Refused = Callable[[GroupMetadata, ApiError], None]
 
 
 class Transactions:
-    """Fulfils ``session.Session``."""
+    """A producer with a transactional id sends in this session (the port ``session.Session``)."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Transactions:
 
     @property
     def phase(self) -> Phase:
-        """Return where the producer stands."""
+        """Return the phase in which the producer stands."""
         return self._state.phase
 
     # ------------------------------------------------------------------------------ the session
@@ -121,11 +121,11 @@ class Transactions:
         )
 
     def touched(self) -> None:
-        """The cluster may know of this transaction from now on."""
+        """Note that the cluster may know of this transaction from now on."""
         self._touched = True
 
     def lost(self, error: BaseException) -> None:
-        """Something of the transaction failed for good."""
+        """Note that something of the transaction failed for good."""
         if self.phase not in (Phase.OPEN, Phase.COMMITTING):
             return
         if isinstance(error, FATAL_ERRORS):
@@ -138,7 +138,7 @@ class Transactions:
         self._discard(in_flight=was_committing)
 
     def _fail(self, error: BaseException) -> None:
-        """The producer is done."""
+        """End the producer with this error."""
         self._state.move(Phase.FATAL, error)
         logger.error("%s: no more transactions here: %s", self.transactional_id, error)
         self._end_history(error)
@@ -191,11 +191,11 @@ class Transactions:
             self.history_number = self._history.begin_txn(self.transactional_id)
 
     def enter_block(self) -> None:
-        """The open transaction is a block from now on."""
+        """Note that the open transaction is a block from now on."""
         self.in_block = True
 
     def leave_block(self) -> None:
-        """The block is over, however the transaction ended."""
+        """Note that the block is over, however the transaction ended."""
         self.in_block = False
 
     async def _settle(self) -> None:
@@ -219,7 +219,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Offsets, group: GroupMetadata, refused: Refused | None = None
     ) -> None:
-        """Make offsets a part of the transaction.
+        """Add offsets to the transaction.
 
         :param refused: hears that the group's coordinator does not take the member for one.
         """
@@ -249,7 +249,10 @@ class Transactions:
     def _offsets_failed(
         self, error: BaseException, group: GroupMetadata, refused: Refused | None
     ) -> None:
-        """:raises TransactionAbortableError: because of the error; a fatal one raises itself."""
+        """Let the transaction fail by an error of its offsets.
+
+        :raises TransactionAbortableError: because of the error; a fatal one raises itself.
+        """
         if isinstance(error, NOT_A_MEMBER):
             if refused is not None:
                 refused(group, error)
@@ -293,7 +296,7 @@ class Transactions:
     # ------------------------------------------------------------------------------ ends
 
     async def commit(self) -> None:
-        """See ``Producer.commit_transaction``."""
+        """Commit the transaction; see ``Producer.commit_transaction``."""
         self._state.raise_if_fatal()
         if self.phase is Phase.UNKNOWN and self._asked:
             self._state.move(Phase.COMMITTING)
@@ -321,7 +324,7 @@ class Transactions:
             await batch.wait()
 
     async def abort(self, within_s: float | None = None) -> None:
-        """See ``Producer.abort_transaction``."""
+        """Abort the transaction; see ``Producer.abort_transaction``."""
         self._state.raise_if_fatal()
         if self.phase is Phase.UNKNOWN and self._asked is False:
             self._state.move(Phase.ABORTING)
@@ -340,7 +343,7 @@ class Transactions:
             self._end_history(cause)
 
     async def _end(self, commit: bool, within_s: float | None = None) -> None:
-        """The end of a transaction whose phase is COMMITTING or ABORTING."""
+        """Ask for the end of a transaction whose phase is COMMITTING or ABORTING."""
         self._accumulator.take_unobserved()  # the end says it all
         if not self._touched:
             self._ended(commit)
@@ -377,7 +380,7 @@ class Transactions:
         self._state.move(Phase.READY)
 
     def _end_failed(self, error: BaseException, commit: bool) -> None:
-        """Nobody knows, or it is certain that there is no commit, or the producer is done.
+        """Decide what a failed end means, and raise it; a fatal error ends the producer.
 
         :raises TransactionAbortableError: it is not committed and can be aborted.
         :raises TransactionOutcomeUnknownError: nobody knows.
@@ -410,7 +413,7 @@ class Transactions:
         ) from error
 
     def _end_history(self, error: BaseException) -> None:
-        """The transaction is certainly not committed, unless the error says otherwise."""
+        """Note in the history that nothing is committed, unless the error leaves that open."""
         if self._history is not None and self.history_number >= 0:
             asked_commit = self._asked is True and not is_definite(error)
             end = self._history.info if asked_commit else self._history.fail
@@ -418,8 +421,10 @@ class Transactions:
             self.history_number = -1
 
     async def close(self, within_s: float) -> None:
-        """Abort what is open, as far as that is possible in this time. What nobody knows the end of
-        may be open still: the coordinator ends it."""
+        """Abort what is open, as far as that is possible in ``within_s`` seconds.
+
+        A transaction whose end nobody knows may be open still: the coordinator ends it.
+        """
         if self.phase is Phase.UNKNOWN:
             await self._close_unknown()
         if self.phase not in (Phase.OPEN, Phase.ABORTABLE):
@@ -431,7 +436,7 @@ class Transactions:
             logger.warning("%s: it ends by its time-out: %s", self.transactional_id, error)
 
     async def _close_unknown(self) -> None:
-        """For as long as the close may take."""
+        """Settle a transaction with an unknown end, for as long as the close may take."""
         error: BaseException | None = None
         try:
             await self._settle()
