@@ -423,11 +423,12 @@ class Run:
         return allowed
 
     def _offsets_expire_after_s(self) -> float | None:
-        """How long a group must be silent until it may lose its offsets; a broker whose clock jumps
-        may believe any time that."""
+        """How long a group must be silent until it may lose its offsets. A broker whose clock jumps
+        may believe any time that; one that is ahead of who stamped the commit, that much less."""
         if self.nemesis is not None and self.nemesis.applied["clock_jump"]:
             return 0.0 if self.knobs.offsets_retention_ms < 604_800_000 else None
-        return self.knobs.offsets_retention_ms / 1000 * (1 - self.knobs.clock_rate_spread)
+        kept_ms = self.knobs.offsets_retention_ms * (1 - self.knobs.clock_rate_spread)
+        return (kept_ms - self.cluster.clocks_differ_ms) / 1000
 
     def result(self) -> Result:
         """What became of it."""

@@ -54,6 +54,8 @@ class SimClock:
     def __init__(self, loop: SimLoop, error_ms: int = 0) -> None:
         self._loop = loop
         self.error_ms = error_ms
+        self.usual_error_ms = error_ms
+        """While no fault changes it."""
 
     def now_ms(self) -> int:
         """See ``WallClock``."""
@@ -123,6 +125,12 @@ class SimCluster:
             self._rates[broker_id] = 1 + knobs.clock_rate_spread * (clocks.random() - 0.5)
             self._wanted[broker_id] = asyncio.Event()
             self._lives[broker_id] = 0
+
+    @property
+    def clocks_differ_ms(self) -> int:
+        """The most that two brokers' wall clocks differ by, while no fault moves one."""
+        errors_ms = [clock.usual_error_ms for clock in self.clocks.values()]
+        return max(errors_ms) - min(errors_ms)
 
     def _zookeeper_delay(self, kind: str, session_id: int) -> float:
         usual_s = self.knobs.zookeeper_latency_s * (0.5 + self._zookeeper_chance.random())

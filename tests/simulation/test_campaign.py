@@ -10,7 +10,9 @@ import pytest
 from oncelog.history_events import Event
 from oncelog_broker.replication.safeguards import without
 from simulation.__main__ import SEEDS_FILE, kept_seeds, main
-from simulation.campaign import Options, run_seed
+from simulation.campaign import Options, Run, run_seed
+from simulation.checkers.violation import Rules, Violation
+from simulation.history import History
 from simulation.knobs import Knobs
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.shrink import promise_of
@@ -69,6 +71,24 @@ def test_a_fault_that_fails_is_no_clean_run(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(FAULTS, "kill_one", fail)
     result = run_seed(SEED, Options(safety_s=3, faults=["kill_one"]))
     assert promise_of(result) == "simulator"
+
+
+def test_offsets_may_go_earlier_by_what_the_clocks_of_brokers_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 990999: who committed had the slowest clock, and who expired it the fastest."""
+    told: list[float | None] = []
+
+    def judged(history: History, rules: Rules, **others: object) -> list[Violation]:
+        told.append(rules.offsets_expire_after_s)
+        return []
+
+    monkeypatch.setattr("simulation.campaign.verdict", judged)
+    run = Run(SEED, Options(safety_s=1, faults=(), knobs=Knobs(offsets_retention_ms=4000)))
+    run.loop.run(run.main())
+    errors_ms = [clock.error_ms for clock in run.cluster.clocks.values()]
+    assert max(errors_ms) > min(errors_ms)
+    assert told == [pytest.approx((4000 - max(errors_ms) + min(errors_ms)) / 1000)]
 
 
 def test_options() -> None:
