@@ -30,68 +30,83 @@ AUXILIARIES = _words("""
 """Finite wherever they stand; the verb after one of them belongs to it."""
 
 IMPERATIVES = _words("""
-    abort accept acquire act add adjust adopt advance allow announce append apply arm ask assert
-    assign attach await be become begin believe bind blame block break bring build calculate call
-    cancel capture carry cast check choose claim clear collect combine come commit compact compare
-    complete compute confirm connect consider construct consume continue convert correct count crash
-    create cut deal decide declare decode decompress defer delete deliver demand deny derive
-    describe detach detect determine die discard disconnect distribute divide do draw drive drop
-    elect empty enable encode end enforce enqueue ensure enter erase evict examine exclude execute
-    expand expect expire explain export extend extract fail fence fill find finish fit flip flush
+    abandon abort accept acquire act add adjust adopt advance agree allow alter announce append
+    apply arm arrange ask assert assign attach authenticate avoid await back be become begin
+    believe bind blame block boil bound break bring build calculate call cancel capture carry cast
+    change charge check choose claim clear clone collect combine come commit compact compare
+    complain complete compute confirm connect consider construct consult consume continue convert
+    correct count crash create cross cut deal decide declare decline decode decompress decrement
+    defer delete deliver demand deny derive describe detach detect determine die discard disconnect
+    dispatch distribute divide do drain draw drive drop echo elect empty enable encode end enforce
+    enqueue ensure enter erase escape estimate evict examine exclude execute exit expand expect
+    expire explain export extend extract fail fall fence fill find finish fit flag flip flush focus
     follow forbid forget forward free freeze fulfil gather generate get give go grow guard hand
-    handle hang have hide hold import include increase increment infer inform initialise insert
-    inspect install interpret introduce invoke iterate join judge keep kill know launch learn leave
-    let list listen live load locate lock look lose lower make map mark match measure meet merge
-    mount move multiply need negotiate note notice notify obey observe obtain omit open order
-    outlive overwrite pair park parse pass patch pause pay peek perform pick place plan poll prefer
-    prepare press prevent propose prove provide prune publish pull push put quote raise reach react
-    read rebuild recall receive reckon recompute reconcile reconnect record recover redraw reduce
-    refer refresh refuse regard register reject release reload remain remember remount remove
-    rename render renew reopen repeat replace replay reply report request require reserve reset
-    resign resize resolve respond restart restore resume retain retry return reuse revoke rotate
-    round run sample save say scan schedule scrape seal search see seek select send serve settle
-    shift show shrink shuffle shut simulate skip sleep sort spawn split spread stamp stand start
-    stay step stop store stream strip submit subscribe subtract succeed suggest sum summarise
-    supervise suppress suspect suspend switch take tell terminate throw tolerate touch trace track
-    translate treat trim truncate try turn unite unlink unlock unregister unwind update upgrade use
+    handle hang have heal help hide hold hurry ignore import include increase increment infer
+    inform initialise insert inspect install interpret interrupt introduce invoke iterate join
+    judge keep kick kill know launch learn leave let level link list listen live load locate lock
+    look lose lower make map mark match measure meet merge mirror mix mount move multiply need
+    negotiate note notice notify obey object observe obtain omit open order outlive overwrite own
+    page pair park parse pass patch pause pay peek perform persist pick ping place plan point poll
+    prefer prepare preserve press prevent probe process promise propose protect prove provide prune
+    publish pull pump punish purge push put query queue quote raise rank reach react read rebuild
+    recall receive reckon recompute reconcile reconnect record recover recycle redraw reduce refer
+    refresh refuse regard register reject relay release reload rely remain remember remount remove
+    rename render renew reopen repeat replace replay reply report request require resend reserve
+    reset resign resize resolve respond restart restore resume retain rethrow retire retry return
+    reuse revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape seal
+    search see seek select send separate serve settle share shift show shrink shuffle shut sign
+    simulate size skip sleep slow smooth sort spawn split spread squeeze stall stamp stand start
+    stay step stop store stream strip submit subscribe subtract succeed suffix suggest sum
+    summarise supervise suppress suspect suspend swap sweep switch sync take tell terminate test
+    throw tie time tolerate touch trace track transfer transform translate treat trim truncate try
+    turn type undo unite unlink unlock unregister unwind update upgrade use validate verify visit
     vouch wait wake walk warn watch weigh withdraw wrap write yield
 """)
 """They open a docstring that tells what to do."""
 
 AMBIGUOUS_IMPERATIVES = _words("""
-    abort act answer batch benchmark block break call cancel capture cast check claim clean close
-    commit compact complete correct count crash cut deal demand drive drop empty end export fail
-    fence fetch figure find fit format free group handle hide hold import key lead leave limit list
-    load lock log look lower map mark match measure mount move name need note offer open order pair
-    park pass patch pause pick place plan poll press print process produce query queue quote read
-    record release reload replay reply report request reserve reset restart result return round run
-    sample save schedule seal search set shift show shut sleep sort split spread stamp stand start
-    state step stop store stream sum switch sync take test time touch trace track turn update use
-    wait walk watch work wrap write
-""") - _words("return find leave take hold show look count")
+    abort act answer back batch benchmark block bound break call cancel capture cast change charge
+    check claim clean clone close commit compact complete correct count crash cut deal demand
+    dispatch drain drive drop echo empty end escape estimate exit export fail fall fence fetch
+    figure find fit flag focus format free group handle heal help hide hold hurry import interrupt
+    key kick lead leave level limit link list load lock log look lower map mark match measure
+    mirror mix mount move name need note object offer open order own page pair park pass patch
+    pause pick ping place plan point poll press print probe process produce promise pump query
+    queue quote rank read record relay release reload replay reply report request reserve reset
+    restart result return roll round run sample save schedule seal search separate set share shift
+    show shut sign size sleep slow smooth sort split spread stall stamp stand start state step stop
+    store stream suffix sum swap sweep switch sync take test time touch trace track transfer turn
+    type update use visit wait walk watch work wrap write
+""") - _words("return find leave take hold show look count sync write")
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
 
 THIRD_PERSONS = _words("""
-    accepts acknowledges adds adopts advertises agrees allows appears applies arrives asserts
-    assigns authenticates awaits becomes begins behaves believes belongs brings builds cancels
-    carries checks chooses cites closes comes compacts compares completes computes connects
-    considers consists consumes contains continues contradicts converts coordinates crashes creates
-    decides declares decodes defines deletes delivers depends derives describes destroys detects
-    determines dies differs disappears discards distributes does drains draws drives empties
-    encodes ensures enters excludes executes exists expects expires explains fails fetches fills
-    finds finishes fits follows forbids forgets forwards frees fulfils gathers gets gives goes
-    grows guards handles happens harms hears helps holds hosts ignores implements includes
-    increases iterates joins keeps knows lacks lasts learns leaves lets lies listens lives loads
-    loses maintains makes matches measures meets merges moves multiplies obeys occurs offers omits
-    opens owes owns parses passes performs picks plays prefers prepares prevents proceeds produces
-    proposes proves provides publishes pulls pushes puts raises reaches reacts receives recovers
-    reduces refers refuses registers rejects remains remembers removes renders repeats replaces
-    replicates requires resembles reserves resets resolves restarts restores returns rolls routes
-    says scrapes seems sees selects sends serves settles shares shows shrinks sits skips sleeps
-    sorts spans speaks spreads stands starts stays stops stores subscribes succeeds supervises
-    supplies supports survives suspends syncs takes tells throws translates travels treats tries
-    truncates turns uses vanishes vouches waits wakes wants warns withdraws works wraps writes
-    yields
+    abandons aborts accepts acknowledges adds adopts advertises agrees allows appears applies
+    arrives asserts assigns authenticates awaits bears becomes begins behaves believes belongs
+    bends brings builds calculates cancels carries checks chooses cites closes combines comes
+    compacts compares complains completes computes confirms connects considers consists consumes
+    contains continues contradicts converts coordinates corrects crashes creates decides declares
+    decodes defines deletes delivers denies depends derives describes destroys detects determines
+    dies differs disagrees disappears discards discovers distributes divides does drains draws
+    drives earns empties encodes ensures enters escapes evicts exceeds excludes executes exists
+    expects expires explains extends extracts fails falls fetches fills finds finishes fits follows
+    forbids forgets forwards frees fulfils gains gathers generates gets gives goes grows guards
+    handles hangs happens harms hears helps holds hosts identifies ignores implements includes
+    increases informs inserts interprets invokes iterates joins keeps kills knows lacks lasts
+    learns leaves lets lies listens lives loads loses maintains makes manages matches measures
+    meets mentions merges modifies moves multiplies notifies obeys observes obtains occurs offers
+    omits opens opposes outlives overwrites owes owns parses passes pays performs persists picks
+    plays possesses prefers prepares pretends prevents proceeds produces proposes protects proves
+    provides publishes pulls punishes purges pushes puts raises reaches reacts reappears receives
+    reclaims recovers reduces refers refuses registers rejects rejoins relies remains remembers
+    removes renames renders reopens repeats replaces replicates requires resembles reserves resets
+    resigns resolves restarts restores resumes returns revokes rewrites rolls routes satisfies says
+    scrapes seems sees selects sends separates serves settles shares shows shrinks shuts simulates
+    sits skips sleeps sorts spans speaks spreads stands starts stays stops stores subscribes
+    succeeds suffers suggests summarises supervises supplies supports surrounds survives suspends
+    swallows syncs takes tells terminates throws tolerates translates travels treats tries
+    truncates trusts turns understands unites uses vanishes vetoes violates vouches waits wakes
+    wants warns wins withdraws works wraps writes yields
 """)
 """Verbs that follow "it"."""
 
@@ -106,27 +121,29 @@ NOUNS = _words("""
 
 AMBIGUOUS_THIRD_PERSONS = NOUNS | _words("""
     accounts acts answers asks attempts backs batches benchmarks blocks bounds breaks calls causes
-    changes checks checkpoints claims closes commits contacts copies costs counts crashes cuts deals
-    dates demands drives drops edits ends faults fences fetches figures fits flushes forms gates
-    groups guards hands heads holds hosts joins judges keys labels lasts lays leads learns leaves
-    lies limits links lists lives loads locks logs looks maps marks matches matters means measures
-    meets misses moves names needs notes notices numbers offers opens orders owns pages pairs parks
-    parts pauses picks pieces places plans points polls ports presents prints processes produces
-    programs promises proves pumps questions queues quotes ranges rates reads records releases
-    replays replies reports requests results retries rounds rules runs samples schedules searches
-    sets shapes shares shifts sizes sleeps sorts spans splits spots stands starts states steps stops
-    stores streams sums switches syncs tags takes tells tests times traces tracks travels turns
-    types updates uses values views visits waits walks watches weighs works wraps writes
+    changes checkpoints checks claims closes commits concerns contacts copies costs counts crashes
+    cuts dates deals demands drives drops duplicates edits ends faults feeds fences fetches figures
+    fits flows flushes forms gates grants groups guards guesses hands heads holds hosts joins
+    judges keys labels lasts lays leads learns leaves lies limits links lists lives loads locks
+    logs looks loops maps marks matches matters means measures meets mirrors misses moves names
+    needs notes notices numbers objects offers opens orders overrides owns pages pairs parks parts
+    pauses permits picks pieces places plans points polls ports prefixes presents prints processes
+    produces programs promises proves pumps questions queues quotes ranges rates reads records
+    releases replays replies reports requests results retries rounds rules runs samples schedules
+    searches sets shapes shares shifts signals sizes sleeps sorts spans splits spots stands starts
+    states steps stops stores streams sums suspects switches syncs tags takes tells tests times
+    traces tracks travels turns types updates uses values views visits waits walks watches weighs
+    works wraps writes
 """) - _words("holds tells takes lasts leaves meets owns proves stands matches fits learns loads")
 """Plural nouns too: a verb where one can stand."""
 
 PLURALS = _words("""
-    accept agree allow appear arrive ask become begin behave belong bring carry choose come consist
-    contain continue decide decode depend describe detect die differ disappear encode exist expire
-    explain fail find follow forget get give go grow happen hold include join keep know lack learn
-    let lie listen lose make mean meet occur owe pass prefer prove provide raise reach receive
-    refer refuse remain remember remove require say see seem send serve sit speak stand stay
-    succeed survive take tell try vanish wait
+    accept agree allow appear arrive ask bear become begin behave belong bring carry choose come
+    concern consist contain continue decide decode depend describe detect die differ disappear
+    encode exist expire explain fail fall find follow forget get give go grow hang happen hold
+    include join keep know lack lead learn let lie listen lose make mean meet occur owe pass prefer
+    prove provide raise reach receive refer refuse remain remember remove require rest say see seem
+    send serve sit speak stand stay succeed survive take tell try understand vanish wait
 """)
 """Verbs that follow "they", and are no nouns that are usual here."""
 
@@ -135,8 +152,8 @@ AMBIGUOUS_PLURALS = AMBIGUOUS_IMPERATIVES | IMPERATIVES | _words("matter want sh
 
 PASTS = _words("""
     appeared arrived became began broke came chose died disappeared existed expired failed fell
-    gave got grew happened knew meant occurred ran rose said saw showed spoke stood succeeded threw
-    took vanished went withdrew woke wrote
+    gave got grew happened knew lay meant occurred ran rose said saw showed spoke stood succeeded
+    threw took vanished went withdrew woke wrote
 """)
 """Past forms that are hardly ever participles."""
 
@@ -167,7 +184,9 @@ _PRONOUNS = _words("""
     others she somebody something that there these they those we what which who whoever you
 """)
 _SUBJECTS = _words("he it she they we you i there nobody somebody everybody nothing everything")
-_INTRANSITIVES = _words("breaks changes crashes ends moves sleeps starts stops waits works")
+_INTRANSITIVES = _words(
+    "breaks changes crashes ends hangs moves sleeps starts turns stops waits works"
+)
 _RELATIVES = _words(
     "it that which who whoever nobody somebody everybody nothing something one this"
 )
@@ -177,6 +196,7 @@ _PREPOSITIONS = _words("""
     between beyond by down during for from in inside into like near off on onto out outside over
     past per through throughout to toward towards under until up upon via with within without
 """)
+_BEFORE_THAT = _PREPOSITIONS - _words("in as after before until of")
 _ADVERBS = _words("""
     again all already also always anew anyway at away back both down else even ever first further
     here however indeed instead just later least likewise meanwhile merely moreover most mostly
@@ -188,7 +208,7 @@ _CODE = "§"
 _TOKEN = re.compile(r"§|[A-Za-z][A-Za-z'’-]*|\d+|[,;:()–—/=+]")
 _CITATIONS = re.compile(r"^(?:\[[^\]]*\][,:]?\s*)+")
 _ASIDE = re.compile(r"\([^()]*\)")
-_NAME = re.compile(r"\b\w+(?:[_./=]\w+)+(?:\(\))?")
+_NAME = re.compile(r"\b[A-Z]+[a-z]+[A-Z]\w*|\b\w+(?:[_./=]\w+)+(?:\(\))?")
 _INLINE = re.compile(r":\w+:`[^`]*`|``[^`]*``|`[^`]*`|\"[^\"]*\"|\[[A-Z]+\d+\]")
 _END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)[.!?](?=[\s)'\"]|$)")
 _FIELD = re.compile(r"^\s*:(?:param|raises|returns?|type|ivar|var)\b", re.MULTILINE)
@@ -214,9 +234,15 @@ def measure(root: Path, folders: Iterable[str]) -> list[Finding]:
 
 
 def is_sentence(docstring: str) -> bool:
-    """Return whether the docstring's first sentence is an imperative or has a main verb."""
+    """Return whether the docstring's first sentence is an imperative or has a main verb.
+
+    A docstring that consists of fields alone (``:raises``) has no sentence, and is good.
+    """
+    if docstring.lstrip().startswith(":"):
+        return True
     text = _CITATIONS.sub("", first_sentence(docstring).replace("’", "'"))
     text = re.sub(r"^\([^()]*\)", _CODE, text)
+    text = re.sub(r"^(\w+) \([^()]*\)", rf"\1 {_CODE}", text)
     text = _ASIDE.sub("", _NAME.sub(_CODE, _INLINE.sub(_CODE, text)))
     left, semicolon, _ = text.partition(";")
     if semicolon and not _is_good(_tokens(left)):
@@ -279,7 +305,11 @@ def _opens_object(token: str) -> bool:
     if token in ("", ",", ";", ":", "(", _CODE) or token.isdigit():
         return True
     known = _DETERMINERS | _PRONOUNS | _PREPOSITIONS | _ADVERBS | SUBORDINATORS | _JOINERS
-    return token in known or token in ("them", "him", "us") or token.endswith(("ly", "ing"))
+    return (
+        token in known
+        or token in ("them", "him", "us", "itself", "themselves")
+        or token.endswith(("ly", "ing"))
+    )
 
 
 def _lacks_subject(tokens: list[str]) -> bool:
@@ -329,12 +359,16 @@ def _is_finite(tokens: list[str], at: int) -> bool:
         return False
     if previous.endswith(("'s", "'")):
         return False
+    if previous in ("they", "we", "you") and word not in _ADVERBS | _PREPOSITIONS | _JOINERS:
+        return word.isalpha() and word not in SUBORDINATORS | SOMETIMES_SUBORDINATORS
+    if previous == "it" and word.endswith("s") and word not in _ADVERBS | _DETERMINERS | {"as"}:
+        return word not in ("less", "unless")
     if word in AMBIGUOUS_THIRD_PERSONS:
         return _stands_as_verb(tokens, at)
     if word in THIRD_PERSONS or word in PASTS:
         return True
     if word.endswith("ed") or word in _PARTICIPLES:
-        return previous in ("it", "they", "that", "which", "who", "nobody", "what")
+        return previous in ("it", "they", "nobody") or _lacks_verb(tokens, at)
     if at == 0:
         return False
     if not previous[0].isalpha() and previous != _CODE:
@@ -343,7 +377,20 @@ def _is_finite(tokens: list[str], at: int) -> bool:
         return previous not in AUXILIARIES | _JOINERS
     plural = previous.endswith("s") and previous not in AUXILIARIES | _ADVERBS | THIRD_PERSONS
     subject = plural or previous in ("they", "we", "you", "who", "that", "which")
-    return word in AMBIGUOUS_PLURALS and subject and _opens_object(_after(tokens, at))
+    relative = previous in ("who", "that", "which") and _after(tokens, at) not in AUXILIARIES
+    if word not in AMBIGUOUS_PLURALS:
+        return False
+    return relative or (subject and _opens_object(_after(tokens, at)))
+
+
+def _lacks_verb(tokens: list[str], at: int) -> bool:
+    """Return whether a clause began shortly before and has no verb yet: "what one look found"."""
+    for earlier in range(at - 1, max(-1, at - 8), -1):
+        if tokens[earlier] in SUBORDINATORS:
+            return True
+        if tokens[earlier] in AUXILIARIES | THIRD_PERSONS | PASTS or tokens[earlier] in ",;:":
+            return False
+    return False
 
 
 def _stands_as_verb(tokens: list[str], at: int) -> bool:
@@ -354,16 +401,19 @@ def _stands_as_verb(tokens: list[str], at: int) -> bool:
         return False
     if previous in _RELATIVES:
         return following not in AUXILIARIES
-    if word in NOUNS or not previous:
+    if not previous:
         return False
     if previous in _DETERMINERS | _PREPOSITIONS | AUXILIARIES | _JOINERS:
         return False
     if not previous[0].isalpha() and previous != _CODE:
         return False
-    if following in ("", ",", ";", ":", "and", "or"):
-        return word in _INTRANSITIVES
-    if following == "of" or following in AUXILIARIES:
+    if following in AUXILIARIES or following in ("", ",", ";", ":", "and", "or"):
+        clause = previous not in SUBORDINATORS and _lacks_verb(tokens, at)
+        return word in _INTRANSITIVES or clause
+    if following == "of":
         return False
+    if word in NOUNS:
+        return following in _DETERMINERS or following == "it"
     return _opens_object(following) or (following.endswith("s") and not previous.endswith("s"))
 
 
@@ -404,6 +454,8 @@ def _joins_clause(tokens: list[str], at: int) -> bool:
     compared = word == "as" and "as" in tokens[max(0, at - 3) : at]
     if compared and previous not in ("long", "far", "soon", "much", "many", "often"):
         return False  # "as large as this"
+    if word == "than":
+        return False  # "fewer than three are": with a pronoun it joins a clause
     if word in ("after", "before") and not (
         previous.endswith(("ed", ",")) or previous in _PARTICIPLES
     ):
@@ -428,14 +480,7 @@ def _is_bare_relative(tokens: list[str], at: int) -> bool:
 def _takes_no_verb(tokens: list[str], at: int) -> bool:
     """Return whether the word begins no clause here, or one without a finite verb."""
     word, previous, following = tokens[at], _before(tokens, at), _after(tokens, at)
-    if word == "that" and previous in _PREPOSITIONS - {
-        "in",
-        "as",
-        "after",
-        "before",
-        "until",
-        "of",
-    }:
+    if word == "that" and (following == "of" or previous in _BEFORE_THAT):
         return True  # "with that name"
     if following in ("to", "", ",", ";", ":", ")", "possible", "needed", "else", "or", "and"):
         return word != "that"  # "what to send", "when needed"
