@@ -1,1 +1,1 @@
-"""The controller: election, cluster state machine, placement, znodes, orders to brokers."""
+"""The controller elects leaders, keeps the cluster's state, places replicas and orders brokers."""

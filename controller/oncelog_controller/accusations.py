@@ -39,7 +39,8 @@ SLOW_STORE_FACTOR = 4
 
 
 async def objects(store: MetadataStore, accuser_id: int, broker_id: int, broker_epoch: int) -> bool:
-    """Whether that life of a broker objects to being dead. Takes ``PATIENCE_S`` when it does not.
+    """Return whether that life of a broker objects to being dead. Takes ``PATIENCE_S`` when it does
+    not.
 
     :raises StoreDisconnectedError, SessionExpiredError: nobody knows.
     """
@@ -70,7 +71,7 @@ async def objects(store: MetadataStore, accuser_id: int, broker_id: int, broker_
 
 
 async def _remove(store: MetadataStore, path: str) -> bool:
-    """Whether it was there."""
+    """Remove a node, and return whether it was there."""
     try:
         await store.delete(path)
     except NoNodeError:
@@ -79,12 +80,12 @@ async def _remove(store: MetadataStore, path: str) -> bool:
 
 
 class Defence:
-    """Objects for one broker, for as long as ``run`` runs."""
+    """It objects for one broker, for as long as ``run`` runs."""
 
     def __init__(
         self, store: MetadataStore, broker_id: int, on_accused: Callable[[list[int]], None]
     ) -> None:
-        """``on_accused``: told who accused this life, after each objection."""
+        """Make a defence; ``on_accused`` is told who accused this life, after each objection."""
         self._store = store
         self._broker_id = broker_id
         self._on_accused = on_accused
@@ -127,7 +128,7 @@ class Defence:
             self._on_accused(accusers)
 
     async def _object(self, path: str) -> bool:
-        """Whether this life was accused there."""
+        """Remove the accusation at ``path`` if it is of this life, and return whether it was."""
         try:
             data, _ = await self._store.get(path)
             own = await self._store.exists(znodes.broker_path(self._broker_id))

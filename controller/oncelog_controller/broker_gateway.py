@@ -1,4 +1,4 @@
-"""Tells brokers what the machine ordered, and the machine what becomes of brokers.
+"""The gateway tells brokers what the machine ordered, and the machine what becomes of brokers.
 
 Rules
 -----
@@ -62,7 +62,7 @@ Report = Callable[[Event], None]
 
 
 class BrokerGateway:
-    """All outlets of one term."""
+    """It owns all outlets of one term."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class BrokerGateway:
         on_fenced: Callable[[int], None],
         on_failed: Callable[[str], None],
     ) -> None:
-        """``on_fenced``: told which broker knows a newer controller; ``on_failed``: of a bug."""
+        """Make a gateway; ``on_fenced`` is told which broker knows a newer controller,
+        ``on_failed`` of a bug."""
         self._head = (controller_id, controller_epoch)
         self._cluster_id = cluster_id
         self._config = config
@@ -127,7 +128,7 @@ class BrokerGateway:
             self._outlets[broker_id] = outlet
 
     def send(self, broker_id: int, broker_epoch: int, orders: Orders) -> None:
-        """Queue orders; those for another life than the connected one are dropped."""
+        """Queue the orders; those for another life than the connected one are dropped."""
         outlet = self._outlets.get(broker_id)
         if outlet is not None and outlet.broker.broker_epoch == broker_epoch:
             outlet.add(orders)
@@ -144,7 +145,7 @@ class BrokerGateway:
 
 
 class _Pace:
-    """How much may be sent in one turn of the loop."""
+    """It bounds how much is sent in one turn of the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -153,7 +154,8 @@ class _Pace:
         self._later: dict[_Outlet, None] = {}
 
     def may_send(self, outlet: _Outlet, request: OrderRequest) -> bool:
-        """Whether in this turn; if not, the outlet is asked to go on in a later one."""
+        """Return whether the request may go in this turn; if not, the outlet is asked to go on in a
+        later one."""
         if self._left <= 0:
             self._later[outlet] = None
             return False
@@ -172,7 +174,7 @@ class _Pace:
 
 
 class _Outlet:
-    """One life of one broker."""
+    """An outlet belongs to one life of one broker."""
 
     def __init__(
         self,
@@ -211,7 +213,7 @@ class _Outlet:
         self.flush()
 
     def close(self) -> None:
-        """No more orders."""
+        """Take no more orders."""
         self._end()
         if self.task is not None:
             self.task.cancel()
@@ -267,7 +269,7 @@ class _Outlet:
             self._watch()
 
     def _take(self, channel: RequestChannel) -> bool:
-        """The next bundle, if there is one."""
+        """Take the next bundle, and return whether there is one."""
         orders, self._waiting = self._waiting, None
         if orders is None:
             return False

@@ -1,4 +1,4 @@
-"""The settings of brokers that may change while they run, as the controller sees them: a port.
+"""This port says which settings of brokers may change while they run, as the controller sees them.
 
 What settings there are, and what they may be, is the brokers' business; the controller keeps them,
 spreads them, and is itself told by them. Texts by key, by broker id; -1 stands for all brokers that
@@ -18,13 +18,13 @@ Texts = Mapping[str, str]
 
 
 class BrokerSettings(Protocol):
-    """What may be set, and what follows for the controller."""
+    """It says what may be set, and what follows for the controller."""
 
     def altered(
         self, broker_id: int, configs: Mapping[int, Texts], entries: Sequence[ConfigEntry]
     ) -> dict[str, str]:
-        """What would be set for ``broker_id`` with ``entries`` over what ``configs`` say; a value
-        None takes a setting back.
+        """Return what would be set for ``broker_id`` with ``entries`` over what ``configs`` say; a
+        value None takes a setting back.
 
         :raises InvalidConfigError: no such setting, one that needs a restart, or a value that it
             may not have, by itself or beside the others.
@@ -32,12 +32,12 @@ class BrokerSettings(Protocol):
         ...
 
     def controller_config(self, configs: Mapping[int, Texts]) -> ControllerConfig:
-        """The controller's own settings; what cannot hold is left out, and logged."""
+        """Return the controller's own settings; what cannot hold is left out, and logged."""
         ...
 
 
 class FixedSettings:
-    """For a controller without brokers that could be told anything: nothing may change."""
+    """It serves a controller without brokers that could be told anything: nothing may change."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
@@ -49,5 +49,5 @@ class FixedSettings:
         raise InvalidConfigError("no setting of brokers can be altered here")
 
     def controller_config(self, configs: Mapping[int, Texts]) -> ControllerConfig:
-        """As given."""
+        """Return the settings as they were given."""
         return self._config

@@ -1,4 +1,4 @@
-"""Elections of the controller in the store. Holds no state of its own.
+"""A controller is elected here, in the store. Holds no state of its own.
 
 Rules
 -----
@@ -59,7 +59,8 @@ class Incumbent:
 
 
 async def elected(store: MetadataStore) -> tuple[int, int]:
-    """Who is controller, -1 for nobody, and the newest controller epoch, -1 before the first.
+    """Return who is controller, -1 for nobody, and the newest controller epoch, -1 before the
+    first.
 
     :raises StoreDisconnectedError, SessionExpiredError:
     """
@@ -76,8 +77,8 @@ async def elected(store: MetadataStore) -> tuple[int, int]:
 
 
 def elected_in(store: MetadataStore) -> Callable[[], Awaitable[tuple[int, int]]]:
-    """:func:`elected` for a broker, which knows nothing of stores: when the store does not answer
-    it raises BrokerNotAvailableError."""
+    """Return :func:`elected` for a broker, which knows nothing of stores: when the store does not
+    answer it raises BrokerNotAvailableError."""
 
     async def ask() -> tuple[int, int]:
         try:
@@ -90,7 +91,7 @@ def elected_in(store: MetadataStore) -> Callable[[], Awaitable[tuple[int, int]]]
 
 
 class Campaign:
-    """What one broker does to become controller."""
+    """A campaign is what one broker does to become controller."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
@@ -111,8 +112,8 @@ class Campaign:
                 return won
 
     async def look(self, watch: Watch) -> Won | Incumbent | None:
-        """Who is controller, None for nobody, without running for it; ``watch`` fires when that
-        changes.
+        """Return who is controller, None for nobody, without running for it; ``watch`` fires when
+        that changes.
 
         :raises StoreDisconnectedError, SessionExpiredError:
         """
@@ -122,7 +123,7 @@ class Campaign:
                 return outcome
 
     async def _look(self, watch: Watch | None) -> Won | Incumbent | None:
-        """Who is controller, None for nobody."""
+        """Return who is controller, None for nobody."""
         try:
             data, stat = await self._store.get(znodes.CONTROLLER, watch)
         except NoNodeError:

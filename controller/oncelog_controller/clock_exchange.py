@@ -1,4 +1,4 @@
-"""What the wall clocks of brokers say, told to each other through the store
+"""Brokers tell each other through the store what their wall clocks say.
 
 Every broker writes its time into an ephemeral node of its own now and then, and reads those of the
 others. Nodes of brokers that are gone go with their sessions, so what is read is at most one round
@@ -21,7 +21,7 @@ logger = logged.get_logger(__name__)
 
 
 class ClockExchange:
-    """Of one broker.
+    """It is one broker's part in the exchange.
 
     :param wall: its wall clock, as it is.
     """
@@ -54,8 +54,8 @@ class ClockExchange:
             pass  # a reply was lost
 
     async def peers(self) -> list[int] | None:
-        """What the clocks of the other brokers that are there said last, in milliseconds since
-        1970; None without an answer of the store."""
+        """Return what the clocks of the other brokers that are there said last, in milliseconds
+        since 1970; None without an answer of the store."""
         found = []
         try:
             for name in await self._store.children(znodes.CLOCKS):

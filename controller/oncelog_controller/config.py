@@ -1,4 +1,4 @@
-"""Settings of the controller, typed. Times are in milliseconds, as in Kafka's names."""
+"""The controller's settings are typed here. Times are in milliseconds, as in Kafka's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_protocol.topic_config import normalise_key
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """What the broker's configuration hands to the controller."""
+    """The broker's configuration hands these settings to the controller."""
 
     inter_broker_listener: str = "internal"
     """Name of the listener at which brokers take orders."""
@@ -29,7 +29,7 @@ class ControllerConfig:
     """The broker's settings that topics inherit."""
 
     def defaults(self) -> dict[str, str]:
-        """What a topic without overrides has."""
+        """Return the settings of a topic without overrides."""
         unclean = "true" if self.unclean_leader_election_enable else "false"
         inherited = {normalise_key(key): text for key, text in self.topic_defaults.items()}
         return {"unclean_leader_election_enable": unclean, **inherited}

@@ -1,4 +1,4 @@
-"""AlterConfigs: settings of topics, and those of brokers that may change while they run. Pure.
+"""AlterConfigs sets what topics have, and what of brokers may change while they run. Pure.
 
 Rules
 -----
@@ -34,7 +34,7 @@ BROKER_ID_DIGITS_MAX = 10
 
 
 class ConfigRequests:
-    """Serves AlterConfigs."""
+    """It serves AlterConfigs."""
 
     def __init__(
         self, core: Core, leadership: Leadership, topics: TopicRequests, settings: BrokerSettings
@@ -49,7 +49,7 @@ class ConfigRequests:
         self._core.use_config(self._settings.controller_config(self._set()))
 
     def alter(self, event: RequestReceived, request: admin.AlterConfigsRequest) -> None:
-        """Change settings, key by key (KIP-339)."""
+        """Alter settings, key by key (KIP-339)."""
         named = [f"{each.resource_type}:{each.resource_name}" for each in request.resources]
         twice = request_checks.check_once(named)
         results: list[admin.ConfigResourceResult] = []
@@ -74,7 +74,7 @@ class ConfigRequests:
     # ---- brokers
 
     def _set(self) -> dict[int, Mapping[str, str]]:
-        """What is set, by broker."""
+        """Return what is set, by broker."""
         return {b: config.overrides for b, config in self._core.cluster.broker_configs.items()}
 
     def _alter_broker(

@@ -1,4 +1,4 @@
-"""What all parts of the machine share: the cluster, pending writes, orders being gathered. Pure.
+"""All parts of the machine have this in common: the cluster, pending writes, gathered orders. Pure.
 
 Rules
 -----
@@ -139,7 +139,7 @@ class Core:
         self._effects.append(SendReply(request_id, response))
 
     def take_effects(self) -> list[Effect]:
-        """All that was ordered since the last call, orders to brokers last."""
+        """Return all that was ordered since the last call, orders to brokers last."""
         for broker_id in sorted(self._orders):
             broker = self.cluster.brokers.get(broker_id)
             if broker is not None:
@@ -153,7 +153,7 @@ class Core:
 
     @property
     def busy(self) -> bool:
-        """Whether writes are pending."""
+        """Return whether writes are pending."""
         return bool(self._pending)
 
     def write(self, ops: Sequence[Op], applied: Callable[[], None]) -> None:
@@ -199,7 +199,7 @@ class Core:
     # ---- orders
 
     def order_partition(self, partition: Partition, *, is_new: bool = False) -> None:
-        """LeaderAndIsr to the replicas, UpdateMetadata to everybody."""
+        """Order LeaderAndIsr for the replicas, and UpdateMetadata for everybody."""
         order = partition.order()
         if is_new:
             order = replace(order, is_new=True)
@@ -212,11 +212,11 @@ class Core:
         self._update_metadata(order)
 
     def order_metadata(self, partition: Partition) -> None:
-        """UpdateMetadata to everybody; the replicas know already."""
+        """Order UpdateMetadata for everybody; the replicas know already."""
         self._update_metadata(partition.order())
 
     def order_config(self, topic: Topic) -> None:
-        """The topic's settings to everybody."""
+        """Tell everybody the topic's settings."""
         self._whole = None
         config = describe_config(topic)
         for broker_id in sorted(self.cluster.brokers):
@@ -225,7 +225,7 @@ class Core:
                 orders.add_config(config)
 
     def order_broker_configs(self) -> None:
-        """What is set for brokers, all of it, to everybody."""
+        """Tell everybody all that is set for brokers."""
         configs = describe_broker_configs(self.cluster)
         for broker_id in sorted(self.cluster.brokers):
             orders = self._orders_for(broker_id)
@@ -269,11 +269,11 @@ class Core:
 
     @property
     def telling(self) -> bool:
-        """Whether brokers wait for the next event to be told everything."""
+        """Return whether brokers wait for the next event to be told everything."""
         return bool(self.untold) and not self.busy and not self.broken
 
     def _tell_some(self) -> None:
-        """Everything, to some of the brokers that have heard nothing yet."""
+        """Tell everything to some of the brokers that have heard nothing yet."""
         self.untold &= self.cluster.brokers.keys()
         if not self.untold:
             return
@@ -308,7 +308,8 @@ class Core:
 
 
 def describe_whole(cluster: Cluster) -> tuple[Whole, dict[int, list[Partition]]]:
-    """All partitions and settings as the wire has them, and the partitions of each broker."""
+    """Return all partitions and settings as the wire has them, and the partitions of each
+    broker."""
     orders: dict[TopicPartition, PartitionOrder] = {}
     replicas: dict[int, list[Partition]] = {}
     for partition in cluster.partitions():
@@ -321,7 +322,7 @@ def describe_whole(cluster: Cluster) -> tuple[Whole, dict[int, list[Partition]]]
 
 
 def describe_config(topic: Topic) -> TopicConfig:
-    """The topic's overrides as the wire has them."""
+    """Return the topic's overrides as the wire has them."""
     keys = sorted(topic.overrides)
     return TopicConfig(
         topic.name, topic.config_version, keys, [topic.overrides[key] for key in keys]
@@ -329,7 +330,7 @@ def describe_config(topic: Topic) -> TopicConfig:
 
 
 def describe_broker_configs(cluster: Cluster) -> list[BrokerOverrides]:
-    """What is set for brokers as the wire has it."""
+    """Return what is set for brokers as the wire has it."""
     return [
         BrokerOverrides(
             broker_id,
@@ -342,7 +343,7 @@ def describe_broker_configs(cluster: Cluster) -> list[BrokerOverrides]:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """All of the steps, and what they return."""
+    """Take all of the steps, and return what they return."""
     while True:
         try:
             next(steps)
@@ -352,6 +353,6 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
-    """``items`` in pieces of at most ``size``."""
+    """Yield ``items`` in pieces of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -1,4 +1,4 @@
-"""A dead man's switch: whether an event loop still turns, for a thread that speaks in its name
+"""A dead man's switch tells a thread whether the event loop that it speaks for still turns.
 
 kazoo pings from a thread of its own, which goes on when the loop hangs: in a disk that does not
 answer, in a computation without end. Such a broker would stay registered, and lead, for ever.
@@ -15,7 +15,7 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class DeadMan:
-    """Asked by one thread, answered by one loop.
+    """One thread asks it, and one loop answers.
 
     :param post: to the loop.
     :param patience_s: how long the loop may take to answer.
@@ -30,7 +30,7 @@ class DeadMan:
         """Since when an answer is out; None: none is."""
 
     def turns(self) -> bool:
-        """Whether the loop has turned lately; asks it once more if it has."""
+        """Return whether the loop has turned lately; if it has, it is asked once more."""
         now_s = self._now_s()
         if self._asked_s is None:
             self._asked_s = now_s
@@ -39,5 +39,5 @@ class DeadMan:
         return now_s - self._asked_s < self._patience_s
 
     def _answer(self) -> None:
-        """On the loop."""
+        """Note on the loop that it turns."""
         self._asked_s = None

@@ -1,4 +1,4 @@
-"""What the machine orders its shell to do. Plain data, imperative.
+"""The machine orders its shell to carry out these effects. Plain data, imperative.
 
 The shell carries them out in order. Store writes of one event may be in flight together; their
 results come back as events before any other event is handled.
@@ -16,7 +16,7 @@ from oncelog_controller.store import Op
 
 @dataclass(frozen=True, slots=True)
 class WriteStore:
-    """One multi. Its first operation checks the controller epoch [Z3]."""
+    """It orders one multi. Its first operation checks the controller epoch [Z3]."""
 
     write_id: int
     ops: tuple[Op, ...]
@@ -33,7 +33,7 @@ class SendOrders:
 
 @dataclass(frozen=True, slots=True)
 class ConnectBrokers:
-    """The brokers to keep connections to, whole; orders for any other are dropped."""
+    """It lists all brokers to keep connections to; orders for any other are dropped."""
 
     brokers: tuple[BrokerRegistration, ...]
 
@@ -48,7 +48,7 @@ class SendReply:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """The store may not be what we think: read it again [Z2] [Z8]."""
+    """The store may not be what we think: it is to be read again [Z2] [Z8]."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Who leads a partition, and who is in its ISR. Pure.
+"""An election decides who leads a partition, and who is in its ISR. Pure.
 
 Rules
 -----
@@ -37,7 +37,7 @@ NOBODY: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The replicas' brokers as one election sees them."""
+    """They are the replicas' brokers as one election sees them."""
 
     registered: frozenset[int]
     """Registered, and the replica's log directory works."""
@@ -51,7 +51,7 @@ class Candidates:
     """Registered, and may lack what was committed when they were members."""
 
     def able(self, broker_id: int) -> bool:
-        """Whether it may lead now."""
+        """Return whether it may lead now."""
         return (
             broker_id in self.registered
             and broker_id not in self.suspected
@@ -61,7 +61,8 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write: the leader (-1: nobody), the ISR, and who is complete beside it."""
+    """A decision says what to write: the leader (-1: nobody), the ISR, and who is complete beside
+    it."""
 
     leader: int
     isr: tuple[int, ...]
@@ -71,7 +72,7 @@ class Decision:
 
     @property
     def members(self) -> Members:
-        """All but the leader."""
+        """Return all but the leader."""
         return Members(self.isr, self.elr, self.last_known_elr)
 
 
@@ -83,7 +84,7 @@ def elect(
     min_isr: int,
     unclean: bool,
 ) -> Decision | None:
-    """What must change given who is there, or None when the state may stand."""
+    """Return what must change given who is there, or None when the state may stand."""
     members = sift(replicas, state, candidates.registered, candidates.untrusted)
     kept, present = _without_gone(members.isr, candidates)
     leader = state.leader if state.leader in present else NO_LEADER
@@ -118,7 +119,8 @@ def elect_first(replicas: Sequence[int], candidates: Candidates) -> Decision | N
 def elect_preferred(
     replicas: Sequence[int], state: PartitionState, candidates: Candidates
 ) -> Decision | None:
-    """Leadership for the first replica, if it is able and in sync and somebody else leads."""
+    """Return the decision that the first replica leads, if it is able and in sync and somebody else
+    leads."""
     preferred = replicas[0]
     if state.leader == preferred or preferred not in state.isr or not candidates.able(preferred):
         return None
@@ -133,8 +135,8 @@ def elect_for_shutdown(
     *,
     min_isr: int,
 ) -> Decision | None:
-    """Move leadership off ``leaving``, and take it out of the ISR. None when it is not in the ISR,
-    or when nobody else can lead."""
+    """Return the decision that takes leadership off ``leaving``, and takes it out of the ISR; None
+    when it is not in the ISR, or when nobody else can lead."""
     if leaving not in state.isr:
         return None
     before = Members(state.isr, state.elr, state.last_known_elr)
@@ -154,7 +156,8 @@ def elect_for_shutdown(
 def elect_unclean(
     replicas: Sequence[int], state: PartitionState, candidates: Candidates, *, min_isr: int
 ) -> Decision | None:
-    """Any able replica for a partition without a leader; complete ones first."""
+    """Return the decision that any able replica leads a partition that has no leader; complete ones
+    come first."""
     if state.leader != NO_LEADER:
         return None
     members = sift(replicas, state, candidates.registered, candidates.untrusted)
@@ -179,7 +182,7 @@ def _successor(
     *,
     default: int,
 ) -> int:
-    """A complete replica that can lead: of the ISR, else of the ELR."""
+    """Return a complete replica that can lead: of the ISR, else of the ELR."""
     for allowed in (isr, elr):
         leader = _least_loaded(replicas, allowed, candidates, default=NO_LEADER)
         if leader != NO_LEADER:
@@ -188,7 +191,7 @@ def _successor(
 
 
 def _usurper(replicas: Sequence[int], members: Members, candidates: Candidates) -> int:
-    """Whoever can lead; those that were complete once are likely to lack least."""
+    """Return whoever can lead; those that were complete once are likely to lack least."""
     default = _least_loaded(replicas, replicas, candidates, default=NO_LEADER)
     return _least_loaded(replicas, members.last_known_elr, candidates, default=default)
 
@@ -196,7 +199,7 @@ def _usurper(replicas: Sequence[int], members: Members, candidates: Candidates) 
 def _without_gone(
     isr: tuple[int, ...], candidates: Candidates
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(ISR without those that are gone, those of it that may go on leading as they are)."""
+    """Return (ISR without those that are gone, those of it that may go on leading as they are)."""
     registered = tuple(b for b in isr if b in candidates.registered)
     sound = tuple(b for b in registered if b not in candidates.restarted)
     if any(broker_id not in candidates.suspected for broker_id in sound):

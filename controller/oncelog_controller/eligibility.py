@@ -1,4 +1,5 @@
-"""Which replicas are complete: ISR, ELR and what is left of them when data is lost. Pure.
+"""A replica's completeness is judged here: ISR, ELR, and what is left of them when data is lost.
+Pure.
 
 KIP-966, with broker epochs in the place of its clean-shutdown check. Rules
 -----
@@ -23,7 +24,8 @@ from oncelog_controller.state import BrokerRegistration, Partition, PartitionSta
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Three lists without a common member. ELR and last known ELR in the order of the replicas."""
+    """It has three lists without a common member. ELR and last known ELR in the order of the
+    replicas."""
 
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
@@ -31,7 +33,7 @@ class Members:
 
 
 def untrusted(partition: Partition, brokers: Mapping[int, BrokerRegistration]) -> frozenset[int]:
-    """Registered members that may lack what is committed."""
+    """Return the registered members that may lack what is committed."""
     state = partition.state
     if state is None:
         return frozenset()
@@ -48,7 +50,7 @@ def sift(
     present: Collection[int],
     distrusted: Collection[int],
 ) -> Members:
-    """The members as they are to be seen now. ``present`` are those that can be asked."""
+    """Return the members as they are to be seen now. ``present`` are those that can be asked."""
     found = [b for b in state.last_known_elr if b in present and b not in distrusted]
     lost = [b for b in (*state.isr, *state.elr) if b in distrusted]
     elr = {*state.elr, *found}.difference(distrusted)
@@ -63,7 +65,8 @@ def sift(
 def with_isr(
     replicas: Sequence[int], before: Members, isr: tuple[int, ...], min_isr: int
 ) -> Members:
-    """The members when the ISR becomes ``isr``; ``min_isr`` is at most the number of replicas."""
+    """Return the members when the ISR becomes ``isr``; ``min_isr`` is at most the number of
+    replicas."""
     if len(isr) >= min_isr:
         return Members(isr)
     complete = {*before.isr, *before.elr}.difference(isr)
@@ -80,8 +83,8 @@ def admissions(
     joining: Collection[int],
     brokers: Mapping[int, BrokerRegistration],
 ) -> tuple[tuple[int, int], ...]:
-    """Under which broker epoch each member is known to be complete, once the state is written.
-    Those who are ``joining`` are so in their present life, whatever they lost before."""
+    """Return under which broker epoch each member is known to be complete, once the state is
+    written. Those who are ``joining`` are so in their present life, whatever they lost before."""
     before, noted = partition.state, dict[int, int]()
     for member in (*members.isr, *members.elr, *members.last_known_elr):
         broker = brokers.get(member)

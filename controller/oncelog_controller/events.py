@@ -1,4 +1,4 @@
-"""What the machine is told. Plain data, facts in the past tense."""
+"""The machine is told these events. Plain data, facts in the past tense."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from oncelog_protocol.messages.base import Request
 
 @dataclass(frozen=True, slots=True)
 class TopicRead:
-    """A topic as the store has it. ``states`` has None where a state znode is missing: a creation
-    that its controller did not live to finish."""
+    """A topic was read as the store has it. ``states`` has None where a state znode is missing: a
+    creation that its controller did not live to finish."""
 
     name: str
     topic_id: str
@@ -29,7 +29,7 @@ class TopicRead:
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRead:
-    """A deletion that is not finished everywhere."""
+    """A deletion was read that is not finished everywhere."""
 
     topic: str
     topic_id: str
@@ -38,7 +38,7 @@ class TombstoneRead:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRead:
-    """The whole store, read after this controller's epoch was written."""
+    """The whole store was read after this controller's epoch was written."""
 
     controller_epoch: int
     epoch_version: int
@@ -63,7 +63,7 @@ class ClusterLoaded:
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead:
-    """Registrations as they are now, read while the event was being handled [Z11]."""
+    """The registrations were read as they are now, while the event was being handled [Z11]."""
 
     brokers: tuple[BrokerRegistration, ...]
 
@@ -78,7 +78,7 @@ class BrokerSuspected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCleared:
-    """This life of a broker answered."""
+    """This life of a broker has answered."""
 
     broker_id: int
     broker_epoch: int
@@ -93,7 +93,7 @@ class StorageFailed:
 
 @dataclass(frozen=True, slots=True)
 class OrdersAnswered:
-    """A broker carried out a LeaderAndIsr or a StopReplica: no error as a whole."""
+    """A broker has carried out a LeaderAndIsr or a StopReplica: no error as a whole."""
 
     broker_id: int
     broker_epoch: int
@@ -103,7 +103,7 @@ class OrdersAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asked. ``topic_ids`` are fresh ids for topics that the request may create;
+    """Somebody has asked. ``topic_ids`` are fresh ids for topics that the request may create;
     ``internal`` allows the topics that clients may not touch."""
 
     request_id: int

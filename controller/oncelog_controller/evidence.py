@@ -1,4 +1,5 @@
-"""What one process knows of others' lives: when a refused connection is proof of a death. Pure.
+"""A refused connection may be proof of a death: one process judges here what it knows of others.
+Pure.
 
 Rules
 -----
@@ -28,7 +29,7 @@ meanwhile, its session ends about then too."""
 
 @dataclass(slots=True)
 class _Life:
-    """What is known of one."""
+    """It holds what is known of one life."""
 
     epoch: int
     met: bool = False
@@ -44,7 +45,8 @@ class _Life:
 
 
 class Evidence:
-    """About the newest known life of each broker. Times are of the loop's clock, in seconds."""
+    """It is kept about the newest known life of each broker. Times are of the loop's clock, in
+    seconds."""
 
     def __init__(self) -> None:
         self._lives: dict[int, _Life] = {}
@@ -57,7 +59,7 @@ class Evidence:
         life.met = True
 
     def proves(self, broker_id: int, epoch: int, now: float) -> bool:
-        """Whether its refusal proves that it is dead. Counts once; it is given up then."""
+        """Return whether its refusal proves that it is dead. Counts once; it is given up then."""
         life = self._life(broker_id, epoch)
         if not life.met or now < life.believed_from:
             return False
@@ -66,7 +68,7 @@ class Evidence:
         return True
 
     def asks(self, broker_id: int, epoch: int, now: float) -> bool:
-        """Whether it is time to ask a life that refuses whether it objects; ``objected`` or
+        """Return whether it is time to ask a life that refuses whether it objects; ``objected`` or
         ``silent`` must follow, or ``unasked``."""
         life = self._life(broker_id, epoch)
         if life.asked or (now < life.ask_from and not life.met):

@@ -1,4 +1,4 @@
-"""Whether a partition is in the cluster, as the metadata store says, and nobody else.
+"""The metadata store, and nobody else, says whether a partition is in the cluster.
 
 What a controller has told a broker may be old: a broker that was told last of all does not know a
 topic that others write to already. Where it matters whether a topic is *gone*, or only not heard of
@@ -14,8 +14,8 @@ from oncelog_protocol.types import TopicPartition
 
 
 async def is_deleted(store: MetadataStore, topic_partition: TopicPartition) -> bool:
-    """Whether a partition that was there once is there no more. Its state is written before anybody
-    is told of it, and removed only with its topic.
+    """Return whether a partition that was there once is there no more. Its state is written before
+    anybody is told of it, and removed only with its topic.
 
     :raises StoreError: the store does not say.
     """

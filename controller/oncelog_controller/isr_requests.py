@@ -49,7 +49,7 @@ from oncelog_protocol.messages.replication import (
 
 
 class IsrRequests:
-    """Serves AlterPartition."""
+    """It serves AlterPartition."""
 
     def __init__(self, core: Core, leadership: Leadership) -> None:
         self._core = core
@@ -88,7 +88,7 @@ class IsrRequests:
     def _check(
         self, asker: int, item: AlterPartitionItem
     ) -> tuple[Partition, PartitionState] | None:
-        """The state to write, or None when it is there already."""
+        """Return the state to write, or None when it is there already."""
         partition = self._core.cluster.partition(item.topic, item.partition)
         if partition is None or partition.topic.topic_id != item.topic_id:
             raise UnknownTopicOrPartitionError

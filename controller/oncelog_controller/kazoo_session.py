@@ -1,4 +1,4 @@
-"""kazoo bent to the rules of ``zookeeper.py``: one thread, one session, our errors and stats.
+"""kazoo is bent to the rules of ``zookeeper.py``: one thread, one session, our errors and stats.
 
 What here reaches into kazoo's privates is held down by the contract suite over the real server.
 """
@@ -66,7 +66,7 @@ class QuietLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Runs completions and watches in the connection thread: no worker threads, one order."""
+    """It runs completions and watches in the connection thread: no worker threads, one order."""
 
     @property
     def running(self) -> bool:
@@ -74,10 +74,10 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return False
 
     def start(self) -> None:
-        """No workers to start."""
+        """Do nothing: there are no workers to start."""
 
     def stop(self) -> None:
-        """No workers to stop."""
+        """Do nothing: there are no workers to stop."""
 
     def dispatch_callback(self, callback: Any) -> None:
         """Call a watch here and now; ours only post to the loop."""
@@ -90,7 +90,7 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         _exceptional: Sequence[Any],
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Like kazoo's, without making and closing an epoll object for every request."""
+        """Do what kazoo's does, without making and closing an epoll object for every request."""
         poller, sources = select.poll(), {}
         for wanted, event in ((read_from, select.POLLIN), (write_to, select.POLLOUT)):
             for source in wanted:
@@ -107,7 +107,7 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class OneSession(KazooClient):  # type: ignore[misc]
-    """A kazoo client that never opens a second session, and pings only while ``may_ping`` says so.
+    """This kazoo client never opens a second session, and pings only while ``may_ping`` says so.
 
     ``may_ping`` is called in the connection thread, before each ping.
     """
@@ -123,7 +123,8 @@ class OneSession(KazooClient):  # type: ignore[misc]
         self._connection._send_ping = ping_if_allowed
 
     def stop_reconnecting(self) -> None:
-        """In the connection thread, on expiry: let its loop end instead of connecting again."""
+        """Let the connection thread's loop end, in that thread, on expiry, instead of connecting
+        again."""
         self._stopped.set()
 
     def end(self) -> None:

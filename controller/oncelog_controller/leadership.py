@@ -1,4 +1,4 @@
-"""Who leads what, over the whole cluster: applies elections to partitions and writes them. Pure.
+"""Elections are applied to partitions over the whole cluster, and written. Pure.
 
 Owns the moves of leadership: after brokers come and go, at suspicion and its end, for a controlled
 shutdown, back to preferred replicas, and on request. Decisions come from ``election``; here they
@@ -59,7 +59,7 @@ NAMED_MAX = 5
 
 
 class Leadership:
-    """Elections and what follows from them."""
+    """It owns elections and what follows from them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -110,8 +110,8 @@ class Leadership:
         return decision
 
     def _unclean_allowed(self, partition: Partition) -> bool:
-        """Where the topic says so; and where there is but one replica and it has lost no more than
-        its unsynced tail: nobody else has the records that are missing."""
+        """Return whether the topic allows it; a lone replica that has lost no more than its
+        unsynced tail may lead as well, since nobody else has the records that are missing."""
         if partition.topic.settings.unclean_leader_election_enable:
             return True
         only = self._core.cluster.brokers.get(partition.replicas[0])
@@ -124,7 +124,7 @@ class Leadership:
         loads: dict[int, int] | None = None,
         restarted: frozenset[int] = NOBODY,
     ) -> Candidates:
-        """The brokers of the partition as an election sees them."""
+        """Return the brokers of the partition as an election sees them."""
         cluster = self._core.cluster
         working = frozenset(
             broker_id
@@ -150,7 +150,8 @@ class Leadership:
     # ---- writing
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Write new states, the leader epoch grown by one each, and order them once written."""
+        """Write new states, with the leader epoch grown by one each, and order them once
+        written."""
         at_once(self._changing(changes))
 
     def _changing(self, changes: Sequence[Change]) -> Steps[None]:
@@ -170,12 +171,12 @@ class Leadership:
             self._core.write(ops, self._applier(list(chunk)))
 
     def first_state(self, partition: Partition) -> PartitionState | None:
-        """The first state of a new partition, None while none of its brokers is able."""
+        """Return the first state of a new partition, None while none of its brokers is able."""
         decision = election.elect_first(partition.replicas, self.candidates(partition))
         return None if decision is None else self.successor(partition, decision)
 
     def successor(self, partition: Partition, decision: Decision) -> PartitionState | None:
-        """The state that follows from ``decision``; None when it may not exist."""
+        """Return the state that follows from ``decision``; None when it may not exist."""
         before = partition.state
         epoch = 0 if before is None else before.leader_epoch + 1
         unclean_epoch = NO_EPOCH if before is None else before.unclean_epoch
@@ -344,7 +345,7 @@ class Leadership:
         )
 
     def elect_leaders(self, request_id: int, request: admin.ElectLeadersRequest) -> None:
-        """Preferred or unclean elections on request."""
+        """Hold preferred or unclean elections on request."""
         results: list[admin.ElectionResult] = []
         changes: list[Change] = []
         seen: set[TopicPartition] = set()
@@ -398,7 +399,7 @@ class Leadership:
 
 
 def state_ops(partition: Partition, state: PartitionState) -> list[Op]:
-    """The operations that put ``state`` in the place of the partition's present one."""
+    """Return the operations that put ``state`` in the place of the partition's present one."""
     name, index = partition.topic.name, partition.index
     data = znodes.encode_state(state)
     if partition.state is None:
@@ -414,7 +415,7 @@ def _count(loads: dict[int, int], partition: Partition, decision: Decision) -> N
 
 
 def _tell_of_losses(changes: Sequence[Change]) -> None:
-    """One line for all that members have lost, one for what nobody is left to lead."""
+    """Log one line for all that members have lost, and one for what nobody is left to lead."""
     lost: list[str] = []
     orphans: list[str] = []
     for partition, decision in changes:

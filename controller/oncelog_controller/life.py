@@ -1,4 +1,4 @@
-"""Whether the process that registered a broker is alive: its address is asked which life is there.
+"""The address of a registration is asked which life is there, and whether it is the one registered.
 
 Rules
 -----
@@ -27,7 +27,7 @@ ASK_TIMEOUT_S = 1.0
 
 
 class Life(Enum):
-    """What was found at the address of a registration."""
+    """It says what was found at the address of a registration."""
 
     HERE = "here"
     """The life that registered."""

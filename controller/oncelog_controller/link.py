@@ -1,4 +1,4 @@
-"""A connection kept open to one broker process, and the evidence that it gives.
+"""A link keeps a connection to one broker process, and gathers the evidence that it gives.
 
 Rules
 -----
@@ -31,12 +31,12 @@ which accepts and drops is not hammered."""
 
 
 def meant(cluster_id: str, broker_id: int) -> Identity:
-    """Whom a link looks for; nobody in particular where the cluster is not named."""
+    """Return whom a link looks for; nobody in particular where the cluster is not named."""
     return Identity(cluster_id, broker_id) if cluster_id else UNKNOWN
 
 
 class BrokerLink:
-    """Keeps one connection; ``run`` is to be spawned, and cancelled to end it."""
+    """It keeps one connection; ``run`` is to be spawned, and cancelled to end it."""
 
     def __init__(
         self,

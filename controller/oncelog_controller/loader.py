@@ -1,4 +1,4 @@
-"""Reads the cluster from the store, whole or in part. Nothing is remembered here.
+"""The cluster is read here from the store, whole or in part. Nothing is remembered here.
 
 Reads are many and small, so they are in flight together, some hundreds at a time. A node that goes
 between listing and reading is one that is no more.
@@ -42,7 +42,7 @@ async def prepare_store(store: MetadataStore) -> None:
 async def load_brokers(
     store: MetadataStore, watch: Watch | None = None
 ) -> tuple[BrokerRegistration, ...]:
-    """Registrations by id; the watch fires at the next change of the list."""
+    """Return the registrations by id; the watch fires at the next change of the list."""
     names = await store.children(znodes.BROKER_IDS, watch)
 
     async def one(name: str) -> BrokerRegistration | None:
@@ -62,7 +62,7 @@ async def load_brokers(
 async def load_cluster(
     store: MetadataStore, controller_epoch: int, epoch_version: int, watch: Watch
 ) -> ClusterRead:
-    """Everything; ``watch`` fires when a broker comes or goes."""
+    """Return everything; ``watch`` fires when a broker comes or goes."""
     brokers = await load_brokers(store, watch)
     names = await store.children(znodes.TOPICS)
     topics = [topic for topic in await _each(names, _topic_reader(store)) if topic is not None]
@@ -165,7 +165,7 @@ def _state_reader(
 async def _bare(
     store: MetadataStore, name: str, states: Sequence[PartitionState | None]
 ) -> frozenset[int]:
-    """Partitions whose node is there, but not its state."""
+    """Return the partitions whose node is there, but not its state."""
     try:
         present = set(await store.children(znodes.partitions_path(name)))
     except NoNodeError:
@@ -188,7 +188,7 @@ def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRe
 
 
 async def _each(items: Sequence[T], read: Callable[[T], Awaitable[R]]) -> list[R]:
-    """``read`` for every item, in order, up to READS_MAX in flight."""
+    """Do ``read`` for every item, in order, with up to READS_MAX in flight."""
     results: list[R] = []
     for start in range(0, len(items), READS_MAX):
         results += await asyncio.gather(*(read(item) for item in items[start : start + READS_MAX]))

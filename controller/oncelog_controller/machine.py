@@ -1,4 +1,4 @@
-"""The controller's state machine: an event and the time in, effects out. Pure.
+"""The controller's state machine takes an event and the time, and returns effects. Pure.
 
 Rules
 -----
@@ -89,7 +89,7 @@ class EventOutOfTurnError(RuntimeError):
 
 
 class ControllerMachine:
-    """One term of a controller."""
+    """A machine serves one term of a controller."""
 
     def __init__(
         self,
@@ -99,7 +99,8 @@ class ControllerMachine:
         stats: ControllerStats | None = None,
         settings: BrokerSettings | None = None,
     ) -> None:
-        """``settings``: what of brokers' settings may change while they run; None for nothing."""
+        """Make a machine; ``settings`` say what of brokers' settings may change while they run,
+        None for nothing."""
         self._core = Core(broker_id, config, safeguards, stats)
         self._leadership = Leadership(self._core)
         self._isr = IsrRequests(self._core, self._leadership)
@@ -115,22 +116,22 @@ class ControllerMachine:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last event has more steps: only GoOn may come."""
+        """Return whether the last event has more steps: only GoOn may come."""
         return self._steps is not None
 
     @property
     def cluster(self) -> Cluster:
-        """What is known; not to be changed."""
+        """Return what is known; it is not to be changed."""
         return self._core.cluster
 
     @property
     def busy(self) -> bool:
-        """Whether writes are pending, so that no outside event may come."""
+        """Return whether writes are pending, so that no outside event may come."""
         return self._core.busy
 
     @property
     def wake_at(self) -> float | None:
-        """When a TimeReached is wanted, on the loop's clock."""
+        """Return when a TimeReached is wanted, on the loop's clock."""
         if self._core.telling:
             return self._core.now
         due = (self._topics.deadline, self._leadership.rebalance_at, self._order_again_at)
@@ -236,8 +237,8 @@ class ControllerMachine:
             core.when_settled(lambda: self._again(interrupted))
 
     def _again(self, interrupted: RequestReceived) -> None:
-        """A request whose write was cut off. Those that may be repeated are; of the others nobody
-        can say whether they had their effect, and that is the answer."""
+        """Handle a request whose write was cut off. Those that may be repeated are; of the others
+        nobody can say whether they had their effect, and that is the answer."""
         if isinstance(interrupted.request, REPEATABLE):
             self._request(interrupted)
             return
@@ -281,8 +282,8 @@ class ControllerMachine:
         return topic
 
     def _restarted(self, partition: Partition) -> frozenset[int]:
-        """ISR members that registered again since a state was last written that knew them: nobody
-        has taken their restart into account yet."""
+        """Return the ISR members that registered again since a state was last written that knew
+        them: nobody has taken their restart into account yet."""
         state = partition.state
         if state is None:
             return frozenset()
@@ -321,7 +322,7 @@ class ControllerMachine:
             self._leadership.plan_rebalance()
 
     def _move_replicas(self, moves: dict[int, list[ReplicaCause]]) -> Steps[None]:
-        """What becomes of replicas on brokers that have come and gone, by broker."""
+        """Note what becomes of replicas on brokers that have come and gone, by broker."""
         for number, partition in enumerate(list(self._core.cluster.partitions())):
             if number % 1000 == 999:
                 yield
@@ -334,7 +335,7 @@ class ControllerMachine:
                 self._deletion.broker_moved(broker_id, cause)
 
     def _on(self, brokers: set[int]) -> list[Partition]:
-        """Partitions with a replica on any of ``brokers``."""
+        """Return the partitions with a replica on any of ``brokers``."""
         return [p for p in self._core.cluster.partitions() if not brokers.isdisjoint(p.replicas)]
 
     def _suspected(self, event: BrokerSuspected) -> Steps[None]:
@@ -393,8 +394,9 @@ class ControllerMachine:
         request: replication.LeaderAndIsrRequest,
         results: list[replication.OrderResult],
     ) -> None:
-        """They leave ISRs. One that its leader has taken out of the ISR since is asked again: it
-        may have refused because the order named it there, and no other order would follow."""
+        """Take failed replicas out of ISRs. One that its leader has taken out of the ISR since is
+        asked again: it may have refused because the order named it there, and no other order would
+        follow."""
         named = {(o.topic, o.partition) for o in request.partitions if broker_id in o.isr}
         failed: list[Partition] = []
         for result in results:
@@ -451,8 +453,8 @@ class ControllerMachine:
         self._leadership.change(dropped)
 
     def _order_again(self, results: list[replication.OrderResult]) -> None:
-        """Orders for single partitions that the broker could not carry out just now, as while it
-        clears away the replica of a deleted topic of the same name."""
+        """Have orders repeated later that the broker could not carry out for single partitions, as
+        while it clears away the replica of a deleted topic of the same name."""
         for result in results:
             if result.error_code in (NO_ERROR, StorageError.code, FencedLeaderEpochError.code):
                 continue

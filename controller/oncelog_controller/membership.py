@@ -1,4 +1,4 @@
-"""What any broker does to belong to the cluster: its id, its registration, its broker epoch.
+"""Any broker comes to belong to the cluster here: its id, its registration, its broker epoch.
 
 Rules
 -----
@@ -66,7 +66,7 @@ class DuplicateBrokerIdError(OncelogError):
 
 
 class Membership:
-    """One broker's place in the cluster."""
+    """It is one broker's place in the cluster."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Membership:
 
     @property
     def is_registered(self) -> bool:
-        """Whether this broker counts as registered: not before the first time, not while it
+        """Return whether this broker counts as registered: not before the first time, not while it
         registers again, and not once it has begun to leave. Losing contact alone changes nothing.
         """
         expired = self._store.state is SessionState.EXPIRED
         return self.broker_epoch >= 0 and not (expired or self._renewing or self._leaving)
 
     async def cluster_id(self) -> str:
-        """The cluster's id; the first broker to ask makes it from its hint."""
+        """Return the cluster's id; the first broker to ask makes it from its hint."""
         self._listen()
         while True:
             try:
@@ -177,7 +177,7 @@ class Membership:
         return self.broker_epoch
 
     async def _try(self) -> NodeStat | None:
-        """The stat of our registration, None to try again."""
+        """Return the stat of our registration, None to try again."""
         session = self._store.session_id
         stat = await self._store.exists(self._path, self._node_changed)
         if stat is not None:
@@ -243,8 +243,8 @@ class Membership:
             await self._wake.wait()
 
     async def _has_ended(self, registered: NodeStat) -> bool:
-        """Whether the life that made the registration is over; False when the node has changed
-        meanwhile, and is to be looked at anew.
+        """Return whether the life that made the registration is over; False when the node has
+        changed meanwhile, and is to be looked at anew.
 
         :raises DuplicateBrokerIdError: that life answers, or its session outlives our patience.
         """
@@ -285,8 +285,8 @@ class Membership:
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def _life_at(self, address: ListenerAddress | None, broker_epoch: int) -> Life:
-        """Who is at the address of a registration. A process that has registered a moment ago may
-        not know its epoch yet: another life than ours is asked more than once."""
+        """Return who is at the address of a registration. A process that has registered a moment
+        ago may not know its epoch yet: another life than ours is asked more than once."""
         assert self._ask is not None
         if address is None:
             return Life.SILENT

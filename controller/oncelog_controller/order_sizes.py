@@ -1,4 +1,4 @@
-"""How many replicas a broker may have: as many as one order can list. Pure.
+"""A broker may have as many replicas as one order can list. Pure.
 
 The first order of a controller to a broker lists all its replicas, for what it does not list is
 stray. It must fit one frame, or that broker would never hear of anything again. What would make it
@@ -27,7 +27,8 @@ def entry_bytes(topic: str, replication_factor: int) -> int:
 
 
 class OrderSizes:
-    """What the orders of all replicas take, by broker. Goes over all partitions once."""
+    """It counts the bytes that the orders of all replicas take, by broker. It goes over all
+    partitions once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._bytes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Orders to one broker, as a bundle that newer orders are merged into. Pure.
+"""Orders to one broker are a bundle that newer orders are merged into. Pure.
 
 Rules
 -----
@@ -43,7 +43,8 @@ Stops = dict[tuple[TopicPartition, str], StopPartition]
 
 
 class Whole:
-    """All partitions and configs of the cluster. Must not be changed once it was made."""
+    """It describes all partitions and configs of the cluster. Must not be changed once it was
+    made."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Whole:
         self._slices: list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]] = []
 
     def slices(self) -> list[tuple[Shared[PartitionOrder], Shared[TopicConfig]]]:
-        """The pieces that it is sent in, at least one; always the same objects."""
+        """Return the pieces that it is sent in, at least one; they are always the same objects."""
         if not self._slices:
             orders = list(self.partitions.values())
             configs = [self.configs[name] for name in sorted(self.configs)]
@@ -67,8 +68,8 @@ class Whole:
 
 @dataclass(slots=True)
 class Orders:
-    """What one broker is to be told. ``replicas`` None: no LeaderAndIsr; ``metadata`` None: no
-    UpdateMetadata (an empty one still carries the live brokers)."""
+    """They are what one broker is to be told. ``replicas`` None: no LeaderAndIsr; ``metadata``
+    None: no UpdateMetadata (an empty one still carries the live brokers)."""
 
     live_brokers: list[ClusterBroker]
     replicas: dict[TopicPartition, PartitionOrder] | None = None
@@ -89,29 +90,29 @@ class Orders:
         self.replicas[TopicPartition(order.topic, order.partition)] = order
 
     def add_metadata(self, order: PartitionOrder | None = None) -> None:
-        """Tell of a partition of the cluster; with None of the live brokers alone."""
+        """Add a partition of the cluster; with None the live brokers alone."""
         if self.metadata is None:
             self.metadata = {}
         if order is not None:
             self.metadata[TopicPartition(order.topic, order.partition)] = order
 
     def add_config(self, config: TopicConfig) -> None:
-        """Tell of a topic's settings."""
+        """Add a topic's settings."""
         self.add_metadata()
         self.configs[config.topic] = config
 
     def add_broker_configs(self, configs: list[BrokerOverrides]) -> None:
-        """Tell of all that is set for brokers."""
+        """Add all that is set for brokers."""
         self.add_metadata()
         self.broker_configs = configs
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to say."""
+        """Return whether there is nothing to say."""
         return self.replicas is None and self.metadata is None and not self.stops
 
     def merged_with(self, newer: Orders) -> Orders:
-        """Both, ``newer`` deciding where they speak of the same thing."""
+        """Return both; ``newer`` decides where they speak of the same thing."""
         # A full newer one says who is to run, and so ends what was to be stopped. A deletion is for
         # good; it may also be of the same bundle, sent before the full order and put back under it.
         stops: Stops = {
@@ -146,7 +147,7 @@ class Orders:
         )
 
     def description(self) -> Orders:
-        """Of it only what describes the whole cluster."""
+        """Return only what describes the whole cluster."""
         return Orders(
             self.live_brokers,
             metadata=self.metadata,
@@ -164,8 +165,8 @@ class Orders:
         *,
         sliced: bool = True,
     ) -> list[OrderRequest]:
-        """As messages, in the order in which they are to be sent. ``sliced``: the broker takes a
-        description of the cluster in slices."""
+        """Return it as messages, in the order in which they are to be sent. ``sliced``: the broker
+        takes a description of the cluster in slices."""
         head = (controller_id, controller_epoch, broker_epoch)
         configs = [self.configs[name] for name in sorted(self.configs)]
         out: list[OrderRequest] = []
@@ -257,7 +258,7 @@ def _of_topics(
 
 
 def is_slice(request: OrderRequest) -> bool:
-    """Whether it is a part of a description of the whole cluster."""
+    """Return whether it is a part of a description of the whole cluster."""
     if not isinstance(request, UpdateMetadataRequest):
         return False
     return request.full and not (request.first and request.last)
@@ -316,8 +317,8 @@ def _merge_configs(
 
 
 def bundle(requests: Sequence[OrderRequest], described: Orders | None = None) -> Orders | None:
-    """The bundle that unanswered ``requests`` amount to, oldest first: what is to be sent again.
-    Slices among them stand for all of ``described``."""
+    """Return the bundle that unanswered ``requests`` amount to, oldest first: what is to be sent
+    again. Slices among them stand for all of ``described``."""
     whole: Orders | None = None
     told = False
     for request in requests:

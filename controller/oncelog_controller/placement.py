@@ -1,4 +1,4 @@
-"""Where replicas go. Pure.
+"""Replicas are placed on brokers here. Pure.
 
 Replica j of partition i is on broker (start + i + j) mod n, over brokers listed so that racks
 alternate; a broker whose rack already holds a replica is stepped over while another rack holds
@@ -20,8 +20,8 @@ Brokers = Sequence[tuple[int, str | None]]
 def place_replicas(
     brokers: Brokers, *, first: int, count: int, replication_factor: int, start: int
 ) -> list[list[int]]:
-    """Replicas of partitions ``first`` to ``first + count - 1``; the first replica of each is its
-    preferred leader.
+    """Return the replicas of partitions ``first`` to ``first + count - 1``; the first replica of
+    each is its preferred leader.
 
     :raises InvalidReplicationFactorError: above the number of brokers, or below 1.
     """
@@ -39,7 +39,8 @@ def place_replicas(
 
 
 def start_at(brokers: Brokers, broker_id: int) -> int:
-    """The ``start`` that puts partition 0 on ``broker_id``; 0 when it is not among ``brokers``."""
+    """Return the ``start`` that puts partition 0 on ``broker_id``; 0 when it is not among
+    ``brokers``."""
     ring = _ring(brokers)
     return ring.index(broker_id) if broker_id in ring else 0
 
@@ -76,7 +77,7 @@ def _place_one(
 
 
 def _alternate_racks(brokers: Brokers) -> list[int]:
-    """Brokers rack by rack in turn: one of each rack, then the second of each, and so on."""
+    """Return brokers rack by rack in turn: one of each rack, then the second of each, and so on."""
     by_rack: dict[str, list[int]] = {}
     for broker_id, rack in sorted(brokers):
         by_rack.setdefault(rack or "", []).append(broker_id)

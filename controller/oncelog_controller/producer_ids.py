@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids, each id once in the cluster (KIP-730). Pure.
+"""AllocateProducerIds gives blocks of producer ids, each id once in the cluster (KIP-730). Pure.
 
 The node is written before the block is given, by its version: of two controllers one fails. A block
 whose answer is lost is never used; there are 2^63 ids.

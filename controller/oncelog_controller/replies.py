@@ -1,4 +1,5 @@
-"""Answers that refuse a whole request, shaped like the response that was asked for. Pure."""
+"""A whole request is refused by an answer that is shaped like the response that was asked for.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from oncelog_protocol.messages.base import Request
 
 
 def refusal(request: Request, code: int, message: str | None = None) -> Any:
-    """The response to ``request`` in which everything failed with ``code``."""
+    """Return the response to ``request`` in which everything failed with ``code``."""
     text = message if message is not None or code == NO_ERROR else str(error_for(code))
     if isinstance(request, admin.CreateTopicsRequest):
         named = [admin.TopicResult(new.topic, code, text) for new in request.topics]

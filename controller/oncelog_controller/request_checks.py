@@ -1,4 +1,5 @@
-"""What a request for topics may ask. Pure checks that raise the error to answer with.
+"""Requests for topics are checked here for what they may ask. Pure checks that raise the error to
+answer with.
 
 Every refusal happens before anything is written, and says what is allowed.
 """
@@ -30,7 +31,7 @@ USE_DEFAULT = -1
 
 
 def check_name(name: str, *, internal: bool) -> None:
-    """A legal name, and not one of the cluster's own unless the cluster asks.
+    """Require a legal name, and not one of the cluster's own unless the cluster asks.
 
     :raises InvalidTopicError:
     """
@@ -44,8 +45,8 @@ def check_name(name: str, *, internal: bool) -> None:
 
 
 def check_new_name(name: str, existing: Iterable[str], *, internal: bool) -> None:
-    """As :func:`check_name`, and neither taken nor the same as another but for '.' and '_', which
-    metrics cannot tell apart.
+    """Check as :func:`check_name` does, and refuse a name that is taken, or the same as another but
+    for '.' and '_', which metrics cannot tell apart.' and '_', which metrics cannot tell apart.
 
     :raises InvalidTopicError, TopicAlreadyExistsError:
     """
@@ -61,7 +62,8 @@ def check_new_name(name: str, existing: Iterable[str], *, internal: bool) -> Non
 
 
 def check_once(names: Sequence[str]) -> set[str]:
-    """Names that occur more than once; each such item is refused with INVALID_REQUEST."""
+    """Return the names that occur more than once; each such item is refused with
+    INVALID_REQUEST."""
     seen: set[str] = set()
     twice: set[str] = set()
     for name in names:
@@ -76,8 +78,8 @@ def refuse_twice(name: str, twice: set[str]) -> None:
 
 
 def sizes(new: NewTopic, config: ControllerConfig, brokers: int) -> tuple[int, int]:
-    """(partition count, replication factor) with defaults filled in; both follow from an assignment
-    where there is one.
+    """Return (partition count, replication factor) with defaults filled in; both follow from an
+    assignment where there is one.
 
     :raises InvalidPartitionsError, InvalidReplicationFactorError, InvalidRequestError:
     """
@@ -131,7 +133,7 @@ def check_assignment(
 
 
 def altered(overrides: Mapping[str, str], entries: Sequence[ConfigEntry]) -> dict[str, str]:
-    """``overrides`` with ``entries`` applied, keys in their own spelling; None removes.
+    """Return ``overrides`` with ``entries`` applied, keys in their own spelling; None removes.
 
     :raises InvalidConfigError: an unknown key, a repeated one, or a value with control characters.
     """
@@ -154,8 +156,8 @@ def altered(overrides: Mapping[str, str], entries: Sequence[ConfigEntry]) -> dic
 def check_settings(
     overrides: Mapping[str, str], defaults: Mapping[str, str], replication_factor: int
 ) -> TopicConfig:
-    """The typed settings. An own min_insync_replicas above the replication factor would refuse
-    every write, and is refused here; one that is inherited is not.
+    """Return the typed settings. An own min_insync_replicas above the replication factor would
+    refuse every write, and is refused here; one that is inherited is not.
 
     :raises InvalidConfigError:
     """
@@ -169,8 +171,8 @@ def check_settings(
 
 
 def settled(topic: str, overrides: Mapping[str, str], defaults: Mapping[str, str]) -> TopicConfig:
-    """The typed settings of a topic that exists; own ones that are not valid, as a newer release
-    may have written them, are left out."""
+    """Return the typed settings of a topic that exists; own ones that are not valid, as a newer
+    release may have written them, are left out."""
     try:
         return parse_topic_config(overrides, defaults)
     except InvalidConfigError as error:

@@ -1,4 +1,4 @@
-"""The controller in every broker process: campaigns, serves a term, watches whoever won.
+"""Every broker process runs the controller: it campaigns, serves a term, watches whoever won.
 
 Rules
 -----
@@ -69,7 +69,7 @@ ACCUSERS_S = 5.0
 
 
 class ControllerRunner:
-    """The controller of one broker process, active or not."""
+    """It is the controller of one broker process, active or not."""
 
     def __init__(
         self,
@@ -145,22 +145,22 @@ class ControllerRunner:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is controller, as far as it knows."""
+        """Return whether this broker is controller, as far as it knows."""
         return self._term is not None
 
     @property
     def epoch(self) -> int:
-        """The newest controller epoch that this broker knows of, -1 for none."""
+        """Return the newest controller epoch that this broker knows of, -1 for none."""
         return self._known_epoch
 
     @property
     def controller_id(self) -> int:
-        """Who is controller, as far as known, -1 for nobody."""
+        """Return who is controller, as far as known, -1 for nobody."""
         return self._known_id
 
     @property
     def term(self) -> ControllerTerm | None:
-        """The running term, for reading."""
+        """Return the running term, for reading."""
         return self._term
 
     # ---- the loop
@@ -196,7 +196,8 @@ class ControllerRunner:
             await self._follow(outcome)
 
     async def _may_campaign(self) -> bool:
-        """Connected, and registered in this session; waits for what is missing."""
+        """Return whether it is connected, and registered in this session; wait for what is
+        missing."""
         if self._store.state is not SessionState.CONNECTED:
             self._known_id = NO_BROKER
             await self._sleep()
@@ -246,7 +247,7 @@ class ControllerRunner:
                 await self._campaign.step_down(won)
 
     def _may_hold(self, session: int | None) -> bool:
-        """Whether that session may still stand."""
+        """Return whether that session may still stand."""
         return self._store.session_id == session and self._store.state is not SessionState.EXPIRED
 
     def _sit_out(self, since: float) -> None:
@@ -259,7 +260,7 @@ class ControllerRunner:
         logger.warning(logged.CONTROLLER_SITS_OUT, self._broker_id, pause_s)
 
     async def _let_others_run(self) -> None:
-        """While this broker sits out: as long as there are others."""
+        """Wait while this broker sits out; when there are no others, it stops sitting out."""
         if await self._store.children(znodes.BROKER_IDS) == [str(self._broker_id)]:
             self._sit_out_until = 0.0
             return
@@ -298,7 +299,7 @@ class ControllerRunner:
     async def _wait_for_change(
         self, incumbent: Incumbent, registration: tuple[bytes, NodeStat] | None
     ) -> bool:
-        """Whether its process was found dead before anything else changed."""
+        """Return whether its process was found dead before anything else changed."""
         dead = False
         steady = self._store.session_id
 
@@ -385,7 +386,7 @@ class ControllerRunner:
         self._wake.set()
 
     async def _sleep(self, *, until: float | None = None) -> None:
-        """Until something changes, or ``until`` on the loop's clock."""
+        """Wait until something changes, or ``until`` on the loop's clock."""
         if not self._stopping:
             try:
                 async with asyncio.timeout_at(until):
@@ -401,4 +402,4 @@ class ControllerRunner:
 
 
 def _ignore() -> None:
-    """The link alone is what matters."""
+    """Ignore what a link tells: the link alone is what matters."""

@@ -1,5 +1,4 @@
-"""The rules of the controller that can be switched off, so that tests can prove that they are
-needed.
+"""The controller's rules can be switched off, so that tests can prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the controller; a test that turns it must see records lost, or two controllers at

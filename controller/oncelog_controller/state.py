@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster, as it stands in the store. Pure data.
+"""The controller knows this of the cluster, as it stands in the store. Pure data.
 
 Rules
 -----
@@ -38,7 +38,7 @@ class InvariantError(RuntimeError):
 
 
 class DataLoss(Enum):
-    """What a broker knows that it may have lost."""
+    """It tells what a broker knows that it may have lost."""
 
     NONE = "none"
     TAIL = "tail"
@@ -49,7 +49,7 @@ class DataLoss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeptPartitions:
-    """Partitions of which a broker has kept all that counted under its registrations from epoch
+    """A broker has kept all of these partitions that counted under its registrations from epoch
     ``since`` to epoch ``until``, whatever became of others: their directory is sound (KIP-858)."""
 
     since: int
@@ -58,14 +58,14 @@ class KeptPartitions:
     """Numbers by topic id."""
 
     def lists(self, topic_id: str, index: int) -> bool:
-        """Whether a partition is among them."""
+        """Return whether a partition is among them."""
         return index in self.partitions.get(topic_id, ())
 
 
 @dataclass(frozen=True, slots=True)
 class DataClaim:
-    """What a broker says of its data when it registers: all that counted under its registrations
-    from epoch ``since`` to epoch ``until`` is still there."""
+    """A broker claims when it registers that all is still there that counted under its
+    registrations from epoch ``since`` to epoch ``until``."""
 
     since: int | None = None
     """None: from this very registration on, nothing before it."""
@@ -79,8 +79,8 @@ class DataClaim:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker as it registered itself. ``broker_epoch`` is the czxid of its znode: a restarted
-    broker has a higher one."""
+    """It describes a broker as it registered itself. ``broker_epoch`` is the czxid of its znode: a
+    restarted broker has a higher one."""
 
     broker_id: int
     broker_epoch: int
@@ -89,8 +89,8 @@ class BrokerRegistration:
     data: DataClaim = DataClaim()
 
     def keeps(self, admitted: int | None, partition: Partition) -> bool:
-        """Whether the replica of a partition that was complete under the broker epoch ``admitted``
-        still is."""
+        """Return whether the replica of a partition that was complete under the broker epoch
+        ``admitted`` still is."""
         if admitted is None:
             return False
         if admitted >= self.broker_epoch:
@@ -103,11 +103,12 @@ class BrokerRegistration:
         )
 
     def described(self) -> ClusterBroker:
-        """As the wire names it."""
+        """Return it as the wire names it."""
         return ClusterBroker(self.broker_id, self.broker_epoch, list(self.listeners), self.rack)
 
     def listener(self, name: str) -> ListenerAddress | None:
-        """The address of the named listener; a broker without it is reached by its first one."""
+        """Return the address of the named listener; a broker without it is reached by its first
+        one."""
         for address in self.listeners:
             if address.name == name:
                 return address
@@ -116,7 +117,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The content of a state znode, and its version. ``leader`` is -1 while nobody leads.
+    """It is the content of a state znode, and its version. ``leader`` is -1 while nobody leads.
 
     The ISR is empty only when its last member has lost data and nobody else is complete.
     """
@@ -144,7 +145,7 @@ class PartitionState:
 
 @dataclass(slots=True)
 class Partition:
-    """One partition: where its replicas are, and its newest state in the store."""
+    """A partition has replicas in their places, and its newest state in the store."""
 
     topic: Topic
     index: int
@@ -162,12 +163,12 @@ class Partition:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its name."""
+        """Return its name."""
         return TopicPartition(self.topic.name, self.index)
 
     @property
     def leader(self) -> int:
-        """Who leads, -1 for nobody."""
+        """Return who leads, -1 for nobody."""
         return NO_LEADER if self.state is None else self.state.leader
 
     def order(self) -> PartitionOrder:
@@ -223,14 +224,14 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """``min.insync.replicas``, as far as there are replicas."""
+        """Return ``min.insync.replicas``, as far as there are replicas."""
         return min(self.topic.settings.min_insync_replicas, len(self.replicas))
 
 
 @dataclass(slots=True)
 class Topic:
-    """One topic. ``overrides`` are its own settings, ``settings`` those with defaults filled in;
-    ``config_version`` is the version of its config znode."""
+    """A topic has partitions and settings. ``overrides`` are its own settings, ``settings`` those
+    with defaults filled in; ``config_version`` is the version of its config znode."""
 
     name: str
     topic_id: str
@@ -256,14 +257,14 @@ class Topic:
         self.version += 1
 
     def assignment(self) -> list[list[int]]:
-        """Replicas by partition."""
+        """Return the replicas by partition."""
         return [list(partition.replicas) for partition in self.partitions]
 
 
 @dataclass(slots=True)
 class Tombstone:
-    """A deleted topic some of whose replicas may still hold data. Kept in the store until every
-    replica has confirmed; ``phases`` says how far each (partition, broker) is."""
+    """It marks a deleted topic some of whose replicas may still hold data. Kept in the store until
+    every replica has confirmed; ``phases`` says how far each (partition, broker) is."""
 
     topic: str
     topic_id: str
@@ -272,13 +273,13 @@ class Tombstone:
 
     @property
     def done(self) -> bool:
-        """Whether all replicas are gone."""
+        """Return whether all replicas are gone."""
         return all(phase is ReplicaPhase.GONE for phase in self.phases.values())
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicConfig:
-    """What is set for a broker while it runs; ``version`` is that of its znode."""
+    """It holds what is set for a broker while it runs; ``version`` is that of its znode."""
 
     overrides: dict[str, str]
     version: int
@@ -289,7 +290,7 @@ UNKNOWN_PRODUCER_IDS = -1
 
 @dataclass(slots=True)
 class Cluster:
-    """Everything. Dictionaries are walked in order of key, so that runs repeat."""
+    """It holds everything. Dictionaries are walked in order of key, so that runs repeat."""
 
     controller_id: int
     controller_epoch: int
@@ -327,23 +328,23 @@ class Cluster:
         self.producer_ids_version += 1
 
     def partitions(self) -> Iterator[Partition]:
-        """All partitions, by topic name and number."""
+        """Yield all partitions, by topic name and number."""
         for name in sorted(self.topics):
             yield from self.topics[name].partitions
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """One partition, or None."""
+        """Return one partition, or None."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def live_brokers(self) -> list[ClusterBroker]:
-        """Every registered broker, by id."""
+        """Return every registered broker, by id."""
         return [self.brokers[broker_id].described() for broker_id in sorted(self.brokers)]
 
     def leader_counts(self) -> dict[int, int]:
-        """Partitions that each broker leads."""
+        """Return the number of partitions that each broker leads."""
         counts = dict.fromkeys(sorted(self.brokers), 0)
         for partition in self.partitions():
             if partition.leader in counts:
@@ -351,7 +352,7 @@ class Cluster:
         return counts
 
     def may_lead(self, broker_id: int) -> bool:
-        """Registered, reachable, and not about to stop."""
+        """Return whether it is registered, reachable, and not about to stop."""
         return (
             broker_id in self.brokers
             and broker_id not in self.suspected
@@ -368,7 +369,7 @@ def check_invariants(
     state: PartitionState,
     brokers: Mapping[int, BrokerRegistration] | None = None,
 ) -> None:
-    """What every state must obey that is about to follow the partition's present one.
+    """Check what every state must obey that is about to follow the partition's present one.
 
     [I10]: the leader is in the ISR or is nobody; ISR and ELR lie within the replicas, repeat nobody
     and share nobody; an ISR of ``min.insync.replicas`` leaves no ELR. [I11]: leader epochs do not

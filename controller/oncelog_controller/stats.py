@@ -1,4 +1,5 @@
-"""What the controller of one broker process has done, over all its terms. Plain numbers. Pure."""
+"""The controller of one broker process counts what it has done, over all its terms. Plain numbers.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Grows only."""
+    """Its numbers only grow."""
 
     terms: int = 0
     """Elections won."""

@@ -1,4 +1,4 @@
-"""The metadata store as a port: what the controller and membership need of ZooKeeper.
+"""The metadata store is a port: it is what the controller and membership need of ZooKeeper.
 
 Pure declarations; ``zookeeper.py`` fulfils them over kazoo, the tests over memory. Rules of every
 version, checked by one contract suite:
@@ -34,7 +34,8 @@ OP_OVERHEAD_BYTES = 64
 
 
 class StoreError(OncelogError):
-    """Base of what the store raises. ``maybe_applied``: the write may have taken effect."""
+    """This is the base of what the store raises. ``maybe_applied``: the write may have taken
+    effect."""
 
     maybe_applied: bool = False
 
@@ -72,11 +73,11 @@ class StoreDisconnectedError(StoreError):
 
 
 class RequestTooLargeError(StoreError):
-    """More than ``REQUEST_BYTES_MAX`` in one call; nothing was sent."""
+    """One call had more than ``REQUEST_BYTES_MAX``; nothing was sent."""
 
 
 class SessionState(Enum):
-    """Where the session stands."""
+    """It says where the session stands."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
@@ -84,7 +85,7 @@ class SessionState(Enum):
 
 
 class WatchKind(Enum):
-    """What a watch saw."""
+    """It says what a watch saw."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -102,8 +103,9 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeStat:
-    """What the store knows of a node. ``version`` grows by one with each set, ``czxid`` is unique
-    to one creation and grows over the whole store; ``ephemeral_owner`` is 0 for a persistent node.
+    """It holds what the store knows of a node. ``version`` grows by one with each set, ``czxid`` is
+    unique to one creation and grows over the whole store; ``ephemeral_owner`` is 0 for a persistent
+    node.
     """
 
     version: int
@@ -173,7 +175,7 @@ SessionListener: TypeAlias = Callable[[SessionState], None]
 
 
 class MetadataStore(Protocol):
-    """A small tree of versioned nodes with sessions, watches and atomic multi-operations."""
+    """It is a small tree of versioned nodes with sessions, watches and atomic multi-operations."""
 
     state: SessionState
     session_id: int | None
@@ -198,15 +200,15 @@ class MetadataStore(Protocol):
         """Create a node. :raises NodeExistsError, NoNodeError (parent missing)."""
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
-        """Data and stat. The watch fires on change and deletion. :raises NoNodeError: (no watch
-        is then set)."""
+        """Return data and stat. The watch fires on change and deletion. :raises NoNodeError: (no
+        watch is then set)."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        """The stat, or None. The watch fires on creation, change and deletion."""
+        """Return the stat, or None. The watch fires on creation, change and deletion."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of children, sorted. The watch fires when a child comes or goes, and on deletion
-        of ``path``. :raises NoNodeError:"""
+        """Return the names of children, sorted. The watch fires when a child comes or goes, and on
+        deletion of ``path``. :raises NoNodeError:"""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> NodeStat:
         """Replace data. :raises NoNodeError, BadVersionError:"""

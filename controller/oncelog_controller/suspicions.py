@@ -1,4 +1,4 @@
-"""What a controller makes of brokers that refuse its connections: they are dead, or it is cut off.
+"""Brokers that refuse the controller's connections are dead, or it is cut off: this judges which.
 
 Rules
 -----
@@ -31,7 +31,7 @@ Ask = Callable[[int, int], Awaitable[bool]]
 
 
 class Suspicions:
-    """Of one term."""
+    """They belong to one term."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Suspicions:
         self._suspected: dict[int, None] = {}
 
     def watch(self, brokers: Sequence[BrokerRegistration]) -> None:
-        """The brokers that there are now; what was known of others, or of earlier lives, goes."""
+        """Watch the brokers that there are now; what was known of others, or of earlier lives,
+        goes."""
         lives = {broker.broker_id: broker.broker_epoch for broker in brokers}
         for broker_id in list(self._lives):
             if lives.get(broker_id) != self._lives[broker_id]:
@@ -123,8 +124,8 @@ class Suspicions:
             self._report(BrokerSuspected(broker_id, broker_epoch))
 
     def _are_most(self, some: dict[int, float] | dict[int, None]) -> bool:
-        """More than half of the other brokers, of which there are several: of two that do not
-        reach each other nobody can say who is cut off."""
+        """Return whether they are more than half of the other brokers, of which there are several:
+        of two that do not reach each other nobody can say who is cut off."""
         others = [broker_id for broker_id in self._lives if broker_id != self._controller_id]
         count = sum(broker_id in some for broker_id in others)
         return len(others) > 1 and 2 * count > len(others)

@@ -1,4 +1,4 @@
-"""One term of a controller: runs the machine between the store, the brokers and the askers.
+"""A term runs the machine between the store, the brokers and the askers.
 
 Rules
 -----
@@ -87,7 +87,7 @@ class _Over(Exception):
 
 
 class ControllerTerm:
-    """From an election won to its loss."""
+    """A term lasts from an election won to its loss."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class ControllerTerm:
 
     @property
     def machine(self) -> ControllerMachine:
-        """For reading."""
+        """Return the machine, for reading."""
         return self._machine
 
     # ---- what comes in
@@ -297,7 +297,7 @@ class ControllerTerm:
             await self._sleep(due)
 
     async def _sleep(self, until: float | None) -> None:
-        """Until something comes in, or ``until`` on the loop's clock."""
+        """Wait until something comes in, or ``until`` on the loop's clock."""
         timer = None if until is None else self._loop.call_at(until, self._wake.set)
         try:
             await self._wake.wait()
@@ -413,7 +413,8 @@ class ControllerTerm:
     # ---- the end
 
     def _refuse_all(self) -> None:
-        """What was begun may have had its effect; what was not had none."""
+        """Tell all askers that it is over: what was begun may have had its effect, what was not had
+        none."""
         for request_id, future in sorted(self._futures.items()):
             if not future.done():
                 begun = request_id in self._begun

@@ -1,4 +1,4 @@
-"""Topics: delete, for good. Pure.
+"""Topics are deleted here, for good. Pure.
 
 Rules
 -----
@@ -35,7 +35,7 @@ DELETE_OPS_MAX = 256
 
 
 class TopicDeletion:
-    """Serves DeleteTopics and sees deletions through."""
+    """It serves DeleteTopics and sees deletions through."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -65,7 +65,7 @@ class TopicDeletion:
         )
 
     def _bury(self, topic: Topic) -> None:
-        """Tombstone first, then the rest."""
+        """Write the tombstone first, then the rest."""
         path = znodes.tombstone_path(topic.name, topic.topic_id)
         data = znodes.encode_tombstone(topic.name, topic.topic_id, topic.assignment())
         tombstone: list[Op] = [Create(path, data)]
@@ -120,7 +120,7 @@ class TopicDeletion:
     def replicas_stopped(
         self, broker_id: int, stops: Sequence[StopPartition], results: Sequence[OrderResult]
     ) -> None:
-        """A broker answered a StopReplica; results are in the order of the request."""
+        """Note that a broker answered a StopReplica; results are in the order of the request."""
         errors = [result.error_code for result in results]
         if len(errors) != len(stops):
             errors = [NO_ERROR] * len(stops)

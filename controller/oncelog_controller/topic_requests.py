@@ -1,4 +1,4 @@
-"""Topics: create, grow, alter. Pure.
+"""Topics are created, grown and altered here. Pure.
 
 Rules
 -----
@@ -48,7 +48,7 @@ PartitionKey = tuple[str, int]
 
 @dataclass(slots=True)
 class Parked:
-    """An answer that waits for leaders to take their orders."""
+    """It is an answer that waits for leaders to take their orders."""
 
     request_id: int
     response: admin.CreateTopicsResponse | admin.CreatePartitionsResponse
@@ -57,7 +57,7 @@ class Parked:
 
 
 class TopicRequests:
-    """Serves CreateTopics and CreatePartitions; alters settings of topics."""
+    """It serves CreateTopics and CreatePartitions, and alters settings of topics."""
 
     def __init__(self, core: Core, leadership: Leadership) -> None:
         self._core = core
@@ -93,7 +93,7 @@ class TopicRequests:
         self._park(event.request_id, response, request.timeout_ms, _keys(made, response.topics))
 
     def _design(self, new: admin.NewTopic, topic_id: str) -> Topic:
-        """The topic as it will be. :raises ApiError: what is wrong with the wish."""
+        """Return the topic as it will be. :raises ApiError: what is wrong with the wish."""
         core, cluster = self._core, self._core.cluster
         count, factor = request_checks.sizes(new, core.config, len(cluster.brokers))
         if new.assignment is not None:
@@ -113,14 +113,14 @@ class TopicRequests:
         return topic
 
     def _places(self, factor: int) -> list[tuple[int, str | None]]:
-        """Brokers to place replicas on: those that can lead, if they are enough."""
+        """Return the brokers to place replicas on: those that can lead, if they are enough."""
         cluster = self._core.cluster
         able = [b for b in sorted(cluster.brokers) if cluster.may_lead(b)]
         chosen = able if len(able) >= factor else sorted(cluster.brokers)
         return [(broker_id, cluster.brokers[broker_id].rack) for broker_id in chosen]
 
     def _start(self) -> int:
-        """Rotates: where the partitions so far would have gone on."""
+        """Return where the partitions so far would have gone on, so that starts rotate."""
         return sum(len(topic.partitions) for topic in self._core.cluster.topics.values())
 
     def _write_topic(self, topic: Topic) -> None:
@@ -147,7 +147,7 @@ class TopicRequests:
     def _write_states(
         self, head: list[Op], exists: Callable[[], None], partitions: Sequence[Partition]
     ) -> None:
-        """First states for new partitions; ``head`` goes into the first multi with them."""
+        """Write first states for new partitions; ``head`` goes into the first multi with them."""
         first = partitions[:FIRST_WRITE_PARTITIONS_MAX]
         rest = partitions[FIRST_WRITE_PARTITIONS_MAX:]
         for number, chunk in enumerate([first, *chunks(rest, WRITE_PARTITIONS_MAX)]):
@@ -211,7 +211,8 @@ class TopicRequests:
         return topic
 
     def _design_growth(self, topic: Topic, growth: admin.PartitionGrowth) -> list[list[int]]:
-        """Replicas of the new partitions. :raises ApiError: what is wrong with the wish."""
+        """Return the replicas of the new partitions. :raises ApiError: what is wrong with the
+        wish."""
         before = len(topic.partitions)
         request_checks.check_partition_count(growth.partition_count)
         count = growth.partition_count - before
@@ -259,7 +260,7 @@ class TopicRequests:
     # ---- settings
 
     def alter(self, event: RequestReceived, wish: admin.ConfigAlteration, *, write: bool) -> None:
-        """Change settings of one topic, key by key; or only check, without ``write``.
+        """Alter settings of one topic, key by key; or only check, without ``write``.
 
         :raises ApiError: what is wrong with the wish.
         """
@@ -314,7 +315,7 @@ class TopicRequests:
 
     @property
     def deadline(self) -> float | None:
-        """When the first answer that waits is due, on the loop's clock."""
+        """Return when the first answer that waits is due, on the loop's clock."""
         return min((parked.deadline for parked in self._parked), default=None)
 
     def expire(self) -> None:

@@ -1,4 +1,4 @@
-"""The state tables of partitions and replicas. Pure.
+"""These tables say how partitions and replicas change their states. Pure.
 
 ``phase x cause -> phase``; what the tables do not list is illegal and raises. The documentation's
 diagrams are drawn from them.
@@ -16,7 +16,7 @@ class IllegalTransitionError(OncelogError):
 
 
 class PartitionPhase(Enum):
-    """A partition's life."""
+    """A partition's life has these phases."""
 
     NEW = "new"
     """Assigned, without a state in the store."""
@@ -27,7 +27,7 @@ class PartitionPhase(Enum):
 
 
 class PartitionCause(Enum):
-    """What moves a partition."""
+    """A partition is moved by one of these."""
 
     LOADED_WITH_LEADER = "loaded with leader"
     LOADED_WITHOUT_LEADER = "loaded without leader"
@@ -38,7 +38,7 @@ class PartitionCause(Enum):
 
 
 class ReplicaPhase(Enum):
-    """A replica's life, as the controller sees it."""
+    """A replica's life has these phases, as the controller sees it."""
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -52,7 +52,7 @@ class ReplicaPhase(Enum):
 
 
 class ReplicaCause(Enum):
-    """What moves a replica."""
+    """A replica is moved by one of these."""
 
     BROKER_LOST = "broker lost"
     BROKER_RETURNED = "broker returned"
@@ -110,7 +110,7 @@ REPLICA_TRANSITIONS: dict[tuple[ReplicaPhase, ReplicaCause], ReplicaPhase] = {
 
 
 def next_partition_phase(phase: PartitionPhase, cause: PartitionCause) -> PartitionPhase:
-    """Where ``cause`` leads. :raises IllegalTransitionError:"""
+    """Return where ``cause`` leads. :raises IllegalTransitionError:"""
     try:
         return PARTITION_TRANSITIONS[phase, cause]
     except KeyError:
@@ -118,7 +118,7 @@ def next_partition_phase(phase: PartitionPhase, cause: PartitionCause) -> Partit
 
 
 def next_replica_phase(phase: ReplicaPhase, cause: ReplicaCause) -> ReplicaPhase:
-    """Where ``cause`` leads. :raises IllegalTransitionError:"""
+    """Return where ``cause`` leads. :raises IllegalTransitionError:"""
     try:
         return REPLICA_TRANSITIONS[phase, cause]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Paths of the store and what their nodes hold: readable JSON. Pure.
+"""This module knows the paths of the store and what their nodes hold: readable JSON. Pure.
 
 Every value has ``"version": 1``, so that a later release can tell what it reads. Nodes stay far
 below ZooKeeper's 1 MB: each partition's state is a node of its own [Z17].
@@ -79,92 +79,93 @@ FORMAT_VERSION = 1
 
 
 class CorruptNodeError(OncelogError):
-    """A node does not hold what its path promises; names the path."""
+    """A node does not hold what its path promises; the error names the path."""
 
 
 def broker_path(broker_id: int) -> str:
-    """Of a broker's registration."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def clock_path(broker_id: int) -> str:
-    """Of what a broker's wall clock says."""
+    """Return the path of what a broker's wall clock says."""
     return f"{CLOCKS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Of a topic's assignment."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Parent of a topic's partitions."""
+    """Return the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """Parent of one partition's state."""
+    """Return the parent of one partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Of one partition's state."""
+    """Return the path of one partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def config_path(topic: str) -> str:
-    """Of a topic's overrides."""
+    """Return the path of a topic's overrides."""
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_config_path(broker_id: int) -> str:
-    """Of what is set for a broker while it runs; -1 for all of them."""
+    """Return the path of what is set for a broker while it runs; -1 for all of them."""
     name = DEFAULT_NAME if broker_id == BROKER_DEFAULT else str(broker_id)
     return f"{BROKER_CONFIGS}/{name}"
 
 
 def tombstone_path(topic: str, topic_id: str) -> str:
-    """Of a deletion; the id keeps two deletions of one name apart."""
+    """Return the path of a deletion; the id keeps two deletions of one name apart."""
     return f"{DELETED_TOPICS}/{topic}.{topic_id}"
 
 
 def storage_failure_path(broker_id: int) -> str:
-    """Of a broker's notice that a log directory failed."""
+    """Return the path of a broker's notice that a log directory failed."""
     return f"{STORAGE_FAILURES}/{broker_id}"
 
 
 def accusations_path(broker_id: int) -> str:
-    """Parent of what is held against a broker."""
+    """Return the parent of what is held against a broker."""
     return f"{ACCUSATIONS}/{broker_id}"
 
 
 def accusation_path(broker_id: int, accuser_id: int) -> str:
-    """Of what one broker holds against another."""
+    """Return the path of what one broker holds against another."""
     return f"{ACCUSATIONS}/{broker_id}/{accuser_id}"
 
 
 def encode_accusation(broker_epoch: int) -> bytes:
-    """For /accusations/N/M: the life that is meant."""
+    """Encode /accusations/N/M: the life that is meant."""
     return _dump({"broker_epoch": broker_epoch})
 
 
 def decode_accusation(path: str, data: bytes) -> int:
-    """The broker epoch that is meant. :raises CorruptNodeError:"""
+    """Return the broker epoch that is meant. :raises CorruptNodeError:"""
     return _int(_load(path, data), "broker_epoch", path)
 
 
 def lossy_directories_path(broker_id: int) -> str:
-    """Of what a broker says of its directories that failed."""
+    """Return the path of what a broker says of its directories that failed."""
     return f"{LOSSY_DIRECTORIES}/{broker_id}"
 
 
 def encode_lossy(epochs: Mapping[str, int]) -> bytes:
-    """For /admin/lossy_directories/N: by directory id, the broker epoch under which it failed."""
+    """Encode /admin/lossy_directories/N: by directory id, the broker epoch under which it
+    failed."""
     return _dump({"directories": dict(epochs)})
 
 
 def decode_lossy(broker_id: int, data: bytes) -> dict[str, int]:
-    """Broker epochs by directory id. :raises CorruptNodeError:"""
+    """Return broker epochs by directory id. :raises CorruptNodeError:"""
     path = lossy_directories_path(broker_id)
     directories = _load(path, data).get("directories")
     if not isinstance(directories, dict):
@@ -173,44 +174,44 @@ def decode_lossy(broker_id: int, data: bytes) -> dict[str, int]:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """For /cluster/id."""
+    """Encode /cluster/id."""
     return _dump({"id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """The id. :raises CorruptNodeError:"""
+    """Return the id. :raises CorruptNodeError:"""
     return _text(_load(CLUSTER_ID, data), "id", CLUSTER_ID)
 
 
 def encode_clock(now_ms: int) -> bytes:
-    """For /brokers/clocks/N; milliseconds since 1970."""
+    """Encode /brokers/clocks/N, in milliseconds since 1970."""
     return _dump({"now_ms": now_ms})
 
 
 def decode_clock(name: str, data: bytes) -> int:
-    """Milliseconds since 1970. :raises CorruptNodeError:"""
+    """Return milliseconds since 1970. :raises CorruptNodeError:"""
     path = f"{CLOCKS}/{name}"
     return _int(_load(path, data), "now_ms", path)
 
 
 def encode_controller(broker_id: int, controller_epoch: int) -> bytes:
-    """For /controller."""
+    """Encode /controller."""
     return _dump({"broker_id": broker_id, "controller_epoch": controller_epoch})
 
 
 def decode_controller(data: bytes) -> tuple[int, int]:
-    """(broker id, controller epoch). :raises CorruptNodeError:"""
+    """Return (broker id, controller epoch). :raises CorruptNodeError:"""
     value = _load(CONTROLLER, data)
     return _int(value, "broker_id", CONTROLLER), _int(value, "controller_epoch", CONTROLLER)
 
 
 def encode_producer_ids(next_producer_id: int) -> bytes:
-    """For /producer_ids."""
+    """Encode /producer_ids."""
     return _dump({"next_producer_id": next_producer_id})
 
 
 def decode_producer_ids(data: bytes) -> int:
-    """The first id that was not given; 0 of the empty node that a new cluster has.
+    """Return the first id that was not given; 0 of the empty node that a new cluster has.
 
     :raises CorruptNodeError: ids might be given twice if that were guessed.
     """
@@ -220,19 +221,19 @@ def decode_producer_ids(data: bytes) -> int:
 
 
 def encode_epoch(controller_epoch: int) -> bytes:
-    """For /controller_epoch."""
+    """Encode /controller_epoch."""
     return _dump({"controller_epoch": controller_epoch})
 
 
 def decode_epoch(data: bytes) -> int:
-    """The epoch. :raises CorruptNodeError:"""
+    """Return the epoch. :raises CorruptNodeError:"""
     return _int(_load(CONTROLLER_EPOCH, data), "controller_epoch", CONTROLLER_EPOCH)
 
 
 def encode_broker(
     listeners: Sequence[ListenerAddress], rack: str | None, data: DataClaim | None = None
 ) -> bytes:
-    """For /brokers/ids/N."""
+    """Encode /brokers/ids/N."""
     addresses = [{"name": a.name, "host": a.host, "port": a.port} for a in listeners]
     claim = DataClaim() if data is None else data
     value = {
@@ -257,8 +258,8 @@ def encode_broker(
 
 
 def decode_broker(broker_id: int, data: bytes, stat: NodeStat) -> BrokerRegistration:
-    """A registration with its epoch. One of an older release says nothing of its data, and is not
-    believed to have kept any. :raises CorruptNodeError:"""
+    """Return a registration with its epoch. One of an older release says nothing of its data, and
+    is not believed to have kept any. :raises CorruptNodeError:"""
     path = broker_path(broker_id)
     value = _load(path, data)
     rack = value.get("rack")
@@ -307,19 +308,19 @@ def _listed(value: dict[str, Any], path: str) -> tuple[KeptPartitions, ...]:
 
 
 def encode_topic(topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
-    """For /brokers/topics/T."""
+    """Encode /brokers/topics/T."""
     return _dump({"topic_id": topic_id, "replicas": [list(replicas) for replicas in assignment]})
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[str, list[list[int]]]:
-    """(topic id, replicas by partition). :raises CorruptNodeError:"""
+    """Return (topic id, replicas by partition). :raises CorruptNodeError:"""
     path = topic_path(topic)
     value = _load(path, data)
     return _text(value, "topic_id", path), _assignment(value, path)
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """For .../state; the version is the node's own."""
+    """Encode .../state; the version is the node's own."""
     return _dump(
         {
             "leader": state.leader,
@@ -335,8 +336,8 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> PartitionState:
-    """A partition's state. One of an older release has no broker epochs: its members were complete
-    when it was written, at the node's mzxid. :raises CorruptNodeError:"""
+    """Return a partition's state. One of an older release has no broker epochs: its members were
+    complete when it was written, at the node's mzxid. :raises CorruptNodeError:"""
     path = state_path(topic, partition)
     value = _load(path, data)
     isr = tuple(_ints(value.get("isr"), path))
@@ -359,17 +360,18 @@ def decode_state(topic: str, partition: int, data: bytes, stat: NodeStat) -> Par
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
-    """For /config/topics/T and /config/brokers/N."""
+    """Encode /config/topics/T or /config/brokers/N."""
     return _dump({"config": {key: overrides[key] for key in sorted(overrides)}})
 
 
 def decode_config(topic: str, data: bytes) -> dict[str, str]:
-    """Overrides by key. :raises CorruptNodeError:"""
+    """Return overrides by key. :raises CorruptNodeError:"""
     return _config(config_path(topic), data)
 
 
 def decode_broker_config(name: str, data: bytes) -> tuple[int, dict[str, str]]:
-    """(broker id, settings by key) of a node of /config/brokers. :raises CorruptNodeError:"""
+    """Return (broker id, settings by key) of a node of /config/brokers. :raises
+    CorruptNodeError:"""
     path = f"{BROKER_CONFIGS}/{name}"
     overrides = _config(path, data)
     if name == DEFAULT_NAME:
@@ -389,13 +391,13 @@ def _config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_tombstone(topic: str, topic_id: str, assignment: Sequence[Sequence[int]]) -> bytes:
-    """For /admin/delete_topics/T.ID."""
+    """Encode /admin/delete_topics/T.ID."""
     replicas = [list(each) for each in assignment]
     return _dump({"topic": topic, "topic_id": topic_id, "replicas": replicas})
 
 
 def decode_tombstone(name: str, data: bytes) -> tuple[str, str, list[list[int]]]:
-    """(topic, topic id, replicas by partition). :raises CorruptNodeError:"""
+    """Return (topic, topic id, replicas by partition). :raises CorruptNodeError:"""
     path = f"{DELETED_TOPICS}/{name}"
     value = _load(path, data)
     return _text(value, "topic", path), _text(value, "topic_id", path), _assignment(value, path)

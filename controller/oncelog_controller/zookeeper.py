@@ -1,4 +1,4 @@
-"""ZooKeeper as the metadata store: kazoo behind the ``MetadataStore`` port.
+"""ZooKeeper is the metadata store: kazoo works behind the ``MetadataStore`` port.
 
 The only file of the controller that knows of threads. Rules:
 
@@ -89,7 +89,7 @@ OnValue = Callable[[Any], None]
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One request, waiting for room or for its answer."""
+    """It is one request, waiting for room or for its answer."""
 
     path: str
     start: Start
@@ -101,7 +101,7 @@ class _Call:
 
 @dataclass(slots=True, eq=False)
 class _StandingWatch:
-    """A watch that was armed and has not fired."""
+    """It is a watch that was armed and has not fired."""
 
     path: str
     children: bool
@@ -117,7 +117,7 @@ class _StandingWatch:
 
 
 class ZooKeeperStore:
-    """The metadata store over a ZooKeeper ensemble; see the port for each call.
+    """It is the metadata store over a ZooKeeper ensemble; see the port for each call.
 
     :param hosts: ``host:port,host:port``, without chroot.
     :param chroot: a path, "" or "/" for none; made when missing.
@@ -151,7 +151,7 @@ class ZooKeeperStore:
 
     @classmethod
     def from_connect_string(cls, connect: str, **options: Any) -> ZooKeeperStore:
-        """From ``host:port,host:port/chroot`` as ``zookeeper_connect`` spells it."""
+        """Make a store from ``host:port,host:port/chroot`` as ``zookeeper_connect`` spells it."""
         hosts, _, chroot = connect.partition("/")
         return cls(hosts, chroot=chroot, **options)
 
@@ -228,7 +228,7 @@ class ZooKeeperStore:
         self._change(SessionState.CONNECTED)
 
     async def _make_chroot(self) -> None:
-        """Returns when the chroot exists and the link is up."""
+        """Make the chroot; return when it exists and the link is up."""
         parts = self._chroot.split("/")
         paths = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
         while True:
@@ -275,7 +275,7 @@ class ZooKeeperStore:
     # ------------------------------------------------------------------ session events
 
     def _state_changed(self, client: OneSession, state: str) -> None:
-        """In kazoo's thread."""
+        """Take the news in kazoo's thread, and post it to the loop."""
         if state == KazooState.LOST:
             client.stop_reconnecting()
         assert self._loop is not None
@@ -283,7 +283,7 @@ class ZooKeeperStore:
         _post(self._loop, self._on_state, client, state, session_id)
 
     def _on_state(self, client: OneSession, state: str, session_id: int | None) -> None:
-        """On the loop, for the current client only."""
+        """Take the news on the loop, for the current client only."""
         if client is not self._client:
             return
         if state == KazooState.CONNECTED:
@@ -420,7 +420,8 @@ class ZooKeeperStore:
         return await self._request(path, start, on_value)
 
     async def _request(self, path: str, start: Start, on_value: OnValue | None = None) -> Any:
-        """``on_value`` sees the value at once, before anything that comes after it."""
+        """Send a request; ``on_value`` sees the value at once, before anything that comes after
+        it."""
         if self._client is None:
             raise StoreDisconnectedError(path)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -486,7 +487,7 @@ class ZooKeeperStore:
     # ------------------------------------------------------------------ watches
 
     async def _watched(self, path: str, callback: Watch | None, method: str) -> Any:
-        """A read by kazoo's ``method``, and with it a watch that stands until it fires."""
+        """Read by kazoo's ``method``, and set a watch with it that stands until it fires."""
         full = self._full(path)
         children = method == "get_children_async"
         options: dict[str, Any] = {"include_data": True} if children else {}
@@ -507,7 +508,7 @@ class ZooKeeperStore:
         )
 
     def _watcher(self, watch: _StandingWatch) -> Callable[[Any], None]:
-        """What kazoo calls, in its thread, when the watch fires."""
+        """Return what kazoo calls, in its thread, when the watch fires."""
         assert self._loop is not None
         loop, arming = self._loop, watch.arming
         return lambda event: _post(loop, self._on_watch, watch, arming, event)
@@ -554,7 +555,8 @@ class ZooKeeperStore:
 
 
 def _missed(before: Any, now: Any, children: bool) -> WatchKind | None:
-    """What happened to a node between two stats; None: nothing that the watch looks at."""
+    """Return what happened to a node between two stats; None when nothing did that the watch looks
+    at."""
     if now is None:
         return None if before is None else WatchKind.DELETED
     if before is None:
@@ -571,7 +573,7 @@ def _missed(before: Any, now: Any, children: bool) -> WatchKind | None:
 
 
 def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
-    """From any thread to the loop; nothing when the loop is closed already."""
+    """Call from any thread into the loop; nothing happens when the loop is closed already."""
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:

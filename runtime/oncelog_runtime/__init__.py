@@ -1,1 +1,1 @@
-"""What a process needs from its machine, as ports with their real versions."""
+"""This package holds what a process needs from its machine, as ports with their real versions."""

@@ -1,4 +1,4 @@
-"""The one pump on the calling side: drives a sans-IO client machine over an asyncio transport.
+"""The pump on the calling side drives a sans-IO client machine over an asyncio transport.
 
 Rules:
 
@@ -46,7 +46,7 @@ LINGER_S = 5.0
 
 
 class Reply(Protocol):
-    """What the machine returns for one response."""
+    """A reply is what the machine returns for one response."""
 
     @property
     def correlation_id(self) -> int: ...
@@ -63,7 +63,7 @@ ReplyCallback = Callable[[Any, BaseException | None], None]
 
 
 class ClientMachine(Protocol):
-    """The shape of ``oncelog_protocol.connection.ClientConnection``."""
+    """This protocol has the shape of ``oncelog_protocol.connection.ClientConnection``."""
 
     @property
     def versions(self) -> Mapping[int, int]: ...
@@ -93,7 +93,8 @@ class NotSentError(ChannelClosedError):
 
 
 class RequestChannel(asyncio.BufferedProtocol):
-    """One connection to one broker. Made by ``open``; all methods belong to the loop's thread."""
+    """A channel is one connection to one broker. Made by ``open``; all methods belong to the loop's
+    thread."""
 
     def __init__(self, machine: ClientMachine, peer: str = "?") -> None:
         self._machine = machine
@@ -166,27 +167,28 @@ class RequestChannel(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the channel is dead; it is from the moment of ``close`` or of a failure."""
+        """Return whether the channel is dead; it is from the moment of ``close`` or of a
+        failure."""
         return self._closed
 
     @property
     def paused(self) -> bool:
-        """Whether the transport holds more unsent bytes than it likes: see ``drain``."""
+        """Return whether the transport holds more unsent bytes than it likes: see ``drain``."""
         return self._paused
 
     @property
     def in_flight(self) -> int:
-        """Requests whose reply is still to come."""
+        """Return the number of requests whose reply is still to come."""
         return len(self._waiting)
 
     @property
     def versions(self) -> Mapping[int, int]:
-        """API key to the version that both sides speak, as negotiated."""
+        """Return the version that both sides speak, as negotiated, by API key."""
         return self._machine.versions
 
     @property
     def peer(self) -> str:
-        """The address that was asked for, as host:port."""
+        """Return the address that was asked for, as host:port."""
         return self._peer
 
     # ---- sending
@@ -266,7 +268,7 @@ class RequestChannel(asyncio.BufferedProtocol):
             await asyncio.shield(self._lost)
 
     def _die(self, error: BaseException | None, reason: str, *, abort: bool) -> None:
-        """The one end of a channel's life; later calls change nothing."""
+        """End the channel's life. Every end comes through here; later calls change nothing."""
         if self._closed:
             return
         self._closed = True
@@ -371,7 +373,7 @@ def _settle(future: asyncio.Future[Any], reply: Any, error: BaseException | None
 
 
 def _all_refused(error: OSError) -> bool:
-    """Whether a name of several addresses was refused at each of them.
+    """Return whether a name of several addresses was refused at each of them.
 
     asyncio then raises an OSError without errno, "Multiple exceptions: [Errno 111] ..., ...". That
     a process refuses is evidence of its death (failover by evidence): it must not get lost.

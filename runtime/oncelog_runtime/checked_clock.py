@@ -1,4 +1,4 @@
-"""A wall clock that is not believed at once: held against the monotonic clock, and against peers
+"""A wall clock is believed only after a check against the monotonic clock and against peers.
 
 Pure. What deletes by age asks ``expiry_ms``, what refuses records from the future ``latest_ms``,
 everything else ``now_ms``. Rules:
@@ -32,7 +32,7 @@ ALONE_S = 3600.0
 
 
 class CheckedClock:
-    """Fulfils ``CautiousClock``. Times are milliseconds since 1970.
+    """It fulfils ``CautiousClock``. Times are milliseconds since 1970.
 
     :param wall: the machine's.
     :param monotonic_s: seconds of a clock that does not leap, such as the running loop's.
@@ -85,7 +85,7 @@ class CheckedClock:
     # ---- asking
 
     def now_ms(self) -> int:
-        """The checked time. It may go backwards, when peers know better."""
+        """Return the checked time. It may go backwards, when peers know better."""
         wall_ms = self._wall.now_ms()
         monotonic_ms = self._monotonic_s() * 1000
         ahead = wall_ms - monotonic_ms
@@ -99,8 +99,9 @@ class CheckedClock:
         return int(monotonic_ms + self._ahead)
 
     def expiry_ms(self) -> int:
-        """The time that it surely is: what is too old by it may be deleted. 0 before a majority was
-        heard, so that nothing is."""
+        """Return the time that it surely is: what is too old by it may be deleted. It is 0 before a
+        majority was heard, so that nothing is deleted. 0 before a majority was heard, so that
+        nothing is."""
         now_ms = self.now_ms()
         if self._off:
             return now_ms
@@ -111,7 +112,7 @@ class CheckedClock:
         return min(now_ms, int(self._monotonic_s() * 1000 + self._earlier))
 
     def latest_ms(self) -> int:
-        """The time that it may be already: what lies far beyond it comes from the future."""
+        """Return the time that it may be already: what lies far beyond it comes from the future."""
         latest_ms = self.now_ms()
         for ahead in (self._doubted if self._undecided else None, self._later):
             if ahead is not None:
@@ -125,13 +126,13 @@ class CheckedClock:
 
     @property
     def error_ms(self) -> int:
-        """How far the wall clock is ahead of the checked time; 0 when it is believed."""
+        """Return how far the wall clock is ahead of the checked time; 0 when it is believed."""
         self.now_ms()
         return 0 if self._doubted is None else int(self._doubted - self._ahead)
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to ask the peers for in a hurry."""
+        """Return whether there is nothing to ask the peers for in a hurry."""
         self.now_ms()
         return self._confirmed and self._doubted is None
 

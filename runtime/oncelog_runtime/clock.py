@@ -1,4 +1,4 @@
-"""The wall clock as a port: what records are stamped with. Never used for waiting or for order.
+"""The wall clock is a port, and it stamps records. Never used for waiting or for order.
 
 Rules: time-outs, leases and back-off use ``asyncio.get_running_loop().time()``, which the simulator
 replaces; the wall clock may jump either way and differs from machine to machine, so nothing may
@@ -14,10 +14,10 @@ __all__ = ["NOT_YET_MS", "CautiousClock", "SystemWallClock", "WallClock", "monot
 
 
 class WallClock(Protocol):
-    """What a component needs to know of the date."""
+    """This port tells a component the date."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC. May go backwards."""
+        """Return milliseconds since 1970-01-01 UTC. May go backwards."""
         ...
 
 
@@ -26,18 +26,19 @@ NOT_YET_MS = 2**62
 
 
 class CautiousClock(WallClock, Protocol):
-    """A wall clock that knows how far it may be wrong; see ``checked_clock``."""
+    """This port is a wall clock that knows how far it may be wrong; see ``checked_clock``."""
 
     def expiry_ms(self) -> int:
-        """The time that it surely is: what is too old by it may be deleted. 0: nobody knows."""
+        """Return the time that it surely is: what is too old by it may be deleted. 0: nobody
+        knows."""
         ...
 
     def latest_ms(self) -> int:
-        """The time that it may be already: what lies beyond it comes from the future."""
+        """Return the time that it may be already: what lies beyond it comes from the future."""
         ...
 
     def stamp_of(self, latest_ms: int) -> int:
-        """What to note as the time of something that happens or is found now, at ``latest_ms``.
+        """Return the time to note for something that happens or is found now, at ``latest_ms``.
 
         It is ``NOT_YET_MS`` while nobody knows the time: who has noted that notes the time when it
         is known.
@@ -46,7 +47,7 @@ class CautiousClock(WallClock, Protocol):
 
 
 class SystemWallClock:
-    """The machine's clock."""
+    """It reads the machine's clock."""
 
     __slots__ = ()
 
@@ -55,6 +56,6 @@ class SystemWallClock:
 
 
 def monotonic_s() -> float:
-    """Seconds of the clock that event loops go by, for a thread that has no loop. Processes only:
-    in the core, time is the running loop's."""
+    """Return the seconds of the clock that event loops go by, for a thread that has no loop.
+    Processes only: in the core, time is the running loop's."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Chance as a port: jitter, choices, ids and nonces, all from streams that are handed down.
+"""Chance is a port: jitter, choices, ids and nonces come from streams that are handed down.
 
 Rules: a component draws only from the stream it was given, and gives each of its parts a stream
 of its own by ``fork(name)``. A fork depends on the parent's seed and on the name, never on how much
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Entropy(Protocol):
-    """One stream of chance."""
+    """This port is one stream of chance."""
 
     def fork(self, name: str) -> Entropy:
         """Return the independent stream of this name."""
@@ -53,7 +53,7 @@ class Entropy(Protocol):
 
 
 class _Stream:
-    """What both versions share: draws from a ``random.Random``."""
+    """Both versions share this base, which draws from a ``random.Random``."""
 
     __slots__ = ("_random",)
 
@@ -80,7 +80,7 @@ class _Stream:
 
 
 class SystemEntropy(_Stream):
-    """Seeded by the operating system; tokens and ids come straight from it."""
+    """The operating system seeds this stream; tokens and ids come straight from it."""
 
     __slots__ = ()
 

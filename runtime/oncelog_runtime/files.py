@@ -1,4 +1,4 @@
-"""The file system as a port, and the machine's own version of it.
+"""The file system is a port; the machine's own version of it is here too.
 
 Two temperatures. *Hot* calls are plain functions: an append goes to the page cache and a read
 mostly comes from there, both in microseconds, so awaiting them would cost more than doing them.
@@ -60,7 +60,7 @@ class FileLockedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """The room on the device that holds a path."""
+    """It tells how much room the device has that holds a path, in bytes."""
 
     total_bytes: int
     free_bytes: int
@@ -68,7 +68,7 @@ class DiskSpace:
 
 
 class FileLock(Protocol):
-    """An exclusive lock on a path, held until released or until the process ends."""
+    """It is an exclusive lock on a path, held until released or until the process ends."""
 
     def release(self) -> None:
         """Give the lock back. May be called twice."""
@@ -76,11 +76,11 @@ class FileLock(Protocol):
 
 
 class File(Protocol):
-    """One open file that grows at its end and is read anywhere. Not for two writers."""
+    """It is one open file that grows at its end and is read anywhere. Not for two writers."""
 
     @property
     def path(self) -> str:
-        """The path it was opened by; a rename does not change it."""
+        """Return the path it was opened by; a rename does not change it."""
         ...
 
     def size(self) -> int:
@@ -123,7 +123,7 @@ class File(Protocol):
 
 
 class Files(Protocol):
-    """A file system. Paths are strings; errors are OSError with the errno of POSIX."""
+    """This port is a file system. Paths are strings; errors are OSError with the errno of POSIX."""
 
     # ---- hot: plain calls
 
@@ -132,19 +132,19 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this path."""
+        """Return whether a file or directory has this path."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory has this path."""
+        """Return whether a directory has this path."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes in the file of this path."""
+        """Return the number of bytes in the file of this path."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def make_dirs(self, path: str) -> None:
@@ -168,7 +168,7 @@ class Files(Protocol):
         ...
 
     def disk_space(self, path: str) -> DiskSpace:
-        """The room on the device of an existing path."""
+        """Return the room on the device of an existing path."""
         ...
 
     def lock(self, path: str) -> FileLock:
@@ -176,20 +176,20 @@ class Files(Protocol):
         ...
 
     def is_writable(self, path: str) -> bool:
-        """Whether this process may write to an existing path."""
+        """Return whether this process may write to an existing path."""
         ...
 
     def write_atomic_now(self, path: str, data: bytes) -> None:
-        """``write_atomic`` for shutdown and command-line tools: blocks."""
+        """Do ``write_atomic`` and block meanwhile: for shutdown and command-line tools."""
         ...
 
     def remove_tree_now(self, path: str) -> None:
-        """``remove_tree`` for threads and command-line tools: blocks."""
+        """Do ``remove_tree`` and block meanwhile: for threads and command-line tools."""
         ...
 
     def boot_id(self) -> str:
-        """Names this run of the machine: what a process wrote outlives it, unsynced, as long as
-        this stays the same. Empty when nobody can tell."""
+        """Return the name of this run of the machine: what a process wrote outlives it, unsynced,
+        as long as this stays the same. Empty when nobody can tell."""
         ...
 
     # ---- cold: coroutines
@@ -212,7 +212,7 @@ class Files(Protocol):
 
 
 class SystemFile:
-    """A file of the operating system, by its descriptor."""
+    """It is a file of the operating system, held by its descriptor."""
 
     __slots__ = ("_fd", "_path", "_size")
 
@@ -245,7 +245,7 @@ class SystemFile:
         return expected
 
     def _append_rest(self, data: Sequence[Buffer], done: int) -> None:
-        """After a short write: skip what was written and go on until all is."""
+        """Skip what a short write has written, and go on until all is written."""
         pieces: list[memoryview] = []
         for piece in data:
             view = memoryview(piece).cast("B")
@@ -319,7 +319,7 @@ class SystemFile:
 
 
 class SystemFileLock:
-    """An flock, which the kernel releases when the process dies."""
+    """It holds an flock, which the kernel releases when the process dies."""
 
     __slots__ = ("_fd",)
 
@@ -333,7 +333,7 @@ class SystemFileLock:
 
 
 class SystemFiles:
-    """The machine's file system. Files are made with mode 0644, directories with 0755."""
+    """It is the machine's file system. Files are made with mode 0644, directories with 0755."""
 
     __slots__ = ()
 

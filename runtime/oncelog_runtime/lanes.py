@@ -1,4 +1,4 @@
-"""Lanes: threads for the blocking calls of one device, which may hang without holding up others.
+"""A lane has the threads for blocking calls of one device, which may hang without harming others.
 
 Rules: a lane belongs to one device (a log directory), so calls that never return take no thread
 from anybody else. Its threads are daemons: a call that hangs keeps neither ``close`` nor the end of
@@ -24,10 +24,10 @@ _Call = tuple[Future[Any], Callable[[], Any]]
 
 
 class Lane(Executor):
-    """At most ``threads`` threads, each started when it is first needed."""
+    """A lane starts at most ``threads`` threads, each when it is first needed."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
-        """``name``: of the device, such as the path of a directory."""
+        """Make a lane that bears the name of its device, such as the path of a directory."""
         self.name = name
         self._threads_max = threads
         self._started = 0
@@ -53,7 +53,7 @@ class Lane(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """No more calls. Those in line are cancelled, and those that have begun go on alone;
+        """Take no more calls. Those in line are cancelled, and those that have begun go on alone;
         neither is ever waited for."""
         with self._lock:
             if self._closed:

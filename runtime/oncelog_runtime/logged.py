@@ -1,4 +1,4 @@
-"""Log lines of tasks and connections: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""Tasks and connections write these log lines (see ``oncelog_runtime.logs``)"""
 
 from __future__ import annotations
 

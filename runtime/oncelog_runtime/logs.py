@@ -1,4 +1,4 @@
-"""Log lines with a name: a text for people, a stable event and fields for programs.
+"""A log line has a name, a text for people, and fields for programs.
 
 Rules:
 
@@ -44,7 +44,8 @@ SUBJECTS_MAX = 2_000
 
 
 class Event(str):
-    """The kind of a log line. As a string it is the text, with a place for each field."""
+    """An event is the kind of a log line. As a string it is the text, with a place for each
+    field."""
 
     __slots__ = ("fields", "name")
     name: str
@@ -60,7 +61,7 @@ class Event(str):
 
 
 class EventLogger:
-    """A logger of the standard library that takes declared events only."""
+    """It is a logger of the standard library that takes declared events only."""
 
     __slots__ = ("_logger",)
 
@@ -69,16 +70,16 @@ class EventLogger:
 
     @property
     def plain(self) -> logging.Logger:
-        """The standard library's, for a library that wants to be given one."""
+        """Return the standard library's logger, for a library that wants to be given one."""
         return self._logger
 
     def debug(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """For whoever looks for a fault. Costs little where nobody does."""
+        """Log for whoever looks for a fault. Costs little where nobody does."""
         if self._logger.isEnabledFor(logging.DEBUG):
             self._logger.log(logging.DEBUG, event, *values, exc_info=exc_info, stacklevel=2)
 
     def info(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Something changed that operators may want to know."""
+        """Log that something changed which operators may want to know."""
         self._logger.log(logging.INFO, event, *values, exc_info=exc_info, stacklevel=2)
 
     def warning(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
@@ -90,32 +91,33 @@ class EventLogger:
         self._logger.log(logging.ERROR, event, *values, exc_info=exc_info, stacklevel=2)
 
     def exception(self, event: Event, *values: object) -> None:
-        """The same, with the exception that is being handled: a defect."""
+        """Log a defect as an error, with the exception that is being handled."""
         self._logger.log(logging.ERROR, event, *values, exc_info=True, stacklevel=2)
 
     def critical(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """What must never be."""
+        """Log what must never be."""
         self._logger.log(logging.CRITICAL, event, *values, exc_info=exc_info, stacklevel=2)
 
     def log(self, level: int, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """At a level that depends."""
+        """Log at a level that depends."""
         self._logger.log(level, event, *values, exc_info=exc_info, stacklevel=2)
 
 
 def get_logger(name: str) -> EventLogger:
-    """The logger of a module."""
+    """Return the logger of a module."""
     return EventLogger(name)
 
 
 def fields_of(message: object, args: object) -> dict[str, Any]:
-    """The fields of a record by name, from its ``msg`` and ``args``; none where it is no event."""
+    """Return the fields of a record by name, from its ``msg`` and ``args``; none where it is no
+    event."""
     if not isinstance(message, Event):
         return {}
     return dict(zip(message.fields, _values(args), strict=False))
 
 
 class Subject(NamedTuple):
-    """What two records have in common when one repeats the other."""
+    """A subject is what two records have in common when one repeats the other."""
 
     logger: str
     level: int
@@ -125,7 +127,7 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, record: logging.LogRecord) -> Subject:
-        """The subject of a record."""
+        """Return the subject of a record."""
         if not isinstance(record.msg, Event):
             return cls(record.name, record.levelno, str(record.msg), "")
         fields = fields_of(record.msg, record.args)
@@ -141,14 +143,15 @@ def _values(args: object) -> tuple[object, ...]:
 
 
 class Overdue(NamedTuple):
-    """Repetitions that were left out and that nobody has been told of."""
+    """It stands for repetitions that were left out and that nobody has been told of."""
 
     subject: Subject
     suppressed: int
 
 
 class Repetitions:
-    """Of the same thing at most so many in an interval; what is left out is counted.
+    """It lets at most so many lines about one subject pass in an interval, and counts what is left
+    out.
 
     Pure: the time is given. The interval of a subject begins with the first line about it.
     """
@@ -163,7 +166,8 @@ class Repetitions:
         self._counts: dict[Subject, tuple[float, int, int]] = {}
 
     def passes(self, subject: Subject, now_s: float) -> bool:
-        """Whether this one may be told. Take what is ``overdue`` first: it ends intervals."""
+        """Return whether this one may be told. Take what is ``overdue`` first: it ends
+        intervals."""
         if self._most <= 0:
             return True
         began_s, passed, left_out = self._counts.get(subject, (now_s, 0, 0))
@@ -174,8 +178,8 @@ class Repetitions:
         return True
 
     def overdue(self, now_s: float) -> list[Overdue]:
-        """What was left out in intervals that are over; also the oldest, when there are too many
-        subjects to remember."""
+        """Return what was left out in intervals that are over; also the oldest, when there are too
+        many subjects to remember."""
         found: list[Overdue] = []
         while self._counts:
             subject, (began_s, _, left_out) = next(iter(self._counts.items()))
@@ -187,7 +191,7 @@ class Repetitions:
         return found
 
     def rest(self) -> list[Overdue]:
-        """What is still to be told at the end; everything is forgotten."""
+        """Return what is still to be told at the end; everything is forgotten."""
         found = [Overdue(subject, n) for subject, (_, _, n) in self._counts.items() if n]
         self._counts.clear()
         return found

@@ -1,4 +1,4 @@
-"""Counting at the price of nanoseconds: what rooms keep of what they do, for whoever asks later.
+"""Rooms count here what they do, at the price of nanoseconds, for whoever asks later.
 
 A counter is a plain ``int`` attribute of whoever counts. A histogram is a list of ints with bounds
 that are powers of two of a microsecond: the bucket of a value is its number of bits. Nothing here
@@ -27,7 +27,7 @@ precise_time: Stopwatch = time.perf_counter
 
 
 class Histogram:
-    """How often a time, in seconds, lay between two bounds, and the sum of all."""
+    """It counts how often a time, in seconds, lay between two bounds, and keeps the sum of all."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -54,11 +54,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many were counted."""
+        """Return how many were counted."""
         return sum(self.counts)
 
     def cumulative(self) -> list[int]:
-        """How many were at most each bound, in order, and at last all."""
+        """Return how many were at most each bound, in order, and at last all."""
         total, sums = 0, []
         for count in self.counts:
             total += count

@@ -1,4 +1,4 @@
-"""A sleep that ends early when something has changed: what loops rest in between two rounds."""
+"""Loops rest between two rounds in a sleep that ends early when something has changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 
 
 class Pause:
-    """For one loop. ``end`` may be called at any time: what is called while nobody sleeps ends the
-    next sleep at once, so that no change is slept through."""
+    """A pause belongs to one loop. ``end`` may be called at any time: what is called while nobody
+    sleeps ends the next sleep at once, so that no change is slept through."""
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()
 
     async def sleep(self, seconds: float | None) -> None:
-        """Until ``end`` is called, or for so long; None is for ever."""
+        """Wait until ``end`` is called, or for so long; None is for ever."""
         try:
             async with asyncio.timeout(seconds):
                 await self._ended.wait()

@@ -1,4 +1,4 @@
-"""What the operating system says of this process: memory, descriptors, time; most on Linux."""
+"""The operating system tells of this process here: memory, descriptors, time; most on Linux."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _START_FIELD, _VIRTUAL_FIELD, _RESIDENT_FIELD = 19, 20, 21
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """One look. What cannot be known here is None."""
+    """It holds what one look found. What cannot be known here is None."""
 
     cpu_s: float
     """User and system time since the start."""

@@ -25,7 +25,7 @@ class TasksClosedError(RuntimeError):
 
 
 class Tasks:
-    """The background tasks of one owner.
+    """It owns the background tasks of one owner.
 
     ``on_failure(name, error)`` is called on the loop when a task ends with an exception other than
     cancellation; the owner decides whether that is the end of it. Without it the failure is logged
@@ -46,11 +46,11 @@ class Tasks:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` has begun: nothing can be spawned any more."""
+        """Return whether ``close`` has begun: nothing can be spawned any more."""
         return self._closed
 
     def __len__(self) -> int:
-        """The number of tasks still running."""
+        """Return the number of tasks still running."""
         return len(self._tasks)
 
     def spawn(self, name: str, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -1,4 +1,4 @@
-"""Threads for functions that block: so many, for one owner, and gone with it.
+"""Functions that block get threads here: so many, for one owner, and gone with it.
 
 Rules: nothing of the owner's is touched from a thread; it only gets a call's arguments and gives
 back what the call returned or raised. A call that has begun cannot be stopped: whoever waits for it
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most ``count`` threads; each is started when it is first needed."""
+    """It has at most ``count`` threads; each is started when it is first needed."""
 
     __slots__ = ("_pool",)
 
@@ -26,7 +26,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(count, name)
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """What ``function(*args)`` returns, run in a thread; waits for a free one.
+        """Return what ``function(*args)`` returns, run in a thread; it waits for a free one.
 
         :raises RuntimeError: the function raised StopIteration, which a coroutine cannot.
         """
@@ -34,7 +34,7 @@ class Threads:
         return await loop.run_in_executor(self._pool, _guarded, function, args)
 
     def close(self) -> None:
-        """No more calls. Those that have begun go on; those in line are forgotten."""
+        """Take no more calls. Those that have begun go on; those in line are forgotten."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,4 +1,4 @@
-"""How long the turns of an event loop are: a thread beside it looks, and names what holds it.
+"""A thread beside an event loop finds out how long its turns are, and names what holds it.
 
 A loop serves nobody while one call runs. Rules:
 
@@ -40,7 +40,7 @@ _PLUMBING = frozenset({"asyncio.events", "asyncio.runners", "asyncio.base_events
 
 
 class Held(NamedTuple):
-    """One long turn."""
+    """It describes one long turn."""
 
     seconds: float
     """How long at least others waited."""
@@ -51,7 +51,7 @@ class Held(NamedTuple):
 
 
 class TurnWatch:
-    """Watches the loop that ``start`` is called on. ``start`` once, ``stop`` once.
+    """It watches the loop that ``start`` is called on. ``start`` once, ``stop`` once.
 
     :param on_held: told of each long turn, on the loop, when it is over.
     :param bound_s: what a turn may take.
@@ -86,7 +86,7 @@ class TurnWatch:
 
     @property
     def has_seen(self) -> bool:
-        """Whether it knows what the present turn does, which it has found long."""
+        """Return whether it knows what the present turn does, which it has found long."""
         return bool(self._ran)
 
     # ---- in the thread
@@ -135,7 +135,7 @@ class TurnWatch:
 
 
 def _names(frame: FrameType | None) -> str:
-    """The calls that lead to ``frame`` from the loop's own functions on."""
+    """Return the calls that lead to ``frame`` from the loop's own functions on."""
     names: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
