@@ -5,6 +5,8 @@ Rules
 * One event at a time. Its store writes are in flight together; their results go to the machine
   before anything else does.
 * Nothing is done while the store is not connected; an expired session ends the term [Z5] [Z6].
+  The broker may have the next session before the term has come to its end: nothing is written in
+  that one.
 * Watches and suspicions leave marks; what they are about is read when their turn comes [Z11].
   They go before requests.
 * When the machine has lost track, the epoch is checked and everything read again. When that does
@@ -109,6 +111,7 @@ class ControllerTerm:
         """Whether others should run for controller first."""
         self._broker_id = broker_id
         self._store = store
+        self._session_id = store.session_id
         self._entropy = entropy
         self._suspected = suspected
         self._loop = asyncio.get_running_loop()
@@ -342,10 +345,16 @@ class ControllerTerm:
 
     async def _write(self, effect: WriteStore) -> StoreError | None:
         try:
+            self._hold_to_session()
             await self._store.multi(list(effect.ops))
         except StoreError as error:
             return error
         return None
+
+    def _hold_to_session(self) -> None:
+        """Called before each write. :raises SessionExpiredError: another session has begun."""
+        if self._store.session_id != self._session_id:
+            raise SessionExpiredError
 
     # ---- reading
 
@@ -379,6 +388,7 @@ class ControllerTerm:
         logger.warning(logged.LOG_DIRS_REPORTED_FAILED, list(failed))
         await self._process(StorageFailed(failed))
         for broker_id in failed:
+            self._hold_to_session()
             try:
                 await self._store.delete(znodes.storage_failure_path(broker_id))
             except NoNodeError:

@@ -14,7 +14,7 @@ from oncelog_controller.campaign import Campaign, Won
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.evidence import Evidence
 from oncelog_controller.loader import prepare_store
-from oncelog_controller.store import SetData, WatchEvent
+from oncelog_controller.store import SessionState, SetData, Watch, WatchEvent
 from oncelog_controller.term import ControllerTerm
 from oncelog_protocol.errors import NotControllerError, RequestTimedOutError
 from oncelog_protocol.messages import admin
@@ -28,10 +28,26 @@ def ignore(_: WatchEvent) -> None:
     """No interest in changes."""
 
 
+class SlowStore(MemoryMetadataStore):
+    """What children there are at one path is held back until the gate opens."""
+
+    slow = ""
+
+    def __init__(self, server: MemoryZooKeeper) -> None:
+        super().__init__(server, session_timeout_ms=60_000)
+        self.held = 0
+        self.gate = asyncio.Event()
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names = await super().children(path, watch)
+        if path == self.slow:
+            self.held += 1
+            await self.gate.wait()
+        return names
+
+
 class Running:
-    def __init__(
-        self, server: MemoryZooKeeper, store: MemoryMetadataStore, term: ControllerTerm
-    ) -> None:
+    def __init__(self, server: MemoryZooKeeper, store: SlowStore, term: ControllerTerm) -> None:
         self.server, self.store, self.term = server, store, term
         self.task = asyncio.get_running_loop().create_task(term.run())
 
@@ -44,6 +60,12 @@ class Running:
         new = admin.NewTopic(topic, 1, 1)
         return await self.term.handle(admin.CreateTopicsRequest([new], timeout_ms))
 
+    async def renew_session(self) -> None:
+        """As the membership does it after expiry."""
+        self.server.expire(self.session)
+        await eventually(lambda: self.store.state is SessionState.EXPIRED)
+        await self.store.restart_session()
+
     async def reason(self) -> str:
         async with asyncio.timeout(5):
             return await self.task
@@ -52,7 +74,7 @@ class Running:
 @asynccontextmanager
 async def running(broker: FakeBroker) -> AsyncIterator[Running]:
     server = MemoryZooKeeper()
-    store = MemoryMetadataStore(server, session_timeout_ms=60_000)
+    store = SlowStore(server)
     await store.start()
     await prepare_store(store)
     stat = await store.create(
@@ -120,6 +142,35 @@ async def test_expiry_ends_the_term() -> None:
         assert "expired" in await run.reason()
         response = await run.create("t")
         assert response.error_code == NotControllerError.code
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_written_in_the_session_that_follows() -> None:
+    """The broker has a new session before the term has heard that the old one is over."""
+    async with FakeBroker(1) as broker, running(broker) as run:
+        await run.create("t")
+        before = run.server.data(znodes.state_path("t", 0))
+        run.store.slow = znodes.BROKER_IDS
+        other = znodes.encode_broker(broker.listeners, None)
+        await run.store.create(znodes.broker_path(2), other, ephemeral=True)
+        await eventually(lambda: run.store.held)
+        await run.renew_session()
+        run.store.gate.set()
+        assert "expired" in await run.reason()
+        assert run.server.data(znodes.state_path("t", 0)) == before
+
+
+@pytest.mark.asyncio
+async def test_a_notice_is_left_to_the_next_controller_when_the_session_is_over() -> None:
+    async with FakeBroker(1) as broker, running(broker) as run:
+        await run.create("t")
+        run.store.slow = znodes.STORAGE_FAILURES
+        await run.store.create(znodes.storage_failure_path(1), b"")
+        await eventually(lambda: run.store.held)
+        await run.renew_session()
+        run.store.gate.set()
+        assert "expired" in await run.reason()
+        assert run.server.data(znodes.storage_failure_path(1)) is not None
 
 
 @pytest.mark.asyncio
