@@ -1,1 +1,1 @@
-"""One file per noun, or per verb that has much to say; imported when used."""
+"""Each file has the commands of one noun, or of one verb. It is imported when used."""

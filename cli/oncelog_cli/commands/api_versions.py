@@ -1,4 +1,4 @@
-"""``oncelog api-versions``: which APIs the brokers speak, and in which versions."""
+"""``oncelog api-versions`` shows which APIs the brokers speak, and in which versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog broker``: one broker in the foreground, and what can be asked about its settings.
+"""``oncelog broker`` runs one broker in the foreground, and shows or checks its settings.
 
 The command line never imports the broker: it starts it, also to check settings.
 """
@@ -132,7 +132,7 @@ def show(
 
 
 def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output) -> dict[str, Any]:
-    """What a broker process says of the settings; mistakes end the command with 2."""
+    """Return what a broker process says of the settings; mistakes end the command with 2."""
     extras.need("broker", extras.BROKER, "the model of a broker's settings")
     command = [sys.executable, "-m", "oncelog_broker", "config", verb, "--json"]
     done = subprocess.run(
@@ -156,7 +156,7 @@ def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output
 
 
 def _running(broker_id: int, bootstrap: str | None) -> list[dict[str, Any]]:
-    """The settings of a running broker, as it tells them."""
+    """Return the settings of a running broker, as it tells them."""
     servers = bootstrap_servers(bootstrap)
 
     async def work() -> ConfigOutcome:

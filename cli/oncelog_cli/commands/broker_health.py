@@ -1,5 +1,6 @@
-"""``oncelog broker health``: asks the HTTP port of one broker how it is; what a container's health
-check runs.
+"""``oncelog broker health`` asks the HTTP port of one broker for its health.
+
+The health check of a container runs it.
 
 Rules: exit code 0 when the broker says yes; 10 when it says no, and when nobody answers in time:
 whoever runs this wants to know about one broker, and silence is an answer. Only what looks like a
@@ -37,7 +38,7 @@ COLUMNS = (
 
 
 class Probe(StrEnum):
-    """What is asked."""
+    """A probe is one of the questions that a broker's HTTP port answers."""
 
     READY = "ready"
     LIVE = "live"
@@ -45,7 +46,7 @@ class Probe(StrEnum):
 
     @property
     def path(self) -> str:
-        """Where it is asked."""
+        """Return the path that the probe asks for."""
         return {"ready": "/readyz", "live": "/livez", "started": "/startupz"}[self.value]
 
 
@@ -88,9 +89,9 @@ def health(
 
 
 def http_address(named: str | None, environment: Mapping[str, str]) -> tuple[str, int]:
-    """Host and port to ask; a broker that listens everywhere is asked on the loopback.
+    """Return host and port to ask; a broker that listens everywhere is asked on the loopback.
 
-    :raises UsageError: none is named, or it is none.
+    :raises UsageError: no address is named, or the text is none.
     """
     if named is not None:
         origin, (host, _, port) = f"--address {named!r}", named.rpartition(":")
@@ -110,7 +111,7 @@ def http_address(named: str | None, environment: Mapping[str, str]) -> tuple[str
 
 
 async def _ask(host: str, port: int, path: str, timeout_s: float) -> dict[str, Any]:
-    """What the broker says of itself, or that there is none."""
+    """Return what the broker says of itself, or that there is none."""
     import asyncio
 
     try:
@@ -135,7 +136,7 @@ async def _ask(host: str, port: int, path: str, timeout_s: float) -> dict[str, A
 
 
 def read_answer(received: bytes) -> dict[str, Any]:
-    """An HTTP answer as what the broker says of itself."""
+    """Parse an HTTP answer into what the broker says of itself."""
     head, _, body = received.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[1:2]
     try:

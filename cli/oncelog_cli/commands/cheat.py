@@ -1,4 +1,4 @@
-"""``oncelog cheat``: one page of examples, by what one wants to do."""
+"""``oncelog cheat`` prints one page of examples, by what one wants to do."""
 
 from __future__ import annotations
 

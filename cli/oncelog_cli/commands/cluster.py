@@ -1,4 +1,4 @@
-"""``oncelog cluster`` and ``log-dirs``: who is in the cluster, how it is, what lies on its disks.
+"""``oncelog cluster`` and ``log-dirs`` show brokers, their health and their disks.
 
 ``oncelog cluster`` alone is ``oncelog cluster describe``.
 """
@@ -65,7 +65,7 @@ REPLICA_COLUMNS = (
 
 
 class DescribesByDefault(typed.Group):
-    """A group that describes when it is not told what else to do."""
+    """The group describes when it is not told what else to do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Options alone are those of ``describe``; ``--help`` is the group's own."""

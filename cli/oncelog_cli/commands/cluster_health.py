@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 class Style(StrEnum):
-    """What else than a table or a document may be printed."""
+    """The command can print a health check in these styles, beside a table and documents."""
 
     PLAIN = "plain"
     NAGIOS = "nagios"
@@ -189,7 +189,7 @@ async def snapshot(admin: Admin) -> Snapshot:
 
 
 async def min_insync_replicas(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
-    """min.insync.replicas of topics; one that was deleted meanwhile is not in the answer."""
+    """Return min.insync.replicas of topics, without topics that were deleted meanwhile."""
     key = "min_insync_replicas"
     found: dict[str, int] = {}
     for first in range(0, len(topics), ASKED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""``oncelog configs``: settings of topics and of running brokers, described and altered.
+"""``oncelog configs`` describes and alters settings of topics and of running brokers.
 
 Rules: what is altered of a broker holds at once and survives restarts, and goes before its file and
 environment; ``--default`` means all brokers. A resource that fails does not stop the others.
@@ -206,7 +206,10 @@ def alter(
 
 
 def _entries(assignments: Sequence[str], delete: Sequence[str]) -> Mapping[str, str | None]:
-    """:raises UsageError: nothing, or a contradiction."""
+    """Return the settings to set, and None for those to delete.
+
+    :raises UsageError: nothing, or a contradiction.
+    """
     entries: dict[str, str | None] = {**key_values("--config", assignments)}
     for key in delete:
         if key in entries:

@@ -1,4 +1,4 @@
-"""``oncelog consume``: records as lines, from where and to where one likes.
+"""``oncelog consume`` prints records as lines, from where and to where one likes.
 
 Rules
 -----
@@ -159,14 +159,14 @@ RecordFormatOption = Annotated[
 
 
 class Sink(Protocol):
-    """Where the bytes go."""
+    """A sink takes the bytes."""
 
     def write(self, data: bytes, /) -> object:
         """Take them."""
         ...
 
     def flush(self) -> object:
-        """Hand them on."""
+        """Pass the bytes on."""
         ...
 
 
@@ -238,7 +238,10 @@ async def _matching(servers: str, patterns: Sequence[str]) -> list[str]:
 
 
 def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
-    """:raises UsageError: a format, and no contents to write by it."""
+    """Return the function that writes a record.
+
+    :raises UsageError: a format, and no contents to write by it.
+    """
     if meta_only and text not in ("value", "json"):
         raise UsageError("--meta-only has a format of its own: not with --format")
     write = meta_line if meta_only else chosen_record_format(text)
@@ -274,7 +277,7 @@ def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> Of
 
 
 def _first_start(wanted: OffsetRange) -> Point:
-    """Where a member begins that finds nothing committed.
+    """Return where a member begins that finds nothing committed.
 
     :raises UsageError: the range says more than that.
     """
@@ -289,7 +292,7 @@ def _first_start(wanted: OffsetRange) -> Point:
 
 
 def chosen_record_format(text: str) -> RecordFormat:
-    """The function that writes a record.
+    """Return the function that writes a record in this format.
 
     :raises UsageError: the format means nothing.
     """
@@ -307,7 +310,7 @@ def chosen_record_format(text: str) -> RecordFormat:
 
 @dataclass(slots=True)
 class Span:
-    """What to print of one partition; ``end`` None: for ever."""
+    """A span says what to print of one partition; ``end`` None: for ever."""
 
     start: int
     end: int | None
@@ -316,7 +319,7 @@ class Span:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to print."""
+        """Return whether there is nothing to print."""
         return self.end is not None and self.start >= self.end
 
 
@@ -369,7 +372,7 @@ class Printer:
 
     @property
     def done(self) -> bool:
-        """Whether no more are wanted."""
+        """Return whether no more records are wanted."""
         return self.left == 0
 
 
@@ -426,7 +429,7 @@ async def _resolve(
     wanted: OffsetRange,
     until_end: bool,
 ) -> dict[TopicPartition, Span]:
-    """Offsets instead of words, for every partition."""
+    """Return the offsets to print of every partition, in place of the words of a range."""
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     found_starts = await _at_time(consumer, partitions, wanted.start)
@@ -447,7 +450,7 @@ async def _resolve(
 async def _at_time(
     consumer: Consumer, partitions: Sequence[TopicPartition], point: Point | None
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition at a time; nothing for one without a record that new."""
+    """Return the offset of each partition at a time, if a record is that new."""
     if point is None or point.base is not Base.TIME:
         return {}
     found = await consumer.offsets_for_times(dict.fromkeys(partitions, point.number))
@@ -496,8 +499,11 @@ async def _consume_in_group(
 
 
 async def _reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    """Whether every partition that this member has been given so far is read to what was its end
-    when it was given; one without partitions waits for some."""
+    """Return whether every partition that this member has had is read to its end.
+
+    The end is what it was when the member was given the partition. A member without partitions
+    waits for some.
+    """
     assigned = consumer.assignment()
     for tp in [tp for tp in ends if tp not in assigned]:
         del ends[tp]
@@ -508,7 +514,7 @@ async def _reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 
 async def _print_all(consumer: Consumer, printer: Printer) -> None:
-    """Until every span is done, or the number of records, or for ever."""
+    """Print records until every span is done, or the number of records, or for ever."""
     spans = printer.spans
     bounded = {tp: span.end for tp, span in spans.items() if span.end is not None}
     endless = len(bounded) < len(spans)

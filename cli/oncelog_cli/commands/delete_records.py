@@ -99,7 +99,7 @@ def delete_records(
 
 
 class _Wanted:
-    """Which partitions, and up to where each."""
+    """These partitions are meant, each up to an offset."""
 
     def __init__(
         self,
@@ -113,7 +113,10 @@ class _Wanted:
 
 
 def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _Wanted:
-    """:raises UsageError: not said, or said twice."""
+    """Return the partitions that the command line or the file names.
+
+    :raises UsageError: not said, or said twice.
+    """
     if from_file is not None:
         if topics or before is not None:
             raise UsageError("--from-file names partitions and offsets itself")
@@ -145,9 +148,9 @@ def _read_file(path: Path) -> dict[tuple[str, int], int]:
 
 
 def _parse_json(text: str) -> dict[tuple[str, int], int]:
-    """Kafka's file: ``{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}``.
+    """Parse Kafka's file: ``{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}``.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is no such file.
     """
     document = json.loads(text)
     found: dict[tuple[str, int], int] = {}
@@ -168,7 +171,7 @@ def _parse_json(text: str) -> dict[tuple[str, int], int]:
 
 
 async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str, Any]]:
-    """One row a partition: what it holds, and what will go."""
+    """Return one row a partition: what it holds, and what will go."""
     async with clients.consumer(servers) as consumer:
         partitions = await _partitions(consumer, wanted)
         starts = await consumer.beginning_offsets(partitions)
@@ -203,7 +206,10 @@ async def _plan(servers: str, wanted: _Wanted, output: Output) -> list[dict[str,
 
 
 async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartition]:
-    """:raises CommandError: there is no such partition."""
+    """Return the partitions that are meant.
+
+    :raises CommandError: there is no such partition.
+    """
     from oncelog import TopicPartition
 
     chosen = wanted.chosen or Chosen(partitions=tuple(wanted.offsets))

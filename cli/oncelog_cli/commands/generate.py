@@ -1,4 +1,4 @@
-"""``oncelog generate``: files for Prometheus and Grafana, as text on standard output.
+"""``oncelog generate`` prints files for Prometheus and Grafana on standard output.
 
 They are those of ``deploy/`` in the repository; an installation carries them in the package.
 """
@@ -34,7 +34,7 @@ app = typed.App(
 
 
 def read_deployed(name: str) -> str:
-    """One of the files of ``deploy/``: from the package, else from the checkout.
+    """Return one of the files of ``deploy/``: from the package, else from the checkout.
 
     :raises CommandError: this installation has none.
     """
@@ -98,8 +98,11 @@ async def _ask(servers: str) -> list[str]:
 
 
 async def metrics_addresses(admin: Admin) -> tuple[dict[int, tuple[str, int]], Sequence[int]]:
-    """Where brokers answer to Prometheus, by id, as far as their settings say; and those that do
-    not. A broker that listens on every interface is named as its clients name it."""
+    """Return where brokers answer to Prometheus, by id, and the brokers that do not.
+
+    It goes by the brokers' settings. A broker that listens on every interface is named as its
+    clients name it.
+    """
     cluster = await admin.describe_cluster()
     found: dict[int, tuple[str, int]] = {}
     without = []

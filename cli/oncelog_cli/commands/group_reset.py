@@ -1,4 +1,4 @@
-"""``oncelog groups reset-offsets``: where a group goes on, planned first, written on request.
+"""``oncelog groups reset-offsets`` plans where a group goes on, and writes that on request.
 
 Rules: nothing is changed without ``--execute``. Wishes outside of what a log holds are moved to its
 nearer end, and the row says so. A partition that cannot be reset is a line on stderr and exit code
@@ -164,7 +164,7 @@ def _one_of(given: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
-    """None: what the group has committed to, or what the file names."""
+    """Return the chosen partitions; None means those that are committed, or those of the file."""
     if topics and all_topics:
         raise UsageError("--topic and --all-topics exclude each other")
     if option == "--from-file":
@@ -223,9 +223,9 @@ def _where(option: str, value: Any) -> OffsetReset:
 
 
 async def offsets_of(servers: str, group: str, chosen: Chosen | None) -> dict[tuple[str, int], int]:
-    """What another group has committed, of the chosen partitions.
+    """Return another group's committed offsets of the chosen partitions.
 
-    :raises CommandError: nothing.
+    :raises CommandError: it has committed nothing there.
     """
     async with clients.admin(servers) as admin:
         committed = await admin.list_group_offsets(group)
@@ -248,7 +248,7 @@ async def reset(
     offsets: Mapping[tuple[str, int], int] | None,
     execute: bool,
 ) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
-    """The plan, and with ``execute`` what has failed of it."""
+    """Return the plan, and with ``execute`` what has failed of it."""
     async with clients.admin(servers) as admin:
         plan = await _plan(admin, group, chosen, where, offsets)
         failed: dict[TopicPartition, Exception] = {}

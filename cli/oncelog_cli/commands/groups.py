@@ -162,7 +162,7 @@ def _report_unanswered(listed: GroupListings, output: Output) -> None:
 
 
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
-    """The groups that are meant.
+    """Return the groups that are meant.
 
     :raises CommandError: none is.
     """
@@ -271,7 +271,7 @@ def _described(group: GroupDescription) -> dict[str, Any]:
 
 
 def _by_topic(group: str, rows: Mapping[TopicPartition, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The sums of each topic; a lag that is not known is not counted as none."""
+    """Return the sums of each topic; a lag that is not known is not counted as none."""
     found: list[dict[str, Any]] = []
     for topic in dict.fromkeys(tp.topic for tp in sorted(rows)):
         lags = [rows[tp].get("lag") for tp in sorted(rows) if tp.topic == topic]

@@ -1,4 +1,4 @@
-"""``oncelog elect-leaders``: preferred replicas lead again, or anybody where nobody can.
+"""``oncelog elect-leaders`` lets preferred replicas lead again, or any replica where none leads.
 
 Rules: a partition that needs no election is no failure. An unclean election may lose records that
 were acknowledged, so it asks first, and takes only partitions that are named.
@@ -95,7 +95,7 @@ def elect_leaders(
 async def _candidates(
     servers: str, chosen: Chosen | None, *, unclean: bool
 ) -> list[dict[str, Any]]:
-    """One row a partition that was named, or that needs an election.
+    """Return one row for each partition that was named, or that needs an election.
 
     :raises CommandError: a partition that was named does not exist.
     """

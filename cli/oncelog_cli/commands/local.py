@@ -1,4 +1,4 @@
-"""``oncelog up``, ``down``, ``status``: a cluster on this machine."""
+"""``oncelog up``, ``down`` and ``status`` run a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _chosen_cluster(
     *,
     metrics: bool,
 ) -> LocalCluster:
-    """The cluster that lies in ``place``, changed as far as it can be, or a new one.
+    """Return the cluster in ``place``, changed as far as it can be, or a new one.
 
     :raises UsageError: what is asked for is not what lies there.
     """
@@ -169,7 +169,7 @@ def _show(cluster: LocalCluster, output: Output, *, finish: bool) -> None:
 
 
 def _stay(cluster: LocalCluster, output: Output) -> None:
-    """Until a signal comes; a process that dies meanwhile is reported."""
+    """Wait until a signal comes; a process that dies meanwhile is reported."""
     leave = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

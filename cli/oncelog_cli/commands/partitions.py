@@ -1,4 +1,4 @@
-"""``oncelog partitions``: every partition of the cluster as one row, with filters."""
+"""``oncelog partitions`` shows every partition of the cluster as one row, with filters."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LeaderOption = Annotated[
 
 @app.callback()
 def partitions() -> None:
-    """A group, also while it has one command."""
+    """Let the application stay a group, although it has one command."""
 
 
 @app.command("list")
@@ -120,7 +120,10 @@ def list_partitions(
 async def _describe(
     servers: str, patterns: Sequence[str], regex: bool
 ) -> tuple[Sequence[TopicDescription], dict[str, int]]:
-    """:raises CommandError: no topic is meant."""
+    """Return the topics that are meant, and min.insync.replicas of each.
+
+    :raises CommandError: no topic is meant.
+    """
     async with clients.admin(servers) as admin:
         names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
         found = await admin.describe_topics(names)
@@ -147,7 +150,7 @@ def _row(
 
 
 def states_of(item: PartitionDescription, needed: int) -> list[str]:
-    """What is to be said of a partition, the worst first; nothing if all is well."""
+    """Return the states of a partition, the worst first; the list is empty if all is well."""
     states = {
         "unavailable": item.leader < 0,
         "under-min-isr": len(item.isr) < needed,

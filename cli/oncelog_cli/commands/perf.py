@@ -151,7 +151,7 @@ def _limit(duration: str | None) -> float | None:
 
 
 def percentiles(samples_s: Sequence[float]) -> dict[str, float | None]:
-    """Mean, percentiles and the largest, in milliseconds; None of no samples."""
+    """Return mean, percentiles and the largest, in ms; they are None without samples."""
     ordered = sorted(samples_s)
     if not ordered:
         return {"mean_ms": None, **{f"p{p}_ms": None for p in PERCENTILES}, "max_ms": None}
@@ -243,7 +243,10 @@ async def _consume(servers: str, topic: str, records: int, limit_s: float | None
 async def _latency(
     servers: str, topic: str, records: int, value: bytes, acks: str, limit_s: float | None
 ) -> dict[str, Any]:
-    """:raises CommandError: a record did not come back."""
+    """Measure how long records take from sending to reading.
+
+    :raises CommandError: a record did not come back.
+    """
     loop = asyncio.get_running_loop()
     samples_s: list[float] = []
     async with (

@@ -1,4 +1,4 @@
-"""``oncelog pipeline``: jobs on Spark, declared in a file; run by the package ``pyspark_oncelog``.
+"""``oncelog pipeline`` runs jobs on Spark, which a file declares, by ``pyspark_oncelog``.
 
 The command line does not import that package: it becomes it, as a process.
 """
@@ -76,9 +76,9 @@ def check(
 
 
 def _servers(bootstrap: str | None) -> list[str]:
-    """What this command line says of where the cluster is, for the runner.
+    """Return the arguments that tell the runner where the cluster is.
 
-    :raises UsageError: it says something that the runner does not take.
+    :raises UsageError: the command line says something that the runner does not take.
     """
     invocation = CURRENT.get()
     if invocation.options.keys() - {"bootstrap_servers"}:

@@ -61,7 +61,7 @@ COLUMNS = (
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts."""
+    """A record counts when these replicas have it."""
 
     ALL = "all"
     LEADER = "1"
@@ -69,16 +69,16 @@ class Acks(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How the bytes of a record stand in a line."""
+    """The bytes of a record stand in a line in this way."""
 
     TEXT = "text"
     HEX = "hex"
     BASE64 = "base64"
 
     def decode(self, text: bytes) -> bytes:
-        """The bytes that are meant.
+        """Return the bytes that are meant.
 
-        :raises ValueError: it is not written so.
+        :raises ValueError: the text is not written so.
         """
         try:
             if self is Encoding.HEX:
@@ -91,7 +91,7 @@ class Encoding(StrEnum):
 
 
 class Compression(StrEnum):
-    """How batches are compressed."""
+    """Batches are compressed in this way."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -187,7 +187,7 @@ WriterOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The transaction that the records belong to, if any."""
+    """The records belong to this transaction, if to any."""
 
     transactional_id: str | None = None
     timeout_ms: int = 60_000
@@ -197,7 +197,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class LineRules:
-    """How a line becomes a record."""
+    """A line becomes a record by these rules."""
 
     json_lines: bool = False
     key_separator: bytes | None = None
@@ -209,7 +209,7 @@ class LineRules:
     encoding: Encoding = Encoding.TEXT
 
     def parse(self, line: bytes) -> InputRecord:
-        """The record of one line.
+        """Return the record of one line.
 
         :raises ValueError: the line is none; the text says why.
         """
@@ -239,20 +239,20 @@ class LineRules:
 
 
 class Settled(Protocol):
-    """What is asked of a delivery that is done."""
+    """A delivery that is done is asked for this."""
 
     def exception(self) -> BaseException | None:
-        """Why it failed, if it did."""
+        """Return the error of the delivery, or None."""
         ...
 
     def result(self) -> RecordMetadata:
-        """Where the record is."""
+        """Return where the record is."""
         ...
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the records."""
+    """The tally counts what became of the records."""
 
     records: int = 0
     failed: int = 0
@@ -280,7 +280,7 @@ class Tally:
         row["last_offset"] = meta.offset
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a partition, sorted; no offsets when nobody was asked for any (acks=0)."""
+        """Return one row a partition, sorted; without offsets at acks=0, as nobody was asked."""
         rows = [self.partitions[number] for number in sorted(self.partitions)]
         for row in rows:
             if row["first_offset"] < 0:
@@ -340,7 +340,7 @@ def produce(
 
 
 def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
-    """What became of the records; ``wanted``: as a table too."""
+    """Tell what became of the records, and with ``wanted`` print a table too."""
     rows = tally.rows()
     if wanted:
         output.table(COLUMNS, rows)
@@ -362,7 +362,7 @@ def _tell(topic: str, tally: Tally, output: Output, *, wanted: bool) -> None:
 def _check_lines(
     key_separator: str | None, json_lines: bool, encoding: Encoding, rate: float | None
 ) -> None:
-    """:raises UsageError: options that make no sense, or not together."""
+    """Raise UsageError for options that make no sense, or not together."""
     if json_lines and encoding is not Encoding.TEXT:
         raise UsageError("--encoding is for plain lines: JSON lines say themselves what is base64")
     if rate is not None and not 0 < rate < float("inf"):
@@ -385,7 +385,7 @@ _ENDED = {None: "", True: ", committed", False: ", aborted: none of them can be 
 def _within(
     transactional_id: str | None, timeout: str, ticket: str | None, writer: str | None
 ) -> Within:
-    """:raises UsageError: options that contradict each other."""
+    """Return the options' transaction; raise UsageError for options that contradict each other."""
     if transactional_id is not None and ticket is not None:
         raise UsageError("--transactional-id and --ticket: a ticket names its transaction")
     if (ticket is None) != (writer is None):
@@ -406,7 +406,7 @@ def _servers(bootstrap: str | None, within: Within) -> str:
 
 
 def parse_headers(items: Any) -> Headers:
-    """``["a=1"]`` as headers; names may repeat.
+    """Parse ``["a=1"]`` into headers; names may repeat.
 
     :raises UsageError: an item without '='.
     """
@@ -421,7 +421,7 @@ def parse_headers(items: Any) -> Headers:
 
 @contextmanager
 def opened(file: Path | None) -> Iterator[LineSource]:
-    """Where the lines come from.
+    """Open the source of the lines.
 
     :raises OSError: the file cannot be read.
     """
@@ -445,7 +445,7 @@ async def _produce(
     tally = Tally()
 
     async def send(producer: Producer | SharedWriter) -> bool:
-        """Whether everything was sent and acknowledged."""
+        """Send the records; return whether all were acknowledged."""
         await producer.partitions_for(topic)  # a topic that does not exist is told at once
         with ProgressBar(f"to {topic}", source.size_bytes, wanted=not source.is_terminal) as bar:
             sender = _Sender(producer, topic, rules, deque(), tally, rate)
@@ -494,7 +494,7 @@ async def _as_writer(
     tally: Tally,
     send: Callable[[SharedWriter], Awaitable[bool]],
 ) -> None:
-    """A part of a shared transaction; without a receipt it can never be seen.
+    """Write a part of a shared transaction; without a receipt it can never be seen.
 
     :raises UsageError: acks=all is what a transaction needs.
     """
@@ -515,7 +515,7 @@ async def _as_writer(
 
 @dataclass(slots=True)
 class _Sender:
-    """Puts lines in line, and looks at what became of them."""
+    """The sender puts lines in line, and looks at what became of them."""
 
     producer: Producer | SharedWriter
     topic: str
@@ -528,7 +528,7 @@ class _Sender:
     began_s: float = 0.0
 
     async def send_all(self, source: LineSource, output: Output, bar: ProgressBar) -> None:
-        """Until the source ends, or something fails."""
+        """Send until the source ends, or something fails."""
         at_once = LINES_AT_ONCE
         if self.rate is not None:
             at_once = min(max(int(self.rate / STEPS_A_SECOND), 1), at_once)

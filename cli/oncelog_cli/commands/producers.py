@@ -1,4 +1,4 @@
-"""``oncelog producers``: what partitions know of those who write to them (KIP-664).
+"""``oncelog producers`` shows what partitions know of those who write to them (KIP-664).
 
 Rules: a partition that fails does not stop the others; each failure is a line on stderr, and the
 exit code is then 1.

@@ -1,4 +1,4 @@
-"""``oncelog profile``: clusters by name, and which of them is meant when none is named."""
+"""``oncelog profile`` names clusters, and chooses the one that is meant when none is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog shared``: the owner's side of shared transactions; writers are 'produce --ticket'.
+"""``oncelog shared`` is the owner of shared transactions; writers are 'produce --ticket'.
 
 ::
 

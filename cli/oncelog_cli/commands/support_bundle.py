@@ -1,4 +1,4 @@
-"""``oncelog support-bundle``: what somebody needs who was not there, in one zip file.
+"""``oncelog support-bundle`` makes one zip file for somebody who was not there.
 
 Versions, the cluster and its health, topics, settings, log directories, groups, transactions, the
 brokers' metrics, and logs and files of a local cluster. What cannot be had is noted in the bundle:
@@ -114,7 +114,7 @@ def _cut(cut: bool) -> str:
 
 
 def versions() -> dict[str, Any]:
-    """What runs here: this command's side, not the brokers'."""
+    """Return the versions of this command's side, not of the brokers'."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -130,7 +130,7 @@ def versions() -> dict[str, Any]:
 
 
 async def _ask(servers: str, bundle: Bundle) -> BaseException | None:
-    """All that the brokers can be asked; why nobody could be."""
+    """Ask the brokers for all that they can tell; return why nobody could be asked, or None."""
     from oncelog import OncelogError
 
     try:
@@ -247,7 +247,7 @@ QUESTIONS: Mapping[str, Callable[[Admin], Awaitable[Any]]] = {
 
 
 def plain(value: Any) -> Any:
-    """Results of the SDK as JSON: dataclasses as objects, errors as their text."""
+    """Convert results of the SDK to JSON: dataclasses become objects, errors their text."""
     if isinstance(value, BaseException):
         return {"error": getattr(value, "name", type(value).__name__), "message": str(value)}
     if isinstance(value, Enum):
@@ -268,7 +268,7 @@ def plain(value: Any) -> Any:
 
 
 async def _add_metrics(bundle: Bundle, admin: Admin) -> None:
-    """What brokers tell Prometheus, and whether they are ready."""
+    """Add what brokers tell Prometheus, and whether they are ready."""
     import asyncio
 
     from oncelog import OncelogError
@@ -301,7 +301,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _add_local(place: Path, bundle: Bundle) -> None:
-    """Logs and files of the cluster that lies on this machine, if there is one."""
+    """Add logs and files of the cluster that lies on this machine, if there is one."""
     if not (place / "cluster.json").exists():
         return
     bundle.add_settings("local/cluster.json", place / "cluster.json")

@@ -1,4 +1,4 @@
-"""``oncelog topics clone``: a new topic like another one, empty or with its records.
+"""``oncelog topics clone`` makes a topic like another one, empty or with its records.
 
 Rules: partitions, replication factor and the topic's own settings are those of the source, unless
 said otherwise. Copied are the committed records between the first one and what is the end when the
@@ -129,7 +129,7 @@ async def _clone(
 
 
 async def _copy(servers: str, source: str, target: str) -> int:
-    """Copy all that is committed now; returns the number of records."""
+    """Copy all that is committed now, and return the number of records."""
     own = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
     async with (
         clients.consumer(servers, source, max_poll_records=RECORDS_AT_ONCE, **own) as consumer,

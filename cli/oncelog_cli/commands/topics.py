@@ -351,7 +351,7 @@ def _show(document: Mapping[str, Any], output: Output) -> None:
 async def _offsets(
     servers: str, topics: Sequence[TopicDescription], output: Output
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """First offset and end of every partition that has a leader, as far as the leaders answer."""
+    """Return the first offset and the end of every partition whose leader answers."""
     from oncelog import OncelogError, TopicPartition
 
     wanted = [

@@ -168,8 +168,10 @@ def list_transactions(
 
 
 def listed_ids(names: Sequence[str], patterns: Sequence[str], *, regex: bool) -> list[str]:
-    """Of the ids that are there, those that are meant; without patterns all. A list shows what is
-    there: an id that is not, or that is of another kind, is not in it."""
+    """Return those of the existing ids that are meant; without patterns return all.
+
+    A list shows what is there: an id that does not exist, or is of another kind, is not in it.
+    """
     wanted = matching(names, patterns, regex=regex) if patterns else names
     return [name for name in names if name in wanted]
 
@@ -198,7 +200,7 @@ def _report_unanswered(unanswered: Mapping[int, BaseException], output: Output) 
 
 
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
-    """The transactional ids that are meant.
+    """Return the transactional ids that are meant.
 
     :raises CommandError: none is.
     """
@@ -236,7 +238,7 @@ def describe(
 async def described_transactions(
     servers: str, patterns: Sequence[str], regex: bool, output: Output
 ) -> list[dict[str, Any]]:
-    """One document a transactional id; those that failed are reported.
+    """Return one document a transactional id; those that failed are reported.
 
     :raises CommandError: none is meant.
     """
@@ -252,7 +254,7 @@ async def described_transactions(
 async def listed_shared(
     servers: str, patterns: Sequence[str], regex: bool, output: Output
 ) -> list[dict[str, Any]]:
-    """One document for each id of shared transactions that is meant; what failed is reported."""
+    """Return one document for each id of shared transactions; failures are reported."""
     async with clients.admin(servers) as admin:
         listed = await admin.list_transactions()
         _report_unanswered(listed.unanswered, output)
@@ -270,8 +272,10 @@ def show_transactions(
     output: Output,
     columns: Sequence[Column] = DESCRIBE_COLUMNS,
 ) -> None:
-    """Ordinary ones in one table, shared ones in another, with their writers; as TSV all in
-    ``columns``."""
+    """Print ordinary ones in one table, shared ones with their writers in another.
+
+    TSV has all of them, in ``columns``.
+    """
     if output.format is Format.TSV:
         output.table(columns, documents)
         return

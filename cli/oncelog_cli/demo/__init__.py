@@ -1,1 +1,1 @@
-"""``oncelog demo``: the main job on real data, with a leader killed half-way and a verdict."""
+"""``oncelog demo`` runs the main job on real data, kills a leader half-way, and gives a verdict."""

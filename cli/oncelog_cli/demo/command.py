@@ -1,4 +1,4 @@
-"""``oncelog demo``: three brokers, 336,776 flights, a leader killed half-way, a verdict."""
+"""``oncelog demo`` sends 336,776 flights to three brokers, kills a leader, and gives a verdict."""
 
 from __future__ import annotations
 

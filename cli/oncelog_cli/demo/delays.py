@@ -1,4 +1,5 @@
-"""The pipeline demo's ground truth, straight from the file, and its judge. Pure but for reading.
+"""The pipeline demo's result is judged against totals that are computed straight from the file.
+Pure but for reading.
 
 What the pipeline makes with Spark is made here once more with nothing but the standard library:
 flights and delays of a carrier, or an airport, on a day (UTC, by the scheduled hour). Every window
@@ -36,7 +37,7 @@ CLOSING_TIME = "2014-03-01T00:00:00Z"
 
 
 class Window(NamedTuple):
-    """What one total is about."""
+    """A total is about one window."""
 
     kind: str
     name: str
@@ -45,7 +46,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Total:
-    """Numbers of one window; without any arrival its delays are None, as SQL has it."""
+    """A total has the numbers of one window; without any arrival its delays are None, as in SQL."""
 
     flights: int = 0
     departed: int = 0
@@ -56,7 +57,7 @@ class Total:
     arrived: int = 0
 
     def add(self, flight: Mapping[str, Any]) -> None:
-        """One flight more."""
+        """Add one flight."""
         self.flights += 1
         departure, arrival = flight["dep_delay"], flight["arr_delay"]
         if departure is not None:
@@ -70,7 +71,7 @@ class Total:
             self.arrival_delay_max = arrival if highest is None else max(highest, arrival)
 
     def as_dict(self) -> dict[str, object]:
-        """As the pipeline writes it."""
+        """Return the total as the pipeline writes it."""
         mean = None if self.arrival_delay is None else self.arrival_delay / self.arrived
         return {
             **{k: v for k, v in asdict(self).items() if k != "arrived"},
@@ -79,7 +80,7 @@ class Total:
 
 
 def ground_truth(flights: Iterable[Mapping[str, Any]]) -> dict[Window, dict[str, object]]:
-    """The totals of every window."""
+    """Compute the totals of every window."""
     totals: dict[Window, Total] = {}
     for flight in flights:
         day = flight["time_hour"][:10]
@@ -98,8 +99,10 @@ def rows_of_file(path: Path, *, limit: int | None = None) -> Iterator[dict[str, 
 
 
 def in_time_order(values: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Records as they would have come, by scheduled hour: (key, value). The key is the flight's
-    name, which spreads every day over all partitions."""
+    """Return records in the order in which they would have come, by scheduled hour: (key, value).
+
+    The key is the flight's name, which spreads every day over all partitions.
+    """
     found = []
     for value in values:
         flight = json.loads(value)
@@ -111,7 +114,7 @@ def in_time_order(values: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class PipelineVerdict:
-    """The demo's last line; ``ok`` is true when every window came once and right."""
+    """The verdict is the demo's last line; ``ok`` means that every window came once and right."""
 
     flights: int
     counted_by_carrier: int
@@ -131,12 +134,12 @@ class PipelineVerdict:
     ok: bool
 
     def as_dict(self) -> dict[str, object]:
-        """The fields by name, for JSON."""
+        """Return the fields by name, for JSON."""
         return asdict(self)
 
 
 class Judge:
-    """Totals as they are read, against the truth."""
+    """The judge compares totals, as they are read, with the truth."""
 
     def __init__(self, truth: Mapping[Window, Mapping[str, object]]) -> None:
         self.truth = truth
@@ -147,11 +150,11 @@ class Judge:
 
     @property
     def windows(self) -> int:
-        """How many different windows of the truth have come."""
+        """Return how many different windows of the truth have come."""
         return len(self._times)
 
     def on_read(self, value: bytes) -> None:
-        """One record of the totals' topic."""
+        """Judge one record of the totals' topic."""
         total = json.loads(value)
         window = Window(str(total.get("kind")), str(total.get("name")), str(total.get("day")))
         expected = self.truth.get(window)

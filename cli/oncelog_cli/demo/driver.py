@@ -1,4 +1,4 @@
-"""A pipeline as a child process: started, listened to, killed, stopped.
+"""A pipeline runs as a child process, which is started, listened to, killed and stopped here.
 
 Its standard output is JSON lines, one an event (``started``, ``progress``, ``ended``); its standard
 error goes to a file, the end of which is shown when it fails.
@@ -23,11 +23,11 @@ LOG_TAIL_LINES = 25
 
 
 class PipelineError(Exception):
-    """The pipeline ended when it should not have; the text has the end of its log."""
+    """The pipeline ended when it should not have. The text has the end of its log."""
 
 
 def run_command(job: Path, bootstrap: str) -> list[str]:
-    """``oncelog pipeline run``, with JSON lines."""
+    """Return the command line of ``oncelog pipeline run``, with JSON lines."""
     command = [sys.executable, "-m", "oncelog_cli", "pipeline", "run", str(job), "--json"]
     return [*command, "--bootstrap", bootstrap]
 
@@ -58,7 +58,7 @@ class Driver:
             )
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What it tells, until it ends."""
+        """Yield the events that it tells, until it ends."""
         assert self._process is not None
         assert self._process.stdout is not None
         async for line in self._process.stdout:
@@ -74,7 +74,7 @@ class Driver:
         self._has_ended = True
 
     async def kill(self) -> None:
-        """SIGKILL for the driver: Spark's JVM, and the Python beside it."""
+        """Send SIGKILL to the driver: Spark's JVM, and the Python beside it."""
         assert self._process is not None
         if self._jvm_pid is not None:
             os.kill(self._jvm_pid, signal.SIGKILL)
@@ -82,9 +82,9 @@ class Driver:
         await self._process.wait()
 
     async def stop(self) -> int:
-        """SIGTERM, and the exit code; SIGKILL after a while.
+        """Send SIGTERM, later SIGKILL, and return the exit code.
 
-        What it still has to tell is thrown away.
+        Events that it still has to tell are thrown away.
         """
         assert self._process is not None
         if self.running and not self._has_ended:
@@ -98,10 +98,10 @@ class Driver:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self._process is not None and self._process.returncode is None
 
     def log_tail(self) -> str:
-        """The end of what it wrote to standard error."""
+        """Return the end of what it wrote to standard error."""
         text = self._log_path.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])

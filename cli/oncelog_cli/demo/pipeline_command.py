@@ -1,4 +1,4 @@
-"""``oncelog pipeline demo``: flights through Spark, a driver and a broker killed, a verdict."""
+"""``oncelog pipeline demo`` runs flights through Spark and kills a driver and a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline demo's story: flights in, Spark at work, a driver and a broker killed, totals out.
+"""The pipeline demo sends flights, kills a driver and a broker under Spark, and reads the totals.
 
 Rules: flights are sent in the order of their time before the pipeline starts, so that what is
 late is decided by the data and not by this machine. The driver is killed after a third of the
@@ -63,7 +63,7 @@ class PipelineJob:
         self._listening: asyncio.Task[None] | None = None
 
     async def run(self, cluster: LocalCluster, view: View) -> PipelineVerdict:
-        """The whole story; returns the verdict.
+        """Run the whole story, and return the verdict.
 
         :raises PipelineError: the pipeline failed, or nothing happened for too long.
         """

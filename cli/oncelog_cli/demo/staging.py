@@ -1,4 +1,4 @@
-"""What the demos do around their jobs: a cluster to run on, and the verdict for all to see."""
+"""The demos start a cluster around their jobs, and show the verdict."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from oncelog_cli.render import JSON_VERSION
 
 
 class AnyVerdict(Protocol):
-    """Of a demo."""
+    """A demo's verdict has this."""
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it was promised."""
+        """Return whether all is as it was promised."""
 
     def as_dict(self) -> Mapping[str, Any]:
         """Name to value, in the order of showing."""
@@ -28,7 +28,7 @@ V = TypeVar("V", bound=AnyVerdict, covariant=True)
 
 
 class AnyJob(Protocol[V]):
-    """Of a demo."""
+    """A demo's job has this."""
 
     async def run(self, cluster: LocalCluster, view: View) -> V:
         """Do it all, and judge it."""

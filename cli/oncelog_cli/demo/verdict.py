@@ -1,4 +1,4 @@
-"""The judge of the demo: what was sent and acknowledged against what was read back. Pure.
+"""The demo's judge compares what was acknowledged with what was read back. Pure.
 
 A record is *lost* when it was acknowledged and never read. It is *duplicated* when it was read
 more often than once. It is *out of order* when, of two records of one partition, the one sent
@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The demo's last line; ``ok`` is false when anything acknowledged was lost, or anything came
-    back twice or out of order."""
+    """The verdict is the demo's last line; ``ok`` means that nothing was lost or disordered.
+
+    It is false when anything acknowledged was lost, or anything came back twice or out of order.
+    """
 
     sent: int
     acknowledged: int
@@ -26,12 +28,15 @@ class Verdict:
     ok: bool
 
     def as_dict(self) -> dict[str, object]:
-        """The fields by name, for JSON."""
+        """Return the fields by name, for JSON."""
         return asdict(self)
 
 
 class Ledger:
-    """Rows as they are sent, acknowledged and read; rows are numbered in the order of sending."""
+    """The ledger has rows as they are sent, acknowledged and read.
+
+    They are numbered in the order of sending.
+    """
 
     def __init__(self) -> None:
         self._acknowledged: set[int] = set()
@@ -44,7 +49,7 @@ class Ledger:
 
     @property
     def acknowledged(self) -> int:
-        """How many rows were acknowledged."""
+        """Return how many rows were acknowledged."""
         return len(self._acknowledged)
 
     def on_sent(self) -> None:
@@ -52,7 +57,7 @@ class Ledger:
         self.sent += 1
 
     def on_acknowledged(self, row: int) -> None:
-        """The brokers promised to keep ``row``."""
+        """Note that the brokers promised to keep ``row``."""
         self._acknowledged.add(row)
 
     def on_read(self, partition: int, row: int) -> None:

@@ -1,4 +1,4 @@
-"""The live view of the demo: leaders, ISR, high watermarks, rate; plain lines without a TTY."""
+"""The demo shows leaders, ISR, high watermarks and rate; it prints plain lines without a TTY."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN_INTERVAL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """One partition as it is shown."""
+    """One partition is shown so."""
 
     partition: int
     leader: int
@@ -26,7 +26,7 @@ class PartitionLine:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Everything that one picture shows."""
+    """A snapshot has everything that one picture shows."""
 
     partitions: list[PartitionLine] = field(default_factory=list)
     controller_id: int = -1
@@ -37,20 +37,20 @@ class Snapshot:
 
 
 class View(Protocol):
-    """Where the demo tells what happens."""
+    """The demo tells a view what happens."""
 
     def say(self, text: str) -> None:
-        """One line of the story, kept on the screen."""
+        """Print one line of the story, kept on the screen."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """The picture as it is now."""
+        """Show the picture as it is now."""
 
     def close(self) -> None:
         """Leave the terminal as it was."""
 
 
 class PlainView:
-    """For logs and pipes: the story, and a progress line every few seconds."""
+    """Logs and pipes get the story, and a progress line every few seconds."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -71,11 +71,11 @@ class PlainView:
         )
 
     def close(self) -> None:
-        """Nothing to restore."""
+        """Do nothing: there is nothing to restore."""
 
 
 class LiveView:
-    """For people: a table that stays in place under the story."""
+    """A person sees a table that stays in place under the story."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -109,7 +109,7 @@ def make_view(out: TextIO) -> View:
 
 
 def isr_summary(snapshot: Snapshot) -> str:
-    """How many partitions lack replicas, in words."""
+    """Return how many partitions lack replicas, in words."""
     short = [line for line in snapshot.partitions if len(line.isr) < len(line.replicas)]
     if not short:
         return "all in sync"
@@ -117,7 +117,7 @@ def isr_summary(snapshot: Snapshot) -> str:
 
 
 def table(snapshot: Snapshot) -> Table:
-    """One row a partition."""
+    """Make a table with one row a partition."""
     from rich.table import Table
 
     shown = Table(
