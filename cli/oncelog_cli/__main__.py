@@ -1,4 +1,4 @@
-"""``python -m oncelog_cli``: the same as the ``oncelog`` command."""
+"""``python -m oncelog_cli`` does the same as the ``oncelog`` command."""
 
 from __future__ import annotations
 

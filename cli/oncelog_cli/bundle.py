@@ -1,4 +1,4 @@
-"""What goes into a support bundle, and how much of it: parts of one zip file, bounded in size.
+"""A support bundle is one zip file, whose parts are bounded in size.
 
 Rules: a part that cannot be had is noted in the manifest and harms no other; a part that is larger
 than its share is cut, a log at its beginning, anything else left out with a note. Nothing is in it
@@ -31,7 +31,7 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of the bundle, or why it is not there."""
+    """A part is one file of the bundle, or the reason why it is not there."""
 
     name: str
     size_bytes: int = 0
@@ -42,19 +42,19 @@ class Part:
 
 @dataclass(slots=True)
 class Bundle:
-    """A zip file that is being filled."""
+    """A bundle is a zip file that is being filled."""
 
     archive: zipfile.ZipFile
     bytes_left: int = BYTES_MAX
     parts: list[Part] = field(default_factory=list)
 
     def add_json(self, name: str, document: Any) -> None:
-        """A document, if there is room for it."""
+        """Add a document as JSON, if there is room for it."""
         text = json.dumps(document, ensure_ascii=False, indent=1, default=str)
         self.add(name, text.encode("utf-8", "surrogateescape"))
 
     def add(self, name: str, data: bytes, *, cut: bool = False) -> None:
-        """A file, if there is room for it."""
+        """Add a file, if there is room for it."""
         if len(data) > self.bytes_left:
             self.fail(name, f"left out: {len(data)} bytes, {self.bytes_left} were left")
             return
@@ -63,7 +63,7 @@ class Bundle:
         self.parts.append(Part(name, len(data), cut=cut))
 
     def add_log(self, name: str, path: Path) -> None:
-        """The end of a log file."""
+        """Add the end of a log file."""
         try:
             with path.open("rb") as stream:
                 size = stream.seek(0, 2)
@@ -78,7 +78,7 @@ class Bundle:
         self.add(name, masked_text(data.decode("utf-8", "replace")).encode(), cut=wanted < size)
 
     def add_settings(self, name: str, path: Path) -> None:
-        """A file of settings, secrets masked."""
+        """Add a file of settings, with secrets masked."""
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -106,10 +106,10 @@ class Bundle:
 
 
 def masked_text(text: str) -> str:
-    """Lines of settings without the values that are secrets."""
+    """Return lines of settings without the values that are secrets."""
     return _SECRET_LINE.sub(rf'\g<1>"{MASK}"', text)
 
 
 def masked_value(key: str, value: str | None) -> str | None:
-    """The value of a setting, unless its name says that it is a secret."""
+    """Return the value of a setting, masked if its name says that it is a secret."""
     return MASK if value is not None and _SECRET_NAME.search(key) else value

@@ -45,14 +45,14 @@ _TEXTS = ("group_instance_id",)
 
 
 def admin(servers: str) -> Admin:
-    """An administrator's client; ``async with`` starts it."""
+    """Make an admin client; ``async with`` starts it."""
     from oncelog import Admin
 
     return Admin(servers, **settings_for(Admin, client_id=CLIENT_ID))
 
 
 def consumer(servers: str, *topics: str, **own: Any) -> Consumer:
-    """A consumer; ``own`` is what the command wants of it."""
+    """Make a consumer; ``own`` has the options that the command sets."""
     from oncelog import Consumer
 
     settings = settings_for(Consumer, client_id=CLIENT_ID, **own)
@@ -60,19 +60,19 @@ def consumer(servers: str, *topics: str, **own: Any) -> Consumer:
 
 
 def producer(servers: str, **own: Any) -> Producer:
-    """A producer; ``own`` is what the command wants of it."""
+    """Make a producer; ``own`` has the options that the command sets."""
     from oncelog import Producer
 
     return Producer(servers, **settings_for(Producer, client_id=CLIENT_ID, **own))
 
 
 async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) -> list[str]:
-    """The topics that are meant: names as they are, or with ``regex`` those that match.
+    """Return the topics that are meant: names as they are, or with ``regex`` those that match.
 
     An internal topic is meant only by an expression that begins as its name does: whoever writes
     ``.*`` means their own topics.
 
-    :raises CommandError: none is.
+    :raises CommandError: no topic is meant.
     """
     known = await admin.list_topics(include_internal=True) if regex else []
     found = matching(known, patterns, regex=regex)
@@ -86,7 +86,7 @@ async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) ->
 
 
 def settings_for(client: Callable[..., Any], **own: Any) -> dict[str, Any]:
-    """Arguments for a client: what the command wants, and what was asked for besides.
+    """Return a client's arguments: the command's own, and those of the command line.
 
     :raises UsageError: an option that no client knows, or one that is said twice.
     """
@@ -106,7 +106,7 @@ def settings_for(client: Callable[..., Any], **own: Any) -> dict[str, Any]:
 
 
 def client_options() -> dict[str, Any]:
-    """Every client option that is asked for, with its value, checked by name.
+    """Return every client option of the command line, with its value, checked by name.
 
     :raises UsageError: an option that no client knows, or that has a word of its own.
     """
@@ -143,7 +143,7 @@ def typed_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def known_options() -> dict[str, inspect.Parameter]:
-    """Every option of any client, by name, in alphabetical order."""
+    """Return every option of any client, by name, in alphabetical order."""
     from oncelog import Admin, Consumer, Producer
 
     known: dict[str, inspect.Parameter] = {}

@@ -1,4 +1,4 @@
-"""The table of sub-commands, each imported when it is used.
+"""Each sub-command has a line in this table, and is imported when it is used.
 
 A sub-command is a function, or an application (``typed.App``) with commands of its own. To add one,
 add a line to ``COMMANDS``; its module is imported only when it runs or shows its help, so that
@@ -105,7 +105,7 @@ COMMANDS = (
 
 
 def load(command: LazyCommand) -> Any:
-    """The command that a line of the table names.
+    """Import the command that a line of the table names.
 
     :raises UsageError: it is not installed.
     """

@@ -1,4 +1,4 @@
-"""The command tree as data: what there is to type, for ``--help-json``, documents and tests."""
+"""The command tree is data for ``--help-json``, documents and tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_cli.render import JSON_VERSION
 
 
 class Leaf(NamedTuple):
-    """One command that does something: ``path`` is what is typed after ``oncelog``."""
+    """A leaf is one command that does something: ``path`` is what is typed after ``oncelog``."""
 
     path: str
     click: Any
@@ -21,7 +21,7 @@ class Leaf(NamedTuple):
 
 
 def leaves() -> list[Leaf]:
-    """All commands, those of groups included, in the order of the help; not what is not installed.
+    """Return all installed commands, those of groups included, in the order of the help.
 
     A group that does something by itself comes before what is in it.
     """
@@ -44,7 +44,7 @@ def _within(path: str, command: Any, passes_through: bool) -> Iterator[Leaf]:
 
 
 def parameters(leaf: Leaf, kind: str) -> list[Any]:
-    """Those of a command that show: ``kind`` is "option" or "argument"."""
+    """Return a command's visible parameters; ``kind`` is "option" or "argument"."""
     return [
         item
         for item in leaf.click.params
@@ -106,5 +106,5 @@ def _default(value: Any) -> Any:
 
 
 def _words(text: str | None) -> str:
-    """Paragraphs without the line breaks of the source."""
+    """Return paragraphs without the line breaks of the source."""
     return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))

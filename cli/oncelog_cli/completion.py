@@ -1,4 +1,4 @@
-"""Completion of the shell: the script that it reads, and where each shell looks for it.
+"""A shell completes by a script, which is made here, and is put where the shell looks for it.
 
 The scripts are click's, which call ``oncelog`` itself with ``_ONCELOG_COMPLETE``.
 """
@@ -18,7 +18,7 @@ VARIABLE = "_ONCELOG_COMPLETE"
 
 
 class Place(NamedTuple):
-    """Where a shell finds completion, below the home directory."""
+    """A shell finds completion at this place, below the home directory."""
 
     script: str
     startup: str | None = None
@@ -39,7 +39,7 @@ PLACES = {
 
 
 def shell_name() -> str:
-    """The shell of this user.
+    """Return the name of this user's shell.
 
     :raises UsageError: there is no completion for it.
     """
@@ -53,7 +53,7 @@ def shell_name() -> str:
 
 
 def script(command: click.Command) -> str:
-    """What the shell of this user has to read.
+    """Return the script that this user's shell has to read.
 
     :raises UsageError: there is no completion for it.
     """

@@ -1,4 +1,4 @@
-"""Exit codes: the one list of them, what each says, and the errors that lead to them."""
+"""This is the list of exit codes, with the meaning of each and the errors that lead to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets of groups as text: which partitions, how long ago, and files of offsets. Pure.
+"""Text is parsed here into partitions, times and offsets of groups. Pure.
 
 Partitions are named as ``TOPIC`` (all that it has) or ``TOPIC:0,2``.
 
@@ -30,14 +30,14 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Whole topics, and single partitions."""
+    """Whole topics and single partitions are chosen."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[Partition, ...] = ()
 
 
 def parse_partitions(items: Iterable[str]) -> Chosen:
-    """What the ``--topic`` options name.
+    """Parse the partitions that the ``--topic`` options name.
 
     :raises ValueError: one of them is not ``TOPIC`` or ``TOPIC:0,2``.
     """
@@ -55,7 +55,7 @@ def parse_partitions(items: Iterable[str]) -> Chosen:
 
 
 def duration_ms(text: str) -> int:
-    """The length of a duration.
+    """Parse a duration into milliseconds.
 
     :raises ValueError: it is none.
     """
@@ -71,7 +71,7 @@ def duration_ms(text: str) -> int:
 
 
 def time_ms(text: str) -> int:
-    """A time in milliseconds since 1970.
+    """Parse a time into milliseconds since 1970.
 
     :raises ValueError: it is none.
     """
@@ -85,7 +85,7 @@ def time_ms(text: str) -> int:
 
 
 def read_csv(lines: Iterable[str], group: str) -> dict[Partition, int]:
-    """The offsets that a file has for ``group``.
+    """Return the offsets that a file has for ``group``.
 
     :raises ValueError: naming the line that is no row, or that names a partition again.
     """
@@ -109,7 +109,7 @@ def read_csv(lines: Iterable[str], group: str) -> dict[Partition, int]:
 
 
 def csv_line(topic: str, partition: int, offset: int) -> str:
-    """One row of such a file; names of topics need no quotes."""
+    """Return one row of such a file; names of topics need no quotes."""
     return f"{topic},{partition},{offset}"
 
 

@@ -1,4 +1,4 @@
-"""Is a cluster healthy? Checks over what an administrator can see of it. Pure.
+"""Checks over what an administrator can see tell whether a cluster is healthy. Pure.
 
 A check is *ok*, *warning* or *critical*; a cluster is healthy when every check is ok. Something is
 critical when clients are refused or data may be lost with the next failure: no controller, a
@@ -32,7 +32,7 @@ ITEMS_SHOWN = 5
 
 
 class Status(IntEnum):
-    """How a check came out; the numbers are exit codes of Nagios' plugins."""
+    """A check ends with this status; the numbers are exit codes of Nagios' plugins."""
 
     OK = 0
     WARNING = 1
@@ -44,7 +44,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where on something is wrong."""
+    """Beyond these limits something is wrong."""
 
     brokers: int = 0
     """At least so many must be there; 0: those that are assigned replicas."""
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was seen of a cluster. ``min_isr``: min.insync.replicas by topic."""
+    """A cluster was seen so. ``min_isr``: min.insync.replicas by topic."""
 
     cluster: ClusterDescription
     topics: Sequence[TopicDescription] = ()
@@ -64,7 +64,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer; ``items`` are what is wrong."""
+    """A check is one question and its answer; ``items`` are what is wrong."""
 
     name: str
     status: Status
@@ -75,12 +75,12 @@ class Check:
 
     @property
     def count(self) -> int:
-        """How many things are wrong."""
+        """Return how many things are wrong."""
         return len(self.items) + self.unnamed
 
     @property
     def detail(self) -> str:
-        """For people: what is wrong, in short."""
+        """Return what is wrong, in short, for people."""
         named = ", ".join(self.items[:ITEMS_SHOWN])
         more = len(self.items) - ITEMS_SHOWN
         tail = f" and {more} more" if more > 0 else ""
@@ -88,7 +88,7 @@ class Check:
 
 
 def check_all(seen: Snapshot, limits: Limits) -> list[Check]:
-    """Every check, in a fixed order."""
+    """Run every check, in a fixed order."""
     partitions = [(topic, item) for topic in seen.topics for item in topic.partitions]
     return [
         _controller(seen),
@@ -112,12 +112,12 @@ def check_all(seen: Snapshot, limits: Limits) -> list[Check]:
 
 
 def worst(checks: Iterable[Check]) -> Status:
-    """The status of the whole."""
+    """Return the status of the whole."""
     return max((check.status for check in checks), default=Status.OK)
 
 
 def wrong_ones(checks: Iterable[Check]) -> list[str]:
-    """For people: what is not ok, and why."""
+    """Return what is not ok, and why, for people."""
     return [f"{check.name} {check.detail}" for check in checks if check.status is not Status.OK]
 
 
@@ -209,7 +209,7 @@ def _disks(seen: Snapshot, limits: Limits) -> Check:
 
 
 def nagios_line(checks: Sequence[Check]) -> str:
-    """One line as Nagios' plugins write it: the status, what is wrong, and the counts."""
+    """Return one line as Nagios' plugins write it: the status, what is wrong, and the counts."""
     status = worst(checks)
     wrong = wrong_ones(checks)
     counts = " ".join(
@@ -219,7 +219,7 @@ def nagios_line(checks: Sequence[Check]) -> str:
 
 
 def prometheus_text(checks: Sequence[Check]) -> str:
-    """The checks as metrics, for a textfile collector; 0 ok, 1 warning, 2 critical."""
+    """Return the checks as metrics for a textfile collector; 0 ok, 1 warning, 2 critical."""
     lines = [
         "# HELP oncelog_health_status How a check came out: 0 ok, 1 warning, 2 critical.",
         "# TYPE oncelog_health_status gauge",

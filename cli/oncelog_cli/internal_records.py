@@ -1,4 +1,4 @@
-"""Records of the cluster's own topics as JSON: what coordinators have written down. Pure.
+"""Records of the cluster's own topics are shown as JSON: what coordinators have written down. Pure.
 
 Both topics hold msgpack arrays whose first element says what they are; the brokers' ``coordinator``
 rooms describe the formats. What is not understood, as it may be of a newer release, stays as it is.
@@ -89,7 +89,7 @@ _TXN_VALUES: Mapping[int, tuple[str, ...]] = {
 
 
 def decoded(record: Record) -> Record:
-    """The record with key and value as JSON, if it is one of a coordinator."""
+    """Return the record with key and value as JSON, if it is one of a coordinator."""
     if record.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or record.key is None:
         return record
     try:
@@ -100,7 +100,10 @@ def decoded(record: Record) -> Record:
 
 
 def _decode(topic: str, key: bytes, value: bytes | None) -> tuple[Any, Any]:
-    """:raises Exception: one of those that ``decoded`` knows: it cannot be read."""
+    """Decode key and value of a coordinator's record.
+
+    :raises Exception: one of those that ``decoded`` knows: it cannot be read.
+    """
     kind, *names = msgpack.unpackb(key)
     known = _GROUP_KEYS if topic == OFFSETS_TOPIC else _TXN_KEYS
     word, fields = known[kind]

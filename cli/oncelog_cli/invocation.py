@@ -1,4 +1,4 @@
-"""What one command line says to all commands alike: the profile, client options, what was given.
+"""All commands take some options alike: the profile, client options, and what was given.
 
 ``--profile`` and ``-X`` are options of every command that takes ``--bootstrap``: the framework adds
 them (:func:`with_shared_options`), so that commands neither declare nor pass them on.
@@ -25,7 +25,7 @@ ADDED = "_oncelog_shared_options"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The shared part of a command line."""
+    """All commands share this part of a command line."""
 
     profile: str | None = None
     """``--profile``, before the environment and the profiles' file are asked."""
@@ -72,7 +72,9 @@ SHARED = ("profile", "client_options")
 
 
 def parse_client_options(items: Iterable[str]) -> dict[str, str]:
-    """``["request.timeout.ms=5000"]`` as names in snake case and values; Kafka's dots are allowed.
+    """Parse ``["request.timeout.ms=5000"]`` into names in snake case and values.
+
+    Kafka's dots are allowed in names.
 
     :raises UsageError: an item without '=', or a name that is given twice.
     """
@@ -91,7 +93,7 @@ def parse_client_options(items: Iterable[str]) -> dict[str, str]:
 def invocation_of(
     parameters: Mapping[str, Any], given: Iterable[str] = (), path: str = ""
 ) -> Invocation:
-    """The shared part of parsed parameters.
+    """Return the shared part of parsed parameters.
 
     :raises UsageError: ``-X`` is not KEY=VALUE.
     """
@@ -104,7 +106,7 @@ def invocation_of(
 
 
 def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command's function with ``--profile`` and ``-X``, if it speaks to a cluster at all."""
+    """Add ``--profile`` and ``-X`` to a command's function, if it speaks to a cluster at all."""
     signature = inspect.signature(function)
     if hasattr(function, ADDED) or "bootstrap" not in signature.parameters:
         return function
@@ -146,7 +148,7 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _given(context: typed.Context) -> Iterator[str]:
-    """Names of the parameters that stand on the command line."""
+    """Yield names of the parameters that stand on the command line."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":

@@ -1,4 +1,4 @@
-"""Lines from standard input or a file, as they come, without blocking the loop.
+"""Lines come from standard input or a file, without blocking the loop.
 
 Rules: a line ends with a newline, which is cut off; nothing else is touched. What a pipe or a
 terminal holds is handed on at once. A line has a limit, so that a file without newlines does not
@@ -21,7 +21,7 @@ class LineTooLongError(ValueError):
 
 
 class LineSource:
-    """The lines of an open file descriptor, which stays the caller's."""
+    """The lines come from an open file descriptor, which stays the caller's."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -34,7 +34,7 @@ class LineSource:
         """How much was read so far."""
 
     async def chunks(self) -> AsyncIterator[list[bytes]]:
-        """Lists of lines, each as soon as it was read; the last line may lack its newline.
+        """Yield lists of lines, each as soon as it was read; the last line may lack its newline.
 
         :raises LineTooLongError: a line is longer than LINE_BYTES_MAX.
         """

@@ -1,4 +1,4 @@
-"""The ``oncelog`` command: its group of sub-commands, and how it starts and ends.
+"""The ``oncelog`` command is a group of sub-commands; it starts and ends here.
 
 Which sub-commands there are stands in ``command_table``.
 """
@@ -20,7 +20,7 @@ class LazyGroup(typed.Group):
     """A group that knows names and one line of help each, and imports on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table."""
+        """Return the names in the order of the table."""
         return [command.name for command in COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -31,7 +31,7 @@ class LazyGroup(typed.Group):
         return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is meant.
+        """Return the command that is meant.
 
         :raises UsageError: there is none; names that are nearly the same are suggested.
         """
@@ -45,7 +45,7 @@ class LazyGroup(typed.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """From the table: the help of the whole imports nothing."""
+        """Write the list of commands from the table: the help of the whole imports nothing."""
         with formatter.section("Commands"):
             formatter.write_dl([(command.name, command.help) for command in COMMANDS])
 
@@ -155,7 +155,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The entry point of the installed command."""
+    """Run the installed command: this is its entry point."""
     sys.exit(run_command(sys.argv[1:]))
 
 

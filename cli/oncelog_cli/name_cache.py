@@ -1,4 +1,4 @@
-"""Names that a cluster gave a few seconds ago, kept for the next press of Tab.
+"""Names that a cluster gave a few seconds ago are kept for the next press of Tab.
 
 One small file a cluster and kind, in ``$XDG_CACHE_HOME/oncelog``, else ``~/.cache/oncelog``. It is
 a convenience: what cannot be read or written is as if it were not there. That nothing was answered
@@ -21,7 +21,7 @@ FRESH_S = 5.0
 
 
 def recall(servers: str, kind: str) -> list[str] | None:
-    """The names of one kind, if they were asked for just now; else None."""
+    """Return the names of one kind if they were asked for just now, else None."""
     try:
         document = json.loads(_path(servers, kind).read_text(encoding="utf-8"))
         age_s = time.time() - float(document["at"])

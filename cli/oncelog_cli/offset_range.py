@@ -1,4 +1,4 @@
-"""Which offsets of each partition ``consume`` prints: the grammar of ``--offset``. Pure.
+"""The grammar of ``--offset`` says which offsets of each partition ``consume`` prints. Pure.
 
 A range is ``START``, ``START:END``, ``:END`` or ``START:``; a missing start is ``start``, a missing
 end means to go on for ever. The record at the end is not part of the range. Both are one of::
@@ -31,7 +31,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class Base(Enum):
-    """What the number of a point counts from."""
+    """The number of a point counts from one of these."""
 
     ZERO = "the beginning of the partition's history"
     START = "the first offset there is"
@@ -41,7 +41,7 @@ class Base(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in a partition, before it is known what the partition holds."""
+    """A point is a place in a partition, before it is known what the partition holds."""
 
     base: Base
     number: int = 0
@@ -49,7 +49,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """``end`` None: for ever. A START-based end counts from the start of the range."""
+    """A range has a start and an end; ``end`` None means for ever.
+
+    A START-based end counts from the start of the range.
+    """
 
     start: Point
     end: Point | None = None
@@ -61,14 +64,14 @@ FROM_END = OffsetRange(Point(Base.END))
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a partition holds: offsets from ``start`` up to, but without, ``end``."""
+    """A partition holds offsets from ``start`` up to, but without, ``end``."""
 
     start: int
     end: int
 
 
 def parse_range(text: str, now_ms: int) -> OffsetRange:
-    """The range that a person wrote; durations count back from ``now_ms``.
+    """Parse the range that a person wrote; durations count back from ``now_ms``.
 
     :raises ValueError: it is none; the text says what is allowed.
     """
@@ -110,7 +113,10 @@ def _parse_point(text: str, now_ms: int) -> Point | None:
 
 
 def parse_time(text: str, now_ms: int) -> int | None:
-    """A time, or a duration back from ``now_ms``, in milliseconds since 1970; None: neither."""
+    """Parse a time, or a duration back from ``now_ms``, into milliseconds since 1970.
+
+    It returns None for a text that is neither.
+    """
     if text.isascii() and text.isdecimal():
         if len(text) <= _SECONDS_DIGITS:
             return int(text) * 1000
@@ -128,7 +134,7 @@ def parse_time(text: str, now_ms: int) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """``1h30m`` in milliseconds; None: not a duration."""
+    """Parse ``1h30m`` into milliseconds; return None for a text that is not a duration."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return None
@@ -137,7 +143,10 @@ def parse_duration(text: str) -> int | None:
 
 
 def resolve_start(point: Point, held: Held, found: int | None) -> int:
-    """The first offset to print; ``found`` is what was found for a time, None: nothing that new."""
+    """Return the first offset to print.
+
+    ``found`` is the offset that was found for a time; None means that no record is that new.
+    """
     match point.base:
         case Base.ZERO:
             return max(point.number, held.start)
@@ -150,7 +159,7 @@ def resolve_start(point: Point, held: Held, found: int | None) -> int:
 
 
 def resolve_end(point: Point, start: int, held: Held, found: int | None) -> int:
-    """The offset to stop before, for a range that begins at ``start``."""
+    """Return the offset to stop before, for a range that begins at ``start``."""
     match point.base:
         case Base.ZERO:
             return point.number

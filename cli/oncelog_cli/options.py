@@ -1,4 +1,4 @@
-"""Options that many commands share, and how a cluster is found when none is named.
+"""Many commands share these options, which also find a cluster when none is named.
 
 Order: ``--bootstrap`` (or ``-X bootstrap_servers``), the profile of ``--profile``,
 ``ONCELOG_BOOTSTRAP``, the profile of ``ONCELOG_PROFILE`` or the one in use, and last the brokers of
@@ -30,7 +30,7 @@ COMPLETION_S = 1.5
 
 
 class Format(StrEnum):
-    """How a command shows what it found."""
+    """A command shows what it found in this format."""
 
     TABLE = "table"
     TEXT = "table"
@@ -44,12 +44,12 @@ class Format(StrEnum):
 
     @property
     def is_document(self) -> bool:
-        """Whether one document is printed, and nothing else."""
+        """Return whether one document is printed, and nothing else."""
         return self in (Format.JSON, Format.YAML)
 
 
 def parse_format(text: str) -> Format:
-    """The format of that name; ``text`` is the old name of ``table``.
+    """Return the format of that name; ``text`` is the old name of ``table``.
 
     :raises typed.BadParameter: there is none.
     """
@@ -71,7 +71,7 @@ def show_schema(context: typed.Context, chosen: Format) -> Format:
 
 
 def complete_formats(incomplete: str) -> list[str]:
-    """Names of formats for the shell."""
+    """Return names of formats for the shell."""
     return [item.value for item in Format if item.value.startswith(incomplete)]
 
 
@@ -130,12 +130,12 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def chosen_format(chosen: Format, as_json: bool) -> Format:
-    """``--json`` wins."""
+    """Return the chosen format; ``--json`` wins."""
     return Format.JSON if as_json else chosen
 
 
 def local_directory(named: Path | None) -> Path:
-    """The directory of the local cluster."""
+    """Return the directory of the local cluster."""
     if named is not None:
         return named
     environment = os.environ.get("ONCELOG_DIR")
@@ -143,9 +143,9 @@ def local_directory(named: Path | None) -> Path:
 
 
 def bootstrap_servers(named: str | None) -> str:
-    """Where to find the cluster.
+    """Return addresses of the cluster's brokers.
 
-    :raises UsageError: nowhere; the text says how to name one.
+    :raises UsageError: no cluster is named; the text says how to name one.
     """
     invocation = CURRENT.get()
     by_option = invocation.options.get("bootstrap_servers")
@@ -170,7 +170,7 @@ def _profile_bootstrap(named: str | None) -> str | None:
 
 
 def _local_bootstrap() -> str | None:
-    """Addresses in the state file of the local cluster; whether they answer, the SDK finds out."""
+    """Return addresses in the local cluster's state file. The SDK finds out whether they answer."""
     try:
         text = (local_directory(None) / "cluster.json").read_text(encoding="utf-8")
         state = json.loads(text)
@@ -199,7 +199,7 @@ def complete_groups(ctx: typed.Context, incomplete: str) -> list[str]:
 
 
 def complete_transactional_ids(ctx: typed.Context, incomplete: str) -> list[str]:
-    """Transactional ids for the shell."""
+    """Return transactional ids for the shell."""
 
     async def names(admin: Admin) -> list[str]:
         return [item.transactional_id for item in await admin.list_transactions()]
@@ -210,7 +210,7 @@ def complete_transactional_ids(ctx: typed.Context, incomplete: str) -> list[str]
 def _complete(
     ctx: typed.Context, incomplete: str, kind: str, ask: Callable[[Admin], Awaitable[list[str]]]
 ) -> list[str]:
-    """What begins so, of what the cluster has, or had some seconds ago."""
+    """Return names that begin so, of those that the cluster has, or had some seconds ago."""
     from oncelog_cli import name_cache
 
     try:
@@ -226,7 +226,7 @@ def _complete(
 
 
 def _asked(servers: str, names: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
-    """The cluster's answer; nothing when it gives none."""
+    """Return the cluster's answer; the list is empty when it gives none."""
     import asyncio
 
     from oncelog import OncelogError
@@ -243,7 +243,7 @@ def _asked(servers: str, names: Callable[[Admin], Awaitable[list[str]]]) -> list
 
 
 def key_values(option: str, items: Iterable[str]) -> dict[str, str]:
-    """``["a=1", "b=x=y"]`` as a dictionary.
+    """Parse ``["a=1", "b=x=y"]`` into a dictionary.
 
     :raises UsageError: an item without '=', or a key that is named twice.
     """

@@ -1,4 +1,4 @@
-"""Names that a command line picks by patterns."""
+"""A command line picks names by patterns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from oncelog_cli.exits import UsageError
 
 
 def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> list[str]:
-    """The names that any pattern matches whole, in order; without ``regex`` the patterns as they
-    are, known or not.
+    """Return the names that any pattern matches whole, in order.
+
+    Without ``regex`` the patterns are returned as they are, known or not.
 
     :raises UsageError: a pattern is not a regular expression.
     """

@@ -1,4 +1,4 @@
-"""Profiles: clusters by name, with options for their clients, in a file of the user's.
+"""A profile names a cluster, with options for its clients, in a file of the user's.
 
 Profiles are in ``$XDG_CONFIG_HOME/oncelog/profiles.toml``, else
 ``~/.config/oncelog/profiles.toml``; ``oncelog profile`` writes that file, and so may a person::
@@ -40,7 +40,7 @@ _TOP = {"current": str, "previous": str, "profiles": dict}
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One cluster: where it is, and what clients are told when they speak to it."""
+    """A profile says where a cluster is, and which options clients use for it."""
 
     bootstrap: str = ""
     description: str = ""
@@ -50,14 +50,14 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """The file as a whole."""
+    """The profiles are the content of the file."""
 
     current: str | None = None
     previous: str | None = None
     profiles: Mapping[str, Profile] = field(default_factory=dict)
 
     def named(self, name: str) -> Profile:
-        """One of them.
+        """Return the profile with this name.
 
         :raises UsageError: there is none of this name.
         """
@@ -83,7 +83,7 @@ class Profiles:
         return replace(self, current=name, previous=self.current)
 
     def with_profile(self, name: str, profile: Profile) -> Profiles:
-        """The same, with this profile added or replaced.
+        """Return the profiles with this one added or replaced.
 
         :raises UsageError: the name is not allowed.
         """
@@ -95,7 +95,7 @@ class Profiles:
         return replace(self, profiles={**self.profiles, name: profile})
 
     def without(self, name: str) -> Profiles:
-        """The same, without this profile; if it was in use none is.
+        """Return the profiles without this one; if it was in use, none is.
 
         :raises UsageError: there is none of this name.
         """
@@ -108,14 +108,14 @@ class Profiles:
 
 
 def profiles_path() -> Path:
-    """Where the file is, or would be."""
+    """Return where the file is, or would be."""
     home = os.environ.get("XDG_CONFIG_HOME")
     place = Path(home) if home and Path(home).is_absolute() else Path.home() / ".config"
     return place / "oncelog" / "profiles.toml"
 
 
 def load_profiles(path: Path | None = None) -> Profiles:
-    """The profiles; none when there is no file.
+    """Return the profiles; there are none when there is no file.
 
     :raises UsageError: the file is not as it must be; the text names file, place and remedy.
     """
@@ -133,7 +133,10 @@ def load_profiles(path: Path | None = None) -> Profiles:
 
 
 def _parse(document: Mapping[str, Any]) -> Profiles:
-    """:raises ValueError: it says what a profiles' file cannot say."""
+    """Parse the content of the file.
+
+    :raises ValueError: it says what a profiles' file cannot say.
+    """
     _check("", document, _TOP)
     profiles: dict[str, Profile] = {}
     for name, table in document.get("profiles", {}).items():
@@ -193,12 +196,12 @@ def save_profiles(profiles: Profiles, path: Path | None = None) -> None:
 
 
 def _heading(name: str) -> str:
-    """A name as a part of a dotted key; it holds nothing that would need escapes."""
+    """Return a name as a part of a dotted key; it holds nothing that would need escapes."""
     return f'"{name}"' if "." in name else name
 
 
 def chosen_profile(named: str | None) -> tuple[str, Profile] | None:
-    """The profile that is in force: ``named``, else ``ONCELOG_PROFILE``, else the one in use.
+    """Return the profile in force: ``named``, else ``ONCELOG_PROFILE``, else the one in use.
 
     :raises UsageError: there is none of the name, or the file is not as it must be.
     """
@@ -210,7 +213,7 @@ def chosen_profile(named: str | None) -> tuple[str, Profile] | None:
 
 
 def complete_profiles(incomplete: str) -> list[str]:
-    """Names of profiles for the shell; none when the file cannot be read."""
+    """Return names of profiles for the shell; none when the file cannot be read."""
     try:
         names = sorted(load_profiles().profiles)
     except UsageError:

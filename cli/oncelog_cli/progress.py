@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for a person: never in a pipe, never in the way of what is typed."""
+"""A person sees a progress bar on stderr: never in a pipe, never in the way of what is typed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """``with ProgressBar("producing", total) as bar: bar.show(done, "1,000 records")``.
+    """A progress bar is shown if ``wanted``, stderr is a terminal and rich is installed.
 
-    Shows nothing unless ``wanted``, stderr is a terminal and rich is installed.
+    Use it as ``with ProgressBar("producing", total) as bar: bar.show(done, "1,000 records")``.
     """
 
     def __init__(self, title: str, total: int | None, *, wanted: bool = True) -> None:
@@ -44,7 +44,7 @@ class ProgressBar:
         return self
 
     def show(self, done: int, note: str) -> None:
-        """``done`` of the total, and a few words."""
+        """Show ``done`` of the total, and a few words."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, note=note)
 

@@ -28,7 +28,7 @@ _PARTS = ("value", "key", "header")
 
 
 def parse_filters(items: Sequence[str]) -> RecordFilter | None:
-    """All of the filters at once; None without any.
+    """Return a filter that all of ``items`` make together; None without any.
 
     :raises ValueError: one of them is none; the text names it.
     """

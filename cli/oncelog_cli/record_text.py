@@ -1,4 +1,4 @@
-"""Records as text: JSON lines that can be produced again, and format strings. Pure.
+"""Records are written as JSON lines, which can be produced again, and by format strings. Pure.
 
 A JSON line is one object: ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds since
 1970), ``key``, ``value``, ``headers`` (a list of ``{"key", "value"}``, in order, names may repeat).
@@ -42,7 +42,7 @@ _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 class InputRecord(NamedTuple):
-    """What is to be sent; None: chosen by the producer, or not there."""
+    """A record is to be sent; None stands for what the producer chooses, or for nothing."""
 
     value: bytes | None
     key: bytes | None = None
@@ -55,7 +55,7 @@ class InputRecord(NamedTuple):
 
 
 def to_json_value(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as a JSON value."""
+    """Return bytes as a JSON value."""
     if data is None:
         return None
     try:
@@ -65,7 +65,7 @@ def to_json_value(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def from_json_value(value: Any, name: str) -> bytes | None:
-    """The bytes that a JSON value stands for.
+    """Return the bytes that a JSON value stands for.
 
     :raises ValueError: it stands for none; the text names ``name`` and what is allowed.
     """
@@ -85,7 +85,7 @@ def from_json_value(value: Any, name: str) -> bytes | None:
 
 
 def json_line(record: Record) -> bytes:
-    """One record as a line of JSON."""
+    """Return one record as a line of JSON."""
     document = {
         "topic": record.topic,
         "partition": record.partition,
@@ -99,8 +99,10 @@ def json_line(record: Record) -> bytes:
 
 
 def parse_json_line(line: bytes) -> InputRecord:
-    """The record of one JSON line. ``topic`` and ``offset`` are not looked at: where a record goes
-    is said elsewhere, so that what was read from one topic can be written to another.
+    """Parse the record of one JSON line.
+
+    ``topic`` and ``offset`` are not looked at: where a record goes is said elsewhere, so that what
+    was read from one topic can be written to another.
 
     :raises ValueError: it is none; the text says why.
     """
@@ -130,13 +132,15 @@ def parse_json_line(line: bytes) -> InputRecord:
 
 
 def _is_nested(value: Any) -> bool:
-    """An array, or an object that is not bytes as base64."""
+    """Return True for an array, or for an object that is not bytes as base64."""
     return isinstance(value, list) or (isinstance(value, dict) and list(value) != [BASE64])
 
 
 def _texts_of(line: bytes) -> dict[str, bytes]:
-    """The text of each member of an object that is known to be JSON, as it stands there: numbers
-    and white space are not written anew."""
+    """Return the text of each member of an object that is known to be JSON, as it stands there.
+
+    Numbers and white space are not written anew.
+    """
     text = line.decode(json.detect_encoding(line))
     decoder = json.JSONDecoder()
     found: dict[str, bytes] = {}
@@ -187,7 +191,7 @@ def _parse_count(value: Any, name: str, maximum: int) -> int | None:
 
 
 def value_line(record: Record) -> bytes:
-    """The value alone, and a newline; nothing but the newline for a tombstone."""
+    """Return the value and a newline; for a tombstone it is only the newline."""
     return (record.value or b"") + b"\n"
 
 
@@ -234,7 +238,7 @@ def _piece(match: re.Match[str], text: str) -> bytes | Callable[[Record], bytes]
 def _joined(
     parts: Sequence[bytes | Callable[[Record], bytes]],
 ) -> list[bytes | Callable[[Record], bytes]]:
-    """Literals that follow each other as one."""
+    """Return the parts with literals that follow each other as one."""
     joined: list[bytes | Callable[[Record], bytes]] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -275,7 +279,7 @@ def _size(data: bytes | None) -> int:
 
 
 def marker_line(marker: TransactionMarker) -> bytes:
-    """A marker as a line of JSON; ``control`` tells it from a record."""
+    """Return a marker as a line of JSON; ``control`` tells it from a record."""
     document = {
         "topic": marker.topic,
         "partition": marker.partition,
@@ -290,7 +294,7 @@ def marker_line(marker: TransactionMarker) -> bytes:
 
 
 def meta_line(record: Record) -> bytes:
-    """One record as a line of JSON without what is in it: sizes in place of key and value."""
+    """Return one record as a line of JSON, with sizes in place of key and value."""
     document = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, documents and columns for programs, errors on stderr.
+"""Commands print tables for people, documents and columns for programs, and errors on stderr.
 
 Contract: standard output of ``--json`` (or ``--format yaml``) is always one valid document with
 ``_command`` and ``_version``, also when the command failed as a whole or its command line is wrong;
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, the row's key, and when and how it shows."""
+    """A column has a heading and the row's key, and says when and how it shows."""
 
     heading: str
     key: str
@@ -61,12 +61,12 @@ class Output:
 
     @property
     def is_json(self) -> bool:
-        """Whether one document is printed, and nothing else: JSON, or the same as YAML."""
+        """Return whether one document is printed, and nothing else: JSON, or the same as YAML."""
         return self.format.is_document
 
     @property
     def is_for_people(self) -> bool:
-        """Whether words are printed: no program reads along."""
+        """Return whether words are printed: no program reads along."""
         return self.format in (Format.TABLE, Format.WIDE)
 
     def fail(self, item: str, error: BaseException | str) -> None:
@@ -85,7 +85,7 @@ class Output:
         under: Row | None = None,
         detail: bool = False,
     ) -> None:
-        """A table, unless the format is a document.
+        """Print a table, unless the format is a document.
 
         :param under: what the rows belong to, as a title says it: the first columns of TSV.
         :param detail: a table of another kind than the command's own; TSV goes without.
@@ -106,12 +106,12 @@ class Output:
         _print_plain(shown, cells)
 
     def line(self, text: str = "") -> None:
-        """A line of text for people."""
+        """Print a line of text for people."""
         if self.is_for_people:
             print(text)
 
     def note(self, text: str) -> None:
-        """A remark for a person, on stderr: never in the way of a pipe."""
+        """Write a remark for a person to stderr, where it is never in the way of a pipe."""
         if self.is_for_people:
             print(text, file=sys.stderr)
 
@@ -233,7 +233,7 @@ def _print_tsv(
 
 
 def _raw(value: Any) -> str:
-    """A value in a column of TSV."""
+    """Return a value as it stands in a column of TSV."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -261,7 +261,7 @@ def _print_plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> N
 
 
 def _print_rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bool:
-    """On a terminal; False when rich is not installed."""
+    """Print on a terminal; return False when rich is not installed."""
     try:
         from rich.console import Console
         from rich.table import Table
@@ -280,12 +280,12 @@ def _print_rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bo
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 record``, ``2 records``, ``1,000 records``."""
+    """Return ``1 record``, ``2 records``, ``1,000 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def human_bytes(value: Any) -> str:
-    """1536 -> "1.5 KiB"."""
+    """Return bytes as people write them: 1536 becomes "1.5 KiB"."""
     if not isinstance(value, int | float) or value < 0:
         return "-"
     size = float(value)
@@ -297,7 +297,7 @@ def human_bytes(value: Any) -> str:
 
 
 def human_time(timestamp_ms: Any) -> str:
-    """Milliseconds since 1970 as a date; a dash for none."""
+    """Return milliseconds since 1970 as a date; return a dash for None."""
     if not isinstance(timestamp_ms, int) or timestamp_ms < 0:
         return "-"
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -1,4 +1,4 @@
-"""From the shell into asyncio and back: running a command, and what its errors mean to a shell.
+"""A command runs in asyncio, and its errors become exit codes and lines for the shell.
 
 Rules: an expected error is one line on stderr and an exit code, never a traceback; with ``--json``
 the document on stdout says it as well. An unexpected one keeps its traceback: it is a defect.
@@ -135,8 +135,10 @@ def _usage_code_of(error: Exception) -> int | None:
 
 
 def _stdout_is_gone() -> bool:
-    """Whether the pipe that broke is our standard output, not a connection; if so, silence it:
-    what is still buffered goes nowhere, or the interpreter complains at its end."""
+    """Return whether the pipe that broke is our standard output, not a connection.
+
+    If so, silence it: what is still buffered goes nowhere, or the interpreter complains at its end.
+    """
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What the JSON of each command looks like, for ``--format help``.
+"""The JSON of each command has a schema, which ``--format help`` prints.
 
 ``output_schemas.json`` is made from what the commands print in the golden tests of the command
 line, success and failure alike: a name of a JSON type (``integer or null``), a list that holds the
@@ -18,7 +18,7 @@ SCHEMAS_FILE = "output_schemas.json"
 
 
 def load_schemas() -> dict[str, Any]:
-    """Command, as it is typed after ``oncelog``, to the schema of its document."""
+    """Return the schema of each document by command, as it is typed after ``oncelog``."""
     text = files("oncelog_cli").joinpath(SCHEMAS_FILE).read_text(encoding="utf-8")
     found = json.loads(text)
     assert isinstance(found, dict)
@@ -26,7 +26,7 @@ def load_schemas() -> dict[str, Any]:
 
 
 def schema_text(command: str) -> str:
-    """The schema of one command's document, one field a line.
+    """Return the schema of one command's document, one field a line.
 
     :raises CommandError: it is not known.
     """
@@ -51,7 +51,7 @@ def _lines(schema: Any, indent: str) -> list[str]:
 
 
 def _kind(schema: Any) -> tuple[str, dict[str, Any] | None]:
-    """The words for a schema, and the object within it if there is one."""
+    """Return the words for a schema, and the object within it if there is one."""
     if isinstance(schema, str):
         return schema, None
     if isinstance(schema, dict):

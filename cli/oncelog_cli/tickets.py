@@ -1,4 +1,4 @@
-"""Tickets and receipts of shared transactions on command lines: JSON, or a file that holds it.
+"""A command line gives tickets and receipts as JSON, or as a file that holds it.
 
 What a command of ours printed with ``--json`` is such a file too: what is meant stands in it under
 ``ticket`` or ``receipt``. ``-`` is standard input.
@@ -28,7 +28,7 @@ TicketOption = Annotated[
 
 
 def read_ticket(text: str) -> Ticket:
-    """The ticket that ``text`` is, or that the file of that name holds.
+    """Return the ticket that ``text`` is, or that the file of that name holds.
 
     :raises UsageError: neither.
     """
@@ -43,7 +43,7 @@ def read_ticket(text: str) -> Ticket:
 
 
 def read_receipt(text: str) -> Receipt:
-    """The receipt that ``text`` is, or that the file of that name holds.
+    """Return the receipt that ``text`` is, or that the file of that name holds.
 
     :raises UsageError: neither.
     """

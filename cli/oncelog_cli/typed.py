@@ -31,7 +31,7 @@ HELP_OPTIONS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class Parameter:
-    """What options and arguments have in common.
+    """Options and arguments have this in common.
 
     :param parser: makes the value of the text; raises :class:`BadParameter`.
     :param autocompletion: words for the shell, of what is typed so far or of the context and that.
@@ -56,11 +56,11 @@ class Parameter:
 
 
 class Argument(Parameter):
-    """A parameter by place."""
+    """An argument is a parameter by place."""
 
 
 class Option(Parameter):
-    """A parameter by name; without names it has that of the function's parameter.
+    """An option is a parameter by name; without names it has that of the function's parameter.
 
     :param callback: called with the context and the value, or the value alone; gives the value.
     :param is_eager: whether it is looked at before the others.
@@ -80,10 +80,10 @@ class Option(Parameter):
 
 
 class Group(click.Group):
-    """A group of commands, in the order in which they were declared."""
+    """A group has commands, in the order in which they were declared."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names."""
+        """Return the names of the commands."""
         return list(self.commands)
 
 
@@ -102,13 +102,13 @@ class Registered:
         self.callback = decorator(self.callback)
 
     def made(self) -> click.Command:
-        """The command of click."""
+        """Make the command of click."""
         name = self.name or self.callback.__name__.replace("_", "-")
         return command_of(self.callback, name, self.settings)
 
 
 class App:
-    """A group of commands that is being declared.
+    """A group of commands is declared with this object.
 
     :param help: in place of the callback's docstring.
     :param invoke_without_command: whether its callback is called when no command is named.
@@ -158,7 +158,7 @@ class App:
         self.groups.append((name, app))
 
     def made(self, name: str | None = None) -> click.Group:
-        """The group of click, with all that is in it."""
+        """Make the group of click, with all that is in it."""
         called = None if self.called is None else self.called.callback
         group = self._cls(
             name=name or self.name,
@@ -200,7 +200,7 @@ class _Argument(click.Argument):
 def command_of(
     function: Callable[..., Any], name: str, settings: dict[str, Any] | None = None
 ) -> click.Command:
-    """The command that calls a function."""
+    """Make the command that calls a function."""
     return _Command(
         name=name,
         help=inspect.getdoc(function),
@@ -217,7 +217,7 @@ def _signature(function: Callable[..., Any]) -> list[tuple[inspect.Parameter, An
 
 
 def _caller(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of click's parameters, which are tuples where ours are lists."""
+    """Make a function of click's parameters, which are tuples where ours are lists."""
     signature = _signature(function)
     context = next((item.name for item, hint in signature if hint is Context), None)
     defaults = {item.name: item.default for item, _ in signature}
@@ -277,7 +277,7 @@ def _as_typed(default: Any) -> Any:
 
 
 def _plain(kind: Any) -> tuple[Any, bool]:
-    """A type without ``None``, and without ``list``; whether it was a list."""
+    """Return a type without ``None`` and ``list``, and whether it was a list."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         kind = next(each for each in typing.get_args(kind) if each is not type(None))
     if typing.get_origin(kind) is list:
@@ -299,7 +299,7 @@ def _click_type(kind: Any, said: Parameter) -> Any:
 
 
 class _Words(click.Choice[Any]):
-    """The values of an enumeration."""
+    """A parameter takes the values of an enumeration."""
 
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__([each.value for each in kind])

@@ -1,4 +1,4 @@
-"""Documents as YAML: the part of it that JSON values need. Pure.
+"""Documents are written as YAML: the part of it that JSON values need. Pure.
 
 Plain words are written without quotes where no reader of YAML, 1.1 or 1.2, could take them for
 anything but text; all other text as a JSON string, which is YAML too.
@@ -20,12 +20,12 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff
 
 
 def to_yaml(document: Any) -> str:
-    """A JSON value as a YAML document, without the newline at its end."""
+    """Return a JSON value as a YAML document, without the newline at its end."""
     return "\n".join(_lines(document)) if isinstance(document, dict | list) else _scalar(document)
 
 
 def _lines(value: Any) -> list[str]:
-    """The lines of a collection."""
+    """Return the lines of a collection."""
     if not value:
         return ["{}" if isinstance(value, dict) else "[]"]
     lines: list[str] = []

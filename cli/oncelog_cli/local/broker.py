@@ -1,4 +1,4 @@
-"""One broker process of the local cluster: its directory, its settings, its life.
+"""A local broker is one process with its directory and its settings.
 
 ``<directory>/`` holds ``broker.toml``, ``data/``, ``broker.log`` and, while the broker is up,
 ``ready.json``, which the broker writes when it serves.
@@ -31,7 +31,7 @@ _PACKAGES = ("oncelog_broker", "oncelog_controller", "oncelog_protocol", "oncelo
 
 
 class LocalBroker:
-    """A broker that runs, or may run, on this machine. Calls block."""
+    """A broker runs, or may run, on this machine. Calls block."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LocalBroker:
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients."""
+        """Return ``host:port`` for clients."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -71,27 +71,27 @@ class LocalBroker:
 
     @property
     def log_path(self) -> Path:
-        """Where its output goes."""
+        """Return the path of the file that gets its output."""
         return self.directory / "broker.log"
 
     @property
     def data_path(self) -> Path:
-        """Its only log directory, unless the settings name others."""
+        """Return the path of its only log directory, unless the settings name others."""
         return self.directory / "data"
 
     @property
     def ready_path(self) -> Path:
-        """Written by the broker when it serves."""
+        """Return the path of the file that the broker writes when it serves."""
         return self.directory / "ready.json"
 
     @property
     def pid(self) -> int | None:
-        """The process id of the last start, or None."""
+        """Return the process id of the last start, or None."""
         return None if self.process is None else self.process.pid
 
     @property
     def state(self) -> str:
-        """ "running", "starting", "paused" or "stopped"."""
+        """Return "running", "starting", "paused" or "stopped"."""
         if self.process is None or not self.process.is_alive():
             return "stopped"
         if self.process.is_paused():
@@ -133,19 +133,22 @@ class LocalBroker:
         )
 
     def is_ready(self) -> bool:
-        """Whether the very process that was started has said that it serves."""
+        """Return whether the very process that was started has said that it serves."""
         return bool(self._said())
 
     @property
     def http_address(self) -> str | None:
-        """``host:port`` of metrics and probes; None without a ``metrics_port``, or not up yet."""
+        """Return ``host:port`` of metrics and probes, or None.
+
+        It is None without a ``metrics_port``, or when the broker is not up yet.
+        """
         if "http" not in (said := self._said()):
             return None
         host, port = said["http"]
         return f"{host}:{port}"
 
     def _said(self) -> dict[str, Any]:
-        """What the very process that was started says of itself; empty before it serves."""
+        """Return what the very process that was started says of itself; empty before it serves."""
         try:
             ready = json.loads(self.ready_path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -173,11 +176,11 @@ class LocalBroker:
         )
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> bool:
-        """Clean stop; True when it ended by itself before the deadline."""
+        """Stop the broker cleanly; True when it ended by itself before the deadline."""
         return self.process is None or self.process.stop(deadline_s)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash of the process."""
+        """Send SIGKILL, which is like a crash of the process."""
         if self.process is not None:
             self.process.kill()
 
@@ -187,7 +190,7 @@ class LocalBroker:
             self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT after :meth:`pause`."""
+        """Let the process go on (SIGCONT) after :meth:`pause`."""
         if self.process is not None:
             self.process.resume()
 
@@ -195,23 +198,26 @@ class LocalBroker:
 def broker_command(
     config: Path | None, ready_file: Path | None = None, settings: Sequence[str] = ()
 ) -> list[str]:
-    """What runs one broker; ``settings`` are KEY=VALUE, and go over file and environment."""
+    """Return the command that runs one broker.
+
+    ``settings`` are KEY=VALUE, and override file and environment.
+    """
     command = [sys.executable, "-m", "oncelog_broker", *config_arguments(config, settings)]
     return command if ready_file is None else [*command, "--ready-file", str(ready_file)]
 
 
 def config_arguments(config: Path | None, settings: Sequence[str]) -> list[str]:
-    """How a broker process is told of its file and of single settings."""
+    """Return the arguments that tell a broker process its file and single settings."""
     arguments = [] if config is None else ["--config", str(config)]
     return arguments + [part for setting in settings for part in ("--set", setting)]
 
 
 def broker_environment(*, keep_settings: bool = False) -> dict[str, str]:
-    """The environment of a broker: ours, with our packages found, without our settings.
+    """Return the environment of a broker: ours, with our packages found, without our settings.
 
-    The packages are found here through ``sys.path``, which a test runner or an editable install
-    may have set; a child process is told by PYTHONPATH. ``ONCELOG_*`` variables would override
-    the files of all brokers alike: they go, unless ``keep_settings``.
+    The packages are found here through ``sys.path``, which a test runner or an editable install may
+    have set; a child process is told by PYTHONPATH. ``ONCELOG_*`` variables would override the
+    files of all brokers alike: they go, unless ``keep_settings``.
 
     :raises LocalClusterError: the broker is not installed.
     """

@@ -1,4 +1,4 @@
-"""The local cluster: a ZooKeeper and N brokers under one directory, and what became of them.
+"""A local cluster is a ZooKeeper and N brokers under one directory.
 
 ::
 
@@ -41,17 +41,17 @@ Progress = Callable[[str], None]
 
 
 def default_directory() -> Path:
-    """``ONCELOG_DIR``, else ``~/.oncelog/local``."""
+    """Return ``ONCELOG_DIR``, else ``~/.oncelog/local``."""
     named = os.environ.get("ONCELOG_DIR")
     return Path(named) if named else Path.home() / ".oncelog" / "local"
 
 
 def _silent(message: str) -> None:
-    """Progress that nobody looks at."""
+    """Do nothing with progress that nobody looks at."""
 
 
 class LocalCluster:
-    """A cluster on this machine.
+    """A cluster runs on this machine.
 
     :param directory: everything is under it; made when missing.
     :param brokers: how many; ids count from 1.
@@ -94,12 +94,12 @@ class LocalCluster:
 
     @property
     def state_path(self) -> Path:
-        """The state file."""
+        """Return the path of the state file."""
         return self.directory / "cluster.json"
 
     @classmethod
     def load(cls, directory: Path) -> LocalCluster:
-        """The cluster whose state file lies in ``directory``.
+        """Return the cluster whose state file lies in ``directory``.
 
         :raises LocalClusterError: there is none, or it cannot be understood.
         """
@@ -200,12 +200,12 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all brokers for clients, comma separated."""
+        """Return the addresses of all brokers for clients, comma separated."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
     def zookeeper_connect(self) -> str:
-        """What brokers are given."""
+        """Return the address of ZooKeeper that brokers are given."""
         if self.zookeeper is not None:
             return self.zookeeper.address
         return self.external_zookeeper or ""
@@ -217,7 +217,7 @@ class LocalCluster:
         return any(process is not None and process.is_alive() for process in processes)
 
     def status(self) -> dict[str, Any]:
-        """What runs where, as plain values."""
+        """Return what runs where, as plain values."""
         rows: list[dict[str, Any]] = []
         if self.zookeeper is not None:
             process = self.zookeeper.process
@@ -282,11 +282,11 @@ class LocalCluster:
                 raise
 
     def _existing(self) -> set[Path]:
-        """What of this cluster is on disk; the directory is one of it."""
+        """Return the paths of this cluster that exist, its directory included."""
         return {path for path in (self.directory, *self._owned()) if path.exists()}
 
     def _owned(self) -> list[Path]:
-        """Everything that a cluster keeps in its directory."""
+        """Return the paths of everything that a cluster keeps in its directory."""
         brokers = (broker.directory for broker in self.brokers.values())
         files = (self.directory / "cluster.json", self.directory / "cluster.lock")
         return [self.directory / "zookeeper", *brokers, *files]
@@ -401,7 +401,7 @@ class LocalCluster:
     # ------------------------------------------------------------------ one broker
 
     def broker(self, broker_id: int) -> LocalBroker:
-        """One broker by id.
+        """Return one broker by id.
 
         :raises LocalClusterError: there is none.
         """
@@ -419,7 +419,7 @@ class LocalCluster:
         broker.wait_ready(deadline_s)
 
     def restart_broker(self, broker_id: int, deadline_s: float = READY_DEADLINE_S) -> None:
-        """Clean stop, then start."""
+        """Stop the broker cleanly, then start it."""
         self.broker(broker_id).stop()
         self.start_broker(broker_id, deadline_s)
 

@@ -1,4 +1,4 @@
-"""Processes that were started here: start, watch, signal, end.
+"""Processes are started, watched, signalled and ended here.
 
 Rules:
 
@@ -40,7 +40,7 @@ class LocalClusterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A pid together with a mark of when that process started; unique on this machine."""
+    """A process is known by its pid and a mark of when it started, unique on this machine."""
 
     pid: int
     started: str
@@ -48,7 +48,7 @@ class ProcessIdentity:
 
 @dataclass(slots=True)
 class ManagedProcess:
-    """One process that was started here, or by an earlier command and read back from a file."""
+    """A process was started here, or by an earlier command and read back from a file."""
 
     identity: ProcessIdentity
     log_path: Path
@@ -57,7 +57,7 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self.identity.pid
 
     def is_alive(self) -> bool:
@@ -77,7 +77,7 @@ class ManagedProcess:
         return False
 
     def is_paused(self) -> bool:
-        """Whether the process was stopped by a signal (SIGSTOP)."""
+        """Return whether the process was stopped by a signal (SIGSTOP)."""
         return self.is_alive() and _state_letter(self.pid) == "T"
 
     def signal(self, number: signal.Signals) -> bool:
@@ -111,7 +111,7 @@ class ManagedProcess:
         return True
 
     def stop(self, deadline_s: float = 30.0) -> bool:
-        """SIGTERM, then SIGKILL after ``deadline_s``. True when it ended by itself."""
+        """Send SIGTERM, then SIGKILL after ``deadline_s``. Return True when it ended by itself."""
         self.terminate()
         if self.wait(deadline_s):
             return True
@@ -136,11 +136,11 @@ class ManagedProcess:
             time.sleep(POLL_INTERVAL_S)
 
     def resume(self) -> None:
-        """SIGCONT after :meth:`pause`."""
+        """Let the process go on (SIGCONT) after :meth:`pause`."""
         self.signal(signal.SIGCONT)
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """The last lines that the process wrote."""
+        """Return the last lines that the process wrote."""
         try:
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -182,10 +182,10 @@ def start_process(
 
 
 def start_mark(pid: int, *, even_zombie: bool = False) -> str | None:
-    """A text that differs for every process that ever has this pid; None when there is none.
+    """Return a text that differs for every process that ever has this pid, or None without one.
 
-    A zombie counts as gone, unless ``even_zombie``, and unless threads of it are still at work:
-    the first thread can be a zombie while others have yet to let go of files and ports.
+    A zombie counts as gone, unless ``even_zombie``, and unless threads of it are still at work: the
+    first thread can be a zombie while others have yet to let go of files and ports.
     """
     if not _HAS_PROC:
         return _start_mark_by_ps(pid, even_zombie)
@@ -202,7 +202,10 @@ def start_mark(pid: int, *, even_zombie: bool = False) -> str | None:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """/proc/PID/stat from the third field on; the second may hold spaces and parentheses."""
+    """Return /proc/PID/stat from the third field on.
+
+    The second field may hold spaces and parentheses.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -231,8 +234,9 @@ def _ps(pid: int, column: str) -> str:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on, and that the system will not give to an outgoing connection:
-    a server that restarts must find it free again. Somebody else may still take it first.
+    """Return a port that nobody listens on, and that no outgoing connection will get.
+
+    A server that restarts must find it free again. Somebody else may still take it first.
 
     :raises LocalClusterError: none was found.
     """
@@ -254,7 +258,7 @@ def _first_ephemeral_port() -> int:
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen on ``host:port`` now."""
+    """Return whether a server could listen on ``host:port`` now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

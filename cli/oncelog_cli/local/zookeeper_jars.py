@@ -1,4 +1,4 @@
-"""The five jars that are a whole ZooKeeper server, fetched once from a Maven repository.
+"""Five jars from a Maven repository, fetched once, are a whole ZooKeeper server.
 
 Rules: a jar is used only when its size and its SHA-512 are those pinned here, however it came and
 however often it was used before. A jar is written beside its place and moved there when it is
@@ -29,7 +29,7 @@ _SCHEMES = ("https://", "http://", "file://")
 
 
 class Jar(NamedTuple):
-    """A file of a Maven repository, and what it must be."""
+    """A jar is a file of a Maven repository, with the size and hash that it must have."""
 
     path: str
     """Below the repository's root."""
@@ -39,7 +39,7 @@ class Jar(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Return the file's name."""
         return self.path.rpartition("/")[2]
 
 
@@ -79,7 +79,7 @@ JARS = (
 
 
 def jars_directory() -> Path:
-    """Where they are kept: in the user's cache, by version."""
+    """Return the directory of the jars: in the user's cache, by version."""
     return cache_directory() / f"zookeeper-{VERSION}"
 
 
@@ -90,7 +90,7 @@ def zookeeper_jars(
     directory: Path | None = None,
     jars: Sequence[Jar] = JARS,
 ) -> list[Path]:
-    """The jars' files; those that are missing or damaged are fetched.
+    """Return the jars' files; those that are missing or damaged are fetched.
 
     :param environment: ``ONCELOG_MAVEN_REPOSITORY`` in it names a mirror.
     :param report: told before anything is fetched.
