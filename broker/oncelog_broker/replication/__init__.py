@@ -1,1 +1,1 @@
-"""Leader and follower roles, the in-sync set, the high watermark, fetch loops, parked requests."""
+"""Replication keeps roles, the in-sync set, the high watermark, fetch loops and parked requests."""

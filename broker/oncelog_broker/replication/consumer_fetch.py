@@ -1,22 +1,21 @@
-"""One fetch of a consumer: read below the high watermark, or wait until there is enough to read.
+"""A consumer's fetch reads below the high watermark, or waits until there is enough to read.
 
-* Answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the
+* It is answered when ``min_bytes`` are there, when anything is wrong with a partition, or at the
   deadline, with what there is then. A parked fetch is told of every move of a high watermark it
-  waits for and looks once per iteration of the loop at most; one that reads what is decided only
-  does not look while a transaction keeps the last stable offset where it is; one that waits for
-  many bytes looks only every 10 ms, so that a trickle of records does not make it read the same
-  bytes over and over.
+  waits for and looks once per iteration of the loop at most. One at read_committed does not look
+  while a transaction keeps the last stable offset where it is. One that waits for many bytes looks
+  only every 10 ms, so that a trickle of records does not make it read the same bytes over and over.
 * An answer holds records of one segment of a partition at most, so a fetch in an older segment is
   answered at once, whatever ``min_bytes`` says: there is more, and it comes with the next fetch.
 * The limits of a fetch are cut to ``limits.FETCH_*``, and to the room that the broker has for
   answers; the first batch is always sent whole. While there is no room nothing is read: the fetch
   looks again every 10 ms, and ends with an empty answer at its deadline.
-* One high watermark per partition and read (KAFKA-9835).
+* Each partition is read with one high watermark (KAFKA-9835).
 * A consumer that asks for less than one batch has received one that does not hold: the leader looks
   before it sends it again. If it is corrupt here, another replica shall lead [D2].
 * A consumer that names a topic id is told when it means another topic of that name.
-* A read_committed fetch ends at the last stable offset, and names the aborted transactions that
-  touch what is sent, no more: the consumer drops their records (KIP-98).
+* A read_committed fetch ends at the last stable offset. It names only the aborted transactions that
+  touch what is sent: the consumer drops their records (KIP-98).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ logger = logged.get_logger(__name__)
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
-"""Raises the ApiError that answers the partition: unknown, or not authorized."""
+"""The lookup raises the ApiError that answers the partition: unknown, or not authorized."""
 
 EAGER_BYTES_MAX = 4096
 LOOK_AGAIN_S = 0.01
@@ -62,7 +61,7 @@ LOOK_AGAIN_S = 0.01
 
 
 class ConsumerFetch:
-    """A ``Reader`` of every partition that it waits for."""
+    """It is one parked fetch, and a ``Reader`` of every partition that it waits for."""
 
     def __init__(
         self,
@@ -84,11 +83,11 @@ class ConsumerFetch:
         self._deadline_s = now + min(request.max_wait_ms, limits.FETCH_WAIT_MS_MAX) / 1000
         self._deadline: Deadline | None = None
         self._watched: dict[Partition, int] = {}
-        """With the bytes that were read last."""
+        """Each partition stands here with the bytes that were read last."""
         self._wake_scheduled = False
         self._done = False
         self._in_older_segment = False
-        """Whether what was read last ends with its segment, not with what is readable."""
+        """It tells whether the last read ended with its segment, and not with what is readable."""
 
     @classmethod
     def start(
@@ -119,11 +118,11 @@ class ConsumerFetch:
 
     @property
     def done(self) -> bool:
-        """Whether it has been answered or dropped."""
+        """Return whether it has been answered or dropped."""
         return self._done
 
     def close(self) -> None:
-        """The connection is gone: forget it."""
+        """Forget the fetch, as its connection is gone."""
         self._done = True
         self._unwatch()
         if self._deadline is not None:
@@ -133,15 +132,15 @@ class ConsumerFetch:
     # ---- Reader
 
     def data_ready(self) -> None:
-        """An append is not readable yet."""
+        """Do nothing, since an append is not readable yet."""
 
     def watermark_moved(self, stable_moved: bool) -> None:
-        """There may be enough to read now."""
+        """Look again soon: there may be enough to read now."""
         if stable_moved or self._request.isolation_level != IsolationLevel.READ_COMMITTED:
             self._schedule(force=False)
 
     def role_changed(self) -> None:
-        """The answer is an error now, or comes from somewhere else."""
+        """Look again soon: the answer is an error now, or comes from somewhere else."""
         self._schedule(force=True)
 
     def _schedule(self, *, force: bool) -> None:
@@ -253,7 +252,8 @@ class ConsumerFetch:
     def _aborted(
         self, partition: Partition, records: Buffer, offset: int, upto: int
     ) -> list[AbortedTransaction] | None:
-        """Transactions of which ``records`` hold what the consumer must drop."""
+        """Return the aborted transactions of which ``records`` hold something that the consumer
+        must drop."""
         if not records or self._request.isolation_level != IsolationLevel.READ_COMMITTED:
             return None
         if not partition.aborted_transactions(offset, upto):
@@ -269,8 +269,11 @@ class ConsumerFetch:
 
 
 def _records(partition: Partition, asked: FetchPartition, budget: int, upto: int) -> Buffer:
-    """What is asked for, as far as it holds. Raises what ``Partition.read_for_consumer`` does; and
-    NotLeaderOrFollowerError instead of CorruptMessageError when there is a replica to ask next."""
+    """Return what is asked for, as far as it holds.
+
+    :raises ApiError: what ``Partition.read_for_consumer`` raises; but NotLeaderOrFollowerError
+        instead of CorruptMessageError when there is a replica to ask next.
+    """
     try:
         records = partition.read_for_consumer(asked.fetch_offset, budget, upto=upto)
         if len(records) > asked.max_bytes:

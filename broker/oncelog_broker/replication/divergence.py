@@ -1,9 +1,9 @@
-"""Where two logs part, by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
+"""The point where two logs part is found by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
 
-The leader compares what a fetcher says of its last record with its own history, and names the end
-of the newest epoch that both can have; the follower truncates where its own log agrees. When it
-does not know the leader's epoch it truncates to the end of its largest epoch below it, and asks
-again: at most one exchange per epoch, and never below the common part.
+The leader compares the fetcher's last record with its own history, and names the end of the newest
+epoch that both can have; the follower truncates where its own log agrees. When it does not know the
+leader's epoch it truncates to the end of its largest epoch below it, and asks again: there is at
+most one exchange per epoch, and nothing below the common part is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_protocol.types import NO_EPOCH
 
 
 def divergence(log: PartitionLog, position: FetchPosition) -> EpochEnd | None:
-    """Where a fetcher's log and the leader's ``log`` part; None while it is a prefix of it.
+    """Return where a fetcher's log and the leader's ``log`` part; None while it is a prefix of it.
 
     :raises OffsetOutOfRangeError: its epoch is not known here.
     """
@@ -33,12 +33,12 @@ def divergence(log: PartitionLog, position: FetchPosition) -> EpochEnd | None:
 
 
 def may_lack_tombstones(log: PartitionLog, batches: memoryview, now_ms: int) -> bool:
-    """Whether the leader's compaction may have removed tombstones that a follower's ``log``, about
-    to take ``batches``, has never seen.
+    """Return whether the leader's compaction may have removed tombstones that a follower's ``log``,
+    about to take ``batches``, has never seen.
 
-    It was away for longer than they are kept, so it may hold older values of their keys, and would
-    bring these back. What is missing lies behind its end, and is younger than that; in sync it is
-    sent nothing that is compacted.
+    If it was away for longer than they are kept, it may hold older values of their keys, and would
+    bring these back. The missing records lie behind its end, and are younger than that; a follower
+    in sync is sent nothing that is compacted.
     """
     config = log.config
     if not config.is_compacted or not log.size_bytes:
@@ -56,8 +56,8 @@ def may_lack_tombstones(log: PartitionLog, batches: memoryview, now_ms: int) -> 
 
 
 def common_end(log: PartitionLog, diverging: EpochEnd) -> int:
-    """Up to where a follower's ``log`` may agree with the leader that answered ``diverging``; not
-    below the log start."""
+    """Return up to where a follower's ``log`` may agree with the leader that answered
+    ``diverging``. It is not below the log start."""
     end = min(diverging.end_offset, log.log_end_offset)
     epoch, own_end = log.end_offset_for_epoch(diverging.leader_epoch)
     if epoch != NO_EPOCH:

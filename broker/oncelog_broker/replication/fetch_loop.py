@@ -1,13 +1,12 @@
-"""The shell around ``FollowerMachine``: one connection to one leader, driven by its callbacks.
+"""A fetch loop runs a ``FollowerMachine`` over one connection to one leader, by its callbacks.
 
-No task runs per fetch: a reply is handled inside the socket's callback (records go from the
-receive buffer to the log without a copy) and the next fetch leaves from there, or from the
-callback of the sync.
+No task runs per fetch: a reply is handled inside the socket's callback (records go from the receive
+buffer to the log without a copy) and the next fetch leaves from there, or from the callback of the
+sync.
 
 * When only the sync of what just came is awaited, the next fetch waits with it, for ``PATIENCE_S``
-  at most: the names that follow the sync need a fetch of their own anyway. A stalled directory
-  must not keep the partitions of the others from being fetched, so then a fetch goes out without
-  it.
+  at most: the names that follow the sync need a fetch of their own anyway. A stalled directory must
+  not keep the partitions of the others from being fetched, so then a fetch goes out without it.
 * One task connects, and reconnects with back-off, for as long as something is followed.
 * A leader that says nothing for ``SILENCE_S`` beyond the longest park is given up and connected to
   anew.
@@ -34,7 +33,7 @@ SILENCE_S = 10.0
 
 
 class FetchLoop:
-    """Fetches from one leader."""
+    """It fetches from one leader."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class FetchLoop:
         return topic_partition in self._machine
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int | None:
-        """The leader epoch in which a partition is followed here, or None."""
+        """Return the leader epoch in which a partition is followed here, or None."""
         return self._machine.leader_epoch_of(topic_partition)
 
     def add(self, partition: Partition) -> None:
@@ -94,7 +93,7 @@ class FetchLoop:
         self._schedule_pump()
 
     def synced(self, partition: Partition) -> None:
-        """Our disk has caught up a step with a partition."""
+        """Go on with a partition whose log our disk has caught up a step with."""
         machine = self._machine
         machine.synced(partition.topic_partition)
         if machine.syncing == 0:

@@ -1,4 +1,4 @@
-"""The leader's end of a follower's fetch connection: an incremental session. (KIP-227.)
+"""The leader serves a follower's fetch connection with an incremental session (KIP-227).
 
 The scheme, both ends
 ---------------------
@@ -9,21 +9,20 @@ The scheme, both ends
   durable offset and asks for more in one message. While a partition waits for the follower's sync
   the leader gathers what comes; the next answer takes it all: a group commit over the wire.
   (Fetching ahead of the sync was weighed: it needs a second offset and a second exchange per sync,
-  and with a producer's window of a few batches per partition the cores are what is short, not the
-  wire.)
+  and with a producer's window of a few batches per partition the cores are scarce, not the wire.)
 * One fetch at a time is parked. Should another come, because a partition became durable later than
-  its neighbours or got a new leader epoch, the parked one is answered first, *before* the new
-  names are read: answer k reflects the names of requests up to k, which is how a follower tells
-  data for an old position from data for a new one.
+  its neighbours or got a new leader epoch, the parked one is answered first, *before* the new names
+  are read: answer k reflects the names of requests up to k. That is how a follower tells data for
+  an old position from data for a new one.
 * New data and errors wake a parked fetch, in the same iteration of the loop as the appends, once
   for all of them. A high watermark that has moved, or that a session has not heard of, rides along
   with the next answer and wakes nobody.
-* Gathering: a fetch that finds news at once, in the middle of a stream of data, is answered a
-  millisecond later. It has just let the high watermark move, so producers are about to send more;
-  who goes at once splits a producer's window into small trains that never meet again, and every
-  train costs an exchange and a sync of its own. (Measured with 16 KiB batches, five in flight: 2.4
-  requests an exchange without, 3.2 with, 15 % more throughput on the same cores.) A trickle of
-  records and a follower that is far behind are answered at once.
+* A fetch that finds news at once, in the middle of a stream of data, is answered a millisecond
+  later (it gathers). It has just let the high watermark move, so producers are about to send more.
+  An answer at once would split a producer's window into small trains that never meet again, and
+  every train costs an exchange and a sync of its own. (Measured with 16 KiB batches, five in
+  flight: 2.4 requests an exchange without, 3.2 with, 15 % more throughput on the same cores.) A
+  trickle of records and a follower that is far behind are answered at once.
 * Every step costs O(partitions with news). Idle partitions cost nothing.
 """
 
@@ -62,7 +61,7 @@ from oncelog_protocol.types import TopicPartition
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
-"""Raises UnknownTopicOrPartitionError when the broker has no such replica."""
+"""The lookup raises UnknownTopicOrPartitionError when the broker has no such replica."""
 
 GATHER_S = 0.001
 GATHER_BYTES_MIN = 16 * 1024
@@ -71,11 +70,11 @@ GATHER_BYTES_MAX = 4 * 1024 * 1024
 there is more than enough in each."""
 
 WATERMARK_NEWS_MAX = 1_000
-"""Partitions of one answer that carry nothing but a high watermark."""
+"""So many partitions of one answer may carry nothing but a high watermark."""
 
 
 class SessionEntry:
-    """One partition of the session. A ``Reader`` of the partition."""
+    """An entry is one partition of the session, and a ``Reader`` of the partition."""
 
     __slots__ = (
         "diverging",
@@ -101,26 +100,27 @@ class SessionEntry:
         self.max_bytes = 0
         self.leader_epoch = -1
         self.open = False
-        """Whether the follower waits for an answer to its last name."""
+        """It tells whether the follower waits for an answer to its last name."""
         self.error_code = 0
         self.diverging: EpochEnd | None = None
         self.sent_from = -1
-        """Offset of the records that were sent last, and their size."""
+        """The records that were sent last began at this offset; their size stands beside it."""
         self.sent_bytes = 0
         self.sent_watermark = -1
         self.sent_start = -1
 
     def data_ready(self) -> None:
-        """The leader appended."""
+        """Answer the open name, as the leader has appended."""
         if self.open:
             self.session.news(self)
 
     def watermark_moved(self, stable_moved: bool) -> None:
-        """Tell with the next answer."""
+        """Tell the high watermark with the next answer."""
         self.session.watermark_news[self] = None
 
     def role_changed(self) -> None:
-        """A name means one leader epoch: in another one it is fenced (KAFKA-9338)."""
+        """Fence the open name if the leader epoch is another one: a name means one epoch
+        (KAFKA-9338)."""
         partition = self.partition
         if not self.open or partition is None:
             return
@@ -132,9 +132,9 @@ class SessionEntry:
 
 
 def _check_sent(partition: Partition, entry: SessionEntry) -> None:
-    """The follower asks again for what it was sent: look whether it can be used.
+    """Check the records that the follower was sent before, as it asks for them again.
 
-    :raises CorruptMessageError: it cannot.
+    :raises CorruptMessageError: they cannot be used.
     """
     data = memoryview(partition.read_for_follower(entry.sent_from, entry.sent_bytes))
     expected = entry.sent_from
@@ -155,7 +155,7 @@ class _Parked(NamedTuple):
 
 
 class FollowerSession:
-    """The fetches of one follower over one connection."""
+    """A session serves the fetches of one follower over one connection."""
 
     def __init__(
         self,
@@ -178,14 +178,14 @@ class FollowerSession:
         self._wake_scheduled = False
         self._loop = asyncio.get_running_loop()
         self._answered_bytes = 0
-        """Of the last answer."""
+        """It is the size of the last answer."""
         self._gathering: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def handle(self, request: FetchRequest, respond: Respond, now: float) -> None:
-        """Serve one fetch; answers now, or when there is news, or after ``max_wait_ms``.
+        """Serve one fetch: answer now, or when there is news, or after ``max_wait_ms``.
 
         :raises InvalidFetchSessionEpochError: not the next fetch of this session.
         :raises InvalidRequestError: bounds that make no sense.
@@ -220,7 +220,7 @@ class FollowerSession:
             self._deadline = self._deadlines.add(now + wait_s, self._answer)
 
     def news(self, entry: SessionEntry) -> None:
-        """``entry`` has something for the follower."""
+        """Note that ``entry`` has something for the follower, and wake a parked fetch."""
         self._news[entry] = None
         if self._parked is not None and not self._wake_scheduled and self._gathering is None:
             # Once for all appends of this iteration of the loop.
@@ -228,13 +228,13 @@ class FollowerSession:
             self._loop.call_soon(self._wake)
 
     def end(self) -> None:
-        """Another session begins on the connection: answer what is parked, then forget all."""
+        """Answer what is parked, then forget all: another session begins on the connection."""
         if self._parked is not None:
             self._answer()
         self.close()
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Forget all, as the connection is gone."""
         if self._deadline is not None:
             self._deadline.cancel()
         if self._gathering is not None:
@@ -364,7 +364,7 @@ class FollowerSession:
         parked.respond(FetchResponse(0, list(topics.values())), payload)
 
     def _serve(self, entry: SessionEntry, room: int) -> tuple[FetchPartitionResponse, Buffer]:
-        """The answer to one open name; the name is closed by it."""
+        """Return the answer to one open name, and close the name."""
         partition = entry.partition
         number = entry.topic_partition.partition
         entry.open = False

@@ -1,4 +1,6 @@
-"""The follower's end of a fetch connection: what to name next, and what to do with an answer. Pure.
+"""A follower machine decides which partitions to name next, and what to do with an answer. Pure.
+
+Pure.
 
 ``fetch_session`` describes the scheme. This machine holds, for each partition followed over one
 connection, where it is in the cycle:
@@ -58,12 +60,13 @@ logger = logged.get_logger(__name__)
 
 
 TRUNCATIONS_PER_TURN = 1
-"""Each waits for the disk up to three times: for its mark, the name of that, and the truncation."""
+"""Each truncation waits for the disk up to three times: for its mark, the name of that, and the
+truncation."""
 _NOTHING = memoryview(b"")
 
 
 class FollowState(Enum):
-    """Where a partition is in the fetch cycle."""
+    """It tells where a partition is in the fetch cycle."""
 
     NAMEABLE = "nameable"
     OPEN = "open"
@@ -73,7 +76,7 @@ class FollowState(Enum):
 
 
 class Followed:
-    """One partition followed over this connection."""
+    """It is one partition followed over this connection."""
 
     __slots__ = (
         "anew",
@@ -90,15 +93,16 @@ class Followed:
         self.leader_epoch = partition.leader_epoch
         self.state = FollowState.NAMEABLE
         self.named_in = -1
-        """Number of the request that named it last."""
+        """The request of this number named it last."""
         self.anew = False
-        """Whether it was named as an empty log, because it is damaged."""
+        """It tells whether it was named as an empty log, because it is damaged."""
         self.retry_at_s = 0.0
         self.backoff_s = 0.0
 
 
 class FollowerMachine:
-    """Everything about fetching from one leader except the connection. Times are loop time."""
+    """It does everything about fetching from one leader except the connection. Times are loop
+    time."""
 
     def __init__(
         self,
@@ -129,30 +133,31 @@ class FollowerMachine:
 
     @property
     def in_flight(self) -> int:
-        """Fetches sent on this connection and not answered."""
+        """Return how many fetches were sent on this connection and not answered."""
         return self._sent - self._answered
 
     @property
     def syncing(self) -> int:
-        """Partitions that wait for our own disk."""
+        """Return how many partitions wait for our own disk."""
         return self._syncing
 
     @property
     def delayed(self) -> int:
-        """Partitions that wait after an error."""
+        """Return how many partitions wait after an error."""
         return len(self._delayed)
 
     def partitions(self) -> list[Partition]:
-        """What is followed."""
+        """Return the partitions that are followed."""
         return [followed.partition for followed in self._followed.values()]
 
     def state_of(self, topic_partition: TopicPartition) -> FollowState | None:
-        """Where a partition is in the cycle; None when it is not followed here."""
+        """Return where a partition is in the cycle; None when it is not followed here."""
         followed = self._followed.get(topic_partition)
         return None if followed is None else followed.state
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int | None:
-        """The leader epoch in which a partition is followed; None when it is not followed here."""
+        """Return the leader epoch in which a partition is followed; None when it is not followed
+        here."""
         followed = self._followed.get(topic_partition)
         return None if followed is None else followed.leader_epoch
 
@@ -179,7 +184,7 @@ class FollowerMachine:
             self.add(partition)
 
     def reconnect(self) -> None:
-        """The connection is gone and with it the session: name everything again on the next."""
+        """Begin a new session, in which everything is named again: the connection is gone."""
         self._sent = self._answered = 0
         self._forgotten.clear()
         self._truncations.clear()
@@ -192,7 +197,7 @@ class FollowerMachine:
             self.add(partition)
 
     def synced(self, topic_partition: TopicPartition) -> None:
-        """Our disk has caught up a step with this partition."""
+        """Make a partition nameable if our disk holds all of it now."""
         followed = self._followed.get(topic_partition)
         if (
             followed is not None
@@ -203,7 +208,8 @@ class FollowerMachine:
             self._make_nameable(followed)
 
     def retry_due(self, now: float) -> float | None:
-        """Make nameable what has waited long enough; returns when to call again, or None."""
+        """Make partitions nameable that have waited long enough; return when to call again, or
+        None."""
         earliest: float | None = None
         for topic_partition, followed in list(self._delayed.items()):
             # A timer may fire a hair early.
@@ -217,7 +223,7 @@ class FollowerMachine:
     # ---- requests
 
     def wants_to_send(self, *, patient: bool) -> bool:
-        """Whether a fetch should go out now.
+        """Return whether a fetch should go out now.
 
         ``patient``: when nothing can be named, hold an empty long poll back while partitions wait
         for the sync, because the names that come with it make a fetch of their own.
@@ -227,7 +233,7 @@ class FollowerMachine:
         return self.in_flight == 0 and bool(self._followed) and not (patient and self._syncing)
 
     def next_request(self, now: float) -> FetchRequest:
-        """The next fetch of the session; it names all that is nameable."""
+        """Return the next fetch of the session; it names all that is nameable."""
         topics: dict[tuple[str, str], FetchTopic] = {}
         nameable, self._nameable = self._nameable, {}
         for topic_partition, followed in nameable.items():
@@ -308,11 +314,12 @@ class FollowerMachine:
 
     @property
     def truncating(self) -> bool:
-        """Whether logs are to be truncated: ``truncate_some`` is to be called in other turns."""
+        """Return whether logs are to be truncated: then ``truncate_some`` is to be called in other
+        turns."""
         return bool(self._truncations)
 
     def truncate_some(self, now: float) -> None:
-        """Truncate some of the logs that diverge, those first of which the leader spoke first."""
+        """Truncate some of the logs that diverge, in the order in which the leader told of them."""
         left = TRUNCATIONS_PER_TURN
         while left and self._truncations:
             followed, answer = self._truncations.popleft()
@@ -365,7 +372,7 @@ class FollowerMachine:
             self._delay(followed, now)
 
     def _append(self, followed: Followed, answer: FetchPartitionResponse, data: memoryview) -> bool:
-        """Append what the leader sent; False: begun anew instead."""
+        """Append the records of the leader; return False if the log was begun anew instead."""
         partition = followed.partition
         log = partition.log
         if log.config.is_compacted and may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
@@ -393,7 +400,7 @@ class FollowerMachine:
     # ---- states
 
     def _after_write(self, followed: Followed) -> None:
-        """Its position may be told to the leader once all of it is durable."""
+        """Have the position told to the leader once all of the log is durable."""
         if followed.partition.is_durable:
             self._make_nameable(followed)
         else:
@@ -415,8 +422,9 @@ class FollowerMachine:
         self._delayed[followed.partition.topic_partition] = followed
 
     def _log_refused(self, followed: Followed, error: Exception, now: float) -> None:
-        """Our log cannot be written: for good if its directory is gone; else (the disk is
-        full, or corruption was found, which the next name begins anew) again after a while."""
+        """Stop or delay a partition whose log cannot be written. It stops for good if its directory
+        is gone; else (the disk is full, or corruption was found, which the next name begins anew)
+        it is tried again after a while."""
         if followed.partition.log.log_dir.online:
             logger.error(logged.FOLLOWER_CANNOT_WRITE, followed.partition.topic_partition, error)
             self._delay(followed, now)

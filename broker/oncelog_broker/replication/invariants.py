@@ -1,7 +1,7 @@
-"""These checks must hold of a replica at every moment, and run while it does. Pure.
+"""A replica's invariants are checked here while it runs. Pure.
 
-As in ``log.invariants``: a broken one takes the replica out of service (``Partition.break_down``).
-They are looked at where the numbers move, and for every replica with each lag check.
+As in ``log.invariants``, a broken one takes the replica out of service (``Partition.break_down``).
+They are checked where the numbers move, and for every replica with each lag check.
 
 - ``log start <= last stable offset <= high watermark <= log end`` [I1];
 - high watermark and last stable offset of a leader do not move back while it leads in one epoch
@@ -30,7 +30,10 @@ __all__ = [
 
 
 def check_offsets(log_start: int, high_watermark: int, log_end: int) -> None:
-    """:raises InvariantError: the three are out of order."""
+    """Check the order of log start, high watermark and log end.
+
+    :raises InvariantError: the three are out of order.
+    """
     if not 0 <= log_start <= high_watermark <= log_end:
         raise InvariantError(
             f"log start {log_start}, high watermark {high_watermark}, log end {log_end}"
@@ -38,14 +41,19 @@ def check_offsets(log_start: int, high_watermark: int, log_end: int) -> None:
 
 
 def check_watermark(before: int, now: int) -> None:
-    """:raises InvariantError: a leader's high watermark has moved back within its epoch."""
+    """Check that a leader's high watermark has not moved back within its epoch.
+
+    :raises InvariantError: it has.
+    """
     if now < before:
         raise InvariantError(f"the high watermark moved back from {before} to {now}")
 
 
 def check_stable(before: int, now: int, high_watermark: int) -> None:
-    """:raises InvariantError: a leader's last stable offset has moved back within its epoch, or
-    lies above its high watermark."""
+    """Check a leader's last stable offset.
+
+    :raises InvariantError: it has moved back within its epoch, or lies above the high watermark.
+    """
     if not before <= now <= high_watermark:
         raise InvariantError(
             f"last stable offset {now}, before {before}, high watermark {high_watermark}"
@@ -60,7 +68,8 @@ def check_isr(
     counted: Collection[int],
     pending: bool,
 ) -> None:
-    """``counted`` are the followers that the high watermark waits for.
+    """Check that the high watermark waits for the whole ISR. ``counted`` are the followers that it
+    waits for.
 
     :raises InvariantError: the high watermark could pass a member of the ISR.
     """
@@ -80,7 +89,8 @@ def check_isr(
 def check_fetchers(
     fetchers: Sequence[tuple[int, int | None]], wanted: Sequence[tuple[int, int]]
 ) -> None:
-    """Both are (broker fetched from, leader epoch): what there is, and what there must be.
+    """Check that the fetchers are those that must be. Both arguments are (broker fetched from,
+    leader epoch).
 
     :raises InvariantError: they differ.
     """

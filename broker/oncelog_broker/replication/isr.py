@@ -1,5 +1,6 @@
-"""The in-sync replicas of a partition, as its leader holds them, and the change it has asked
-for. Pure.
+"""The leader keeps a partition's in-sync replicas here, and the change it has asked for. Pure.
+
+Pure.
 
 Only the controller changes the ISR [K22]. The leader *proposes*; until a definite answer is there,
 the new set may or may not be the true one, so everything that must hold for the true ISR is made
@@ -32,41 +33,41 @@ NO_BROKER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What the controller is asked for. Broker epochs are those seen when the members were found
+    """The controller is asked for this. Broker epochs are those seen when the members were found
     eligible: one snapshot for check and request (KAFKA-15221, KIP-903)."""
 
     members: tuple[tuple[int, int], ...]
-    """(broker id, broker epoch), by id."""
+    """The members are (broker id, broker epoch), by id."""
     in_doubt: bool = False
-    """Whether a request for it may have succeeded without our knowing."""
+    """It tells whether a request for the proposal may have succeeded without our knowing."""
     attempt: int = 0
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The proposed ISR."""
+        """Return the proposed ISR."""
         return tuple(broker_id for broker_id, _ in self.members)
 
     def again(self) -> Proposal:
-        """The same, one attempt later."""
+        """Return the same proposal, one attempt later."""
         return replace(self, attempt=self.attempt + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """The ISR with its version, and at most one proposal."""
+    """It holds the ISR with its version, and at most one proposal."""
 
     committed: tuple[int, ...]
     partition_epoch: int
     proposal: Proposal | None = None
     doubtful: tuple[int, ...] = ()
-    """Members of refused proposals whose first copies may have succeeded all the same."""
+    """These are members of refused proposals whose first copies may have succeeded all the same."""
     elr: tuple[int, ...] = ()
-    """Complete replicas outside the ISR that may yet be elected (KIP-966). The controller alone
+    """These complete replicas outside the ISR may yet be elected (KIP-966). The controller alone
     changes them; while there are any, the high watermark stands."""
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the true ISR, by id."""
+        """Return every replica that may be in the true ISR, by id."""
         if self.proposal is None:
             return self.committed
         return tuple(sorted({*self.committed, *self.proposal.broker_ids, *self.doubtful}))
@@ -80,25 +81,27 @@ class IsrState:
     def success(
         self, isr: Sequence[int], partition_epoch: int, elr: Sequence[int] = ()
     ) -> IsrState:
-        """The controller answered with the ISR that is now true."""
+        """Return the state after the controller answered with the ISR that is now true."""
         return IsrState(tuple(sorted(isr)), partition_epoch, elr=tuple(sorted(elr)))
 
     superseded = success
 
     def unknown(self) -> IsrState:
-        """No answer, or one that tells nothing: it may have succeeded."""
+        """Return the state after no answer, or after one that tells nothing: the proposal may have
+        succeeded."""
         if self.proposal is None:
             return self
         return replace(self, proposal=replace(self.proposal, in_doubt=True).again())
 
     def retry(self) -> IsrState:
-        """Answered that this attempt had no effect, but a later one may: ask again."""
+        """Return the state in which the proposal is asked for again: this attempt had no effect,
+        but a later one may."""
         if self.proposal is None:
             return self
         return replace(self, proposal=self.proposal.again())
 
     def refused(self) -> IsrState:
-        """The controller will not do it."""
+        """Return the state after a refusal: the controller will not do it."""
         proposal = self.proposal
         if proposal is None:
             return self
@@ -116,5 +119,5 @@ class IsrState:
 
 
 def isr_members(proposal: Proposal) -> list[IsrMember]:
-    """The proposal as AlterPartition carries it."""
+    """Return the proposal as AlterPartition carries it."""
     return [IsrMember(broker_id, broker_epoch) for broker_id, broker_epoch in proposal.members]

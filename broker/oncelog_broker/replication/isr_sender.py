@@ -1,4 +1,4 @@
-"""Carries ISR proposals to the controller, batched, and their answers back.
+"""ISR proposals are carried to the controller in batches here, and their answers back.
 
 One request is under way at a time; proposals made meanwhile go with the next. When the outcome is
 not known the proposal stays pending and is asked for again, with back-off, until there is a
@@ -25,7 +25,7 @@ from oncelog_runtime.entropy import Entropy
 logger = logged.get_logger(__name__)
 
 ITEMS_MAX = 1_000
-"""Proposals of one request."""
+"""One request has at most so many proposals."""
 
 
 class _Asked(NamedTuple):
@@ -34,7 +34,7 @@ class _Asked(NamedTuple):
 
 
 class IsrSender:
-    """The queue of partitions that have a proposal, and the task that empties it."""
+    """It keeps the queue of partitions that have a proposal, and the task that empties it."""
 
     def __init__(self, port: IsrPort, config: ReplicaConfig, entropy: Entropy) -> None:
         self._port = port
@@ -43,21 +43,21 @@ class IsrSender:
         self._queue: dict[Partition, None] = {}
         self._filled = asyncio.Event()
         self.shrinks = 0
-        """ISRs of partitions led here that have become smaller, by whomever."""
+        """So many ISRs of partitions led here have become smaller, whoever changed them."""
         self.expands = 0
-        """The same, larger."""
+        """So many ISRs of partitions led here have become larger, whoever changed them."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def enqueue(self, partition: Partition) -> None:
-        """The partition has a proposal."""
+        """Queue a partition that has a proposal."""
         self._queue[partition] = None
         self._filled.set()
 
     def count_change(self, before: tuple[int, ...], partition: Partition) -> None:
-        """``partition``, whose ISR was ``before``, may have another one now; who did not lead had
-        none."""
+        """Count a change if ``partition``, whose ISR was ``before``, has another one now. A replica
+        that did not lead had none."""
         now = partition.isr
         if before and now:
             self.shrinks += len(now) < len(before)
@@ -74,7 +74,7 @@ class IsrSender:
                 await asyncio.sleep(self._backoff_s(failures))
 
     async def _send_once(self) -> bool:
-        """One request; whether every proposal in it was settled."""
+        """Send one request; return whether every proposal in it was settled."""
         asked = self._take_queue()
         if not asked:
             return True

@@ -4,14 +4,14 @@ The object is made anew for each leader epoch, so that nothing learnt in an olde
 [K5].
 
 * The high watermark is the least synced offset of the leader and of every member of the *maximal*
-  ISR, moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas`` or
-  there is an ELR: the controller may count with another setting than this broker [K18].
+  ISR. It moves up only, and stands while the committed ISR is smaller than ``min.insync.replicas``
+  or there is an ELR: the controller may count with another setting than this broker [K18].
 * A follower may join when it has fetched in this epoch, holds the high watermark and the start of
   this epoch (KAFKA-7128), and has given up what was deleted by request (``record_deletion``). It
   leaves when it lags for too long, and at once when it turns up without committed records: its disk
   has lost them, and it must not be elected [I4].
 * A leader that resumes an epoch after a restart trusts no follower's tail (``resumed_divergence``).
-* One ISR change at a time, asked of the controller (see ``isr``).
+* One ISR change at a time is asked of the controller (see ``isr``).
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ CONTACT_S_MAX = 5.0
 _REFUSALS = frozenset(
     (IneligibleReplicaError.code, OperationNotAttemptedError.code, InvalidRequestError.code)
 )
-"""Answers that say that the change was not made and will not be."""
+"""These answers say that the change was not made and will not be."""
 
 
 class LeaderRole:
-    """One partition led in one leader epoch. Times are loop time in seconds."""
+    """It is one partition led in one leader epoch. Times are loop time in seconds."""
 
     def __init__(
         self,
@@ -94,52 +94,54 @@ class LeaderRole:
             if replica != broker_id
         }
         self.gives_way = False
-        """Whether another replica is to lead, though this one could go on."""
+        """It tells whether another replica is to lead, though this one could go on."""
         self._safeguards = safeguards
         self._lacking: dict[int, None] = {}
-        """Followers that have shown that they lack what is committed."""
+        """These followers have shown that they lack what is committed."""
         self._counted: list[FollowerProgress] = []
         self._at_end: list[FollowerProgress] = []
         self.watermark = high_watermark
-        """The high watermark that this leader has reached; see ``invariants``."""
+        """This leader has reached this high watermark; see ``invariants``."""
         self.start_needed = log_start_offset
-        """No replica may lead that begins below it: what was deleted would be back."""
+        """No replica may lead whose log begins below this offset: deleted records would be back."""
         self.stable_offset = 0
-        """The last stable offset when that was looked at last; see ``invariants``."""
+        """It is the last stable offset when that was looked at last; see ``invariants``."""
         self._refused: dict[int, tuple[int, float]] = {}
         self._left: dict[int, float] = {}
-        """When those that had to leave the ISR had last been heard of then."""
+        """For each follower that had to leave the ISR, it is the time when it had last been heard
+        of."""
         self._unproven = set(self.followers) if resumes else set()
-        """Followers that may hold a tail of this epoch's former life; see
+        """These followers may hold a tail of this epoch's former life; see
         ``resumed_divergence``."""
         self._recount()
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR."""
+        """Return the committed ISR."""
         return self.state.committed
 
     def has_min_isr(self, min_isr: int) -> bool:
-        """Whether the committed ISR is large enough; a topic with fewer replicas needs just
-        those. An ELR says that to the controller it is not."""
+        """Return whether the committed ISR is large enough; a topic with fewer replicas needs just
+        those. With an ELR it is not: then the controller takes it for too small."""
         state = self.state
         return not state.elr and len(state.committed) >= min(min_isr, self.replica_count)
 
     def give_way(self) -> None:
-        """Another replica shall lead: the controller hears so when it asks for the order again."""
+        """Let another replica lead: the controller hears so when it asks for the order again."""
         self.gives_way = True
 
     def stay(self) -> None:
-        """What it gave way for is over, and nobody else leads yet: it leads as before."""
+        """Lead as before: the reason to give way is over, and nobody else leads yet."""
         self.gives_way = False
 
     def has_successor(self, now: float | None) -> bool:
-        """Whether another replica is known to hold everything committed and may be elected."""
+        """Return whether another replica is known to hold everything committed and may be
+        elected."""
         return bool(self.successors(now))
 
     def successors(self, now: float | None) -> list[int]:
-        """Replicas that are known to hold everything committed and may be elected: members that
-        stay, and those of the ELR that were heard of lately (``now`` is loop time)."""
+        """Return the replicas that are known to hold everything committed and may be elected:
+        members that stay, and those of the ELR that were heard of lately (``now`` is loop time)."""
         staying = self.state.committed
         if self.state.proposal is not None:
             staying = tuple(b for b in self.state.proposal.broker_ids if b in staying)
@@ -158,8 +160,8 @@ class LeaderRole:
         ]
 
     def ahead(self, synced: int, end: int, since: float, now: float) -> list[int]:
-        """Successors that hold more than this broker's disk, which ends at ``synced``, and all that
-        the log, which ends at ``end``, held at ``since`` (loop time)."""
+        """Return the successors that hold more than this broker's disk, which ends at ``synced``,
+        and all that the log, which ends at ``end``, held at ``since`` (loop time)."""
         return [
             member
             for member in self.successors(now)
@@ -170,7 +172,8 @@ class LeaderRole:
     # ---- offsets
 
     def high_watermark(self, current: int, leader_offset: int, min_isr: int) -> int:
-        """Where the high watermark is now; ``leader_offset`` is what the leader itself holds."""
+        """Return where the high watermark is now; the leader itself holds all below
+        ``leader_offset``."""
         if self._safeguards.hold_below_min_isr and not self.has_min_isr(min_isr):
             return current
         lowest = leader_offset
@@ -189,16 +192,17 @@ class LeaderRole:
         self.watermark = high_watermark
 
     def deleted_below(self, offset: int) -> None:
-        """Records below ``offset`` were deleted: no replica may lead that begins below it."""
+        """Note that records below ``offset`` were deleted: no replica may lead whose log begins
+        below it."""
         self.start_needed = max(self.start_needed, offset)
 
     def lowest_start(self, leader_start: int) -> int:
-        """The least log start that the disks of the leader and of the maximal ISR hold; -1: one of
-        them has not said it yet. ``leader_start`` is the leader's own."""
+        """Return the least log start that the disks of the leader and of the maximal ISR hold; -1
+        if one of them has not said it yet. ``leader_start`` is the leader's own."""
         return min([leader_start, *(follower.log_start_offset for follower in self._counted)])
 
     def appended(self, leader_end: int, now: float) -> None:
-        """The leader's log has grown."""
+        """Note for followers at the log end that the leader's log has grown."""
         if self._at_end:
             for follower in self._at_end:
                 follower.left_behind(leader_end, now)
@@ -215,7 +219,7 @@ class LeaderRole:
         contact: Contact,
         now: float,
     ) -> None:
-        """A follower's fetch of this leader epoch has come, and its log is a prefix of ours.
+        """Count a follower's fetch of this leader epoch, whose log is a prefix of ours.
 
         :raises StaleBrokerEpochError: the follower has restarted since it sent it.
         """
@@ -243,9 +247,9 @@ class LeaderRole:
 
         A broker that restarts may be told to go on leading in the *same* epoch. Had it lost an
         unsynced tail by power cut, followers may hold that tail, and it would pass for ours once
-        our log has grown past it. So a follower's first fetch of this life may not lie beyond
-        where this life began. Nothing that is lost so was committed: our synced offset never
-        passed it. An ``empty`` log has no tail to distrust, wherever it begins.
+        our log has grown past it. So a follower's first fetch of this life may not lie beyond where
+        this life began. Nothing that is lost so was committed: our synced offset never passed it.
+        An ``empty`` log has no tail to distrust, wherever it begins.
         """
         if replica_id not in self._unproven:
             return None
@@ -272,8 +276,8 @@ class LeaderRole:
     # ---- changes of the ISR
 
     def propose_change(self, leader_end: int, now: float, lag_s_max: float) -> bool:
-        """Propose to remove followers that have not kept up, or else to add one that has; whether
-        there is something to ask for."""
+        """Propose to remove followers that have not kept up, or else to add one that has. Return
+        whether there is something to ask for."""
         lagging = self.lagging(leader_end, now, lag_s_max)
         if lagging and self.propose_leave(lagging):
             logger.warning(
@@ -283,8 +287,8 @@ class LeaderRole:
         return self.propose_any_join(self.watermark, now)
 
     def propose_leave_of_incomplete(self, replica_id: int, offset: int) -> bool:
-        """A follower stands at ``offset`` and so lacks what is committed: propose to remove it;
-        whether there is something to ask for."""
+        """Propose to remove a follower that stands at ``offset`` and so lacks what is committed.
+        Return whether there is something to ask for."""
         if not self.propose_leave([replica_id]):
             return False
         logger.log(
@@ -299,7 +303,7 @@ class LeaderRole:
         return True
 
     def propose_join(self, replica_id: int, high_watermark: int, now: float) -> bool:
-        """Propose to add a follower if it may join; whether a proposal was made."""
+        """Propose to add a follower if it may join; return whether a proposal was made."""
         state = self.state
         if state.proposal is not None or replica_id in state.committed:
             return False
@@ -318,11 +322,11 @@ class LeaderRole:
         return True
 
     def propose_any_join(self, high_watermark: int, now: float) -> bool:
-        """Propose the first follower that may join and is alive; whether there was one.
+        """Propose the first follower that may join and is alive; return whether there was one.
 
-        A follower at the log end of an idle partition does not name it again, so what kept it
-        from being proposed at its last name (another change, a refusal) must be looked at again.
-        Who had to leave must have been heard of since, or it would come and go.
+        A follower at the log end of an idle partition does not name it again, so the reason that
+        kept it from being proposed at its last name (another change, a refusal) must be looked at
+        again. A follower that had to leave must have been heard of since, or it would come and go.
         """
         return any(
             now - follower.contact.at_s < CONTACT_S_MAX
@@ -332,8 +336,9 @@ class LeaderRole:
         )
 
     def propose_leave(self, replicas: Sequence[int]) -> bool:
-        """Propose an ISR, and an ELR, without ``replicas``; whether a proposal was made. Who is in
-        the ELR alone and leaves it is one that lacks records, and named so in the request."""
+        """Propose an ISR, and an ELR, without ``replicas``; return whether a proposal was made. A
+        replica that is in the ELR alone and leaves it lacks records, and is named so in the
+        request."""
         state = self.state
         remaining = [member for member in state.committed if member not in replicas]
         leaving = len(remaining) < len(state.committed) or any(r in state.elr for r in replicas)
@@ -346,10 +351,10 @@ class LeaderRole:
         return True
 
     def must_leave(self, replica_id: int, fetch_offset: int, *, empty: bool) -> bool:
-        """Whether a follower that stands there lacks what is committed while ISR or ELR, as they
-        are or may be, name it. It is sent nothing before it has left: what it may still have of a
-        damaged log it keeps until nobody counts on it. A new leader may not know what is committed;
-        an ``empty`` log tells enough."""
+        """Return whether a follower that stands there lacks what is committed while ISR or ELR, as
+        they are or may be, name it. It is sent nothing before it has left: until nobody counts on
+        it, it keeps what it may still have of a damaged log. A new leader may not know what is
+        committed; an ``empty`` log tells enough."""
         lacks = fetch_offset < self.watermark or (empty and fetch_offset < self.epoch_start_offset)
         if lacks:
             self._lacking[replica_id] = None
@@ -358,7 +363,7 @@ class LeaderRole:
         return lacks and replica_id in (*self.state.maximal, *self.state.elr)
 
     def lagging(self, leader_end: int, now: float, lag_s_max: float) -> list[int]:
-        """Members of the committed ISR that have not kept up."""
+        """Return the members of the committed ISR that have not kept up."""
         return [
             member
             for member in self.state.committed
@@ -370,7 +375,7 @@ class LeaderRole:
         ]
 
     def item(self, topic_id: str) -> AlterPartitionItem | None:
-        """The proposal as a request, or None when there is none."""
+        """Return the proposal as a request, or None when there is none."""
         proposal = self.state.proposal
         if proposal is None:
             return None
@@ -395,7 +400,7 @@ class LeaderRole:
         )
 
     def answered(self, result: AlterPartitionResult, now: float) -> None:
-        """The controller answered the proposal.
+        """Apply the controller's answer to the proposal.
 
         Codes that say neither *done* nor *never* (another controller, a lost race with a topic
         deletion) leave it pending; it will be asked for again.
@@ -428,7 +433,7 @@ class LeaderRole:
             logger.info(logged.ISR_CHANGED, self.topic_partition, before, self.isr, version)
 
     def unanswered(self) -> None:
-        """The request was lost, or its answer was."""
+        """Note that the request was lost, or its answer was."""
         self.state = self.state.unknown()
 
     def _propose(self, broker_ids: Sequence[int]) -> None:
@@ -461,7 +466,7 @@ class LeaderRole:
         )
 
     def _recount(self) -> None:
-        """Whom the high watermark waits for."""
+        """Find the members that the high watermark waits for."""
         state = self.state
         members = state.maximal if self._safeguards.count_maximal_isr else state.committed
         self._counted = [

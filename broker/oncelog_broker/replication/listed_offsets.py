@@ -1,9 +1,9 @@
-"""Where a partition ends, and where a time begins in it, as its leader tells those who ask. Pure.
+"""A leader tells where its partition ends, and where a time begins in it. Pure.
 
 Rule (KIP-207): what was said once is not taken back. A new leader may not know yet how far its
-predecessor has shown the log to readers: not below the high watermark that it knows itself, not
-beyond where its own log ended when its epoch began, for it was in the ISR. Until its high watermark
-has come to there, an end that may be too low is not told.
+predecessor has shown the log to readers. That is not below the high watermark that it knows itself,
+and not beyond where its own log ended when its epoch began, for it was in the ISR. Until its high
+watermark has come to there, an end that may be too low is not told.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_protocol.errors import OffsetNotAvailableError
 
 
 class FoundRecord(NamedTuple):
-    """The first record at or after a time."""
+    """It is the first record at or after a time."""
 
     timestamp: int
     offset: int
@@ -23,7 +23,7 @@ class FoundRecord(NamedTuple):
 
 
 def end_offset(partition: Partition, isolation_level: int) -> int:
-    """The high watermark, or at read_committed the last stable offset.
+    """Return the high watermark, or at read_committed the last stable offset.
 
     :raises OffsetNotAvailableError: that may be less than what was told before.
     """
@@ -32,7 +32,8 @@ def end_offset(partition: Partition, isolation_level: int) -> int:
 
 
 def first_at(partition: Partition, time_ms: int, isolation_level: int) -> FoundRecord | None:
-    """The first record of that time or later, of those that may be read; None: there is none.
+    """Return the first record of that time or later, of those that may be read; None if there is
+    none.
 
     :param time_ms: since 1970.
     :raises OffsetNotAvailableError: there is none below an end that may be too low.

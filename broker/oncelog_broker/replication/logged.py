@@ -1,4 +1,4 @@
-"""Log lines of replication: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""Replication writes these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 
