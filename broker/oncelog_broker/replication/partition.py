@@ -9,14 +9,14 @@ Rules
 * Every fetch names the leader epoch it means; another one is refused [K5]. The log is truncated
   only where the leader says that it diverges, never at the replica's own high watermark [K3] [K6].
 * ``log start <= last stable offset <= high watermark <= log end`` [I1]. A leader's high watermark
-  and last stable offset only rise within its epoch. The latter stops at the first transaction
-  whose marker is not committed [I15]; it moves with the high watermark. A replica that finds this
-  or another invariant broken goes out of service (``invariants``).
+  and last stable offset only rise within its epoch. The latter stops at the first transaction whose
+  marker is not committed [I15]; it moves with the high watermark. A replica that finds this or
+  another invariant broken goes out of service (``invariants``).
 * Readers are told of news (``Reader``), they do not poll. Parked produces hear of their offset, or
   of the end of the role in which they were parked.
 * A follower's log is truncated where the common part with its leader's ends (KIP-279), also when
   that is its end: an epoch without records must go (KAFKA-10706). The high watermark goes along;
-  what was truncated below it was committed, and is counted as lost. Producers and transactions are
+  records truncated below it were committed, and are counted as lost. Producers and transactions are
   known again as of the new end before either moves [B13]: ``PartitionLog`` sees to that.
 """
 
@@ -64,25 +64,25 @@ class PartitionOwner(Protocol):
     """A partition tells it about what the partition cannot do itself."""
 
     def isr_change_wanted(self, partition: Partition) -> None:
-        """There is a proposal to send to the controller."""
+        """Send the partition's proposal to the controller."""
         ...
 
     def follower_synced(self, partition: Partition) -> None:
-        """A follower's log has become durable further on."""
+        """Go on with a follower whose log has become durable further on."""
         ...
 
     def refetch_wanted(self, partition: Partition) -> None:
-        """A follower's log is damaged, or begins elsewhere: its leader is to be told."""
+        """Tell the leader of a follower whose log is damaged, or begins elsewhere."""
         ...
 
     def replica_broke_down(self, partition: Partition) -> None:
-        """It contradicted itself and is out of service, or leads and is damaged: the controller,
-        when it asks, is told."""
+        """Have the controller told, when it asks, of a replica that contradicted itself and is out
+        of service, or that leads and is damaged."""
         ...
 
 
 class Partition:
-    """One replica. All times are loop time in seconds."""
+    """It is one replica. All times are loop time in seconds."""
 
     def __init__(
         self,
@@ -105,20 +105,20 @@ class Partition:
         self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.leader: LeaderRole | None = None
         self.failed = False
-        """Whether the replica is out of service: its directory failed, it broke down, or it was
-        stopped."""
+        """It tells whether the replica is out of service: its directory failed, it broke down, or
+        it was stopped."""
         self.traffic = traffic
         self.repair = Repair(log)
         self.deletion = RecordDeletion(self, lambda: owner.refetch_wanted(self))
         self.committed_records_truncated = 0
-        """Records below the high watermark that a leader had this replica truncate: lost, after an
-        unclean election, or else a defect."""
+        """A leader had this replica truncate so many records below the high watermark: they are
+        lost, after an unclean election, or else by a defect."""
         self._owner = owner
         self.safeguards = safeguards
         self._leader_counts_synced_only = safeguards.leader_counts_synced_only
         self._follower_fetches_synced_only = safeguards.follower_fetches_synced_only
         self._known_followers: dict[int, FollowerProgress] = {}
-        """What was known when this replica led last; used without a safeguard only."""
+        """This was known when the replica led last; it is used without a safeguard only."""
         self._committed_waiters = OffsetWaiters()
         self._synced_waiters = OffsetWaiters()
         self._readers: dict[Reader, None] = {}
@@ -129,27 +129,27 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads in its leader epoch."""
+        """Return whether this replica leads in its leader epoch."""
         return self.leader is not None
 
     @property
     def refetching(self) -> bool:
-        """Whether a damaged log is being fetched again: it may not lead meanwhile [D2]."""
+        """Return whether a damaged log is being fetched again: it may not lead meanwhile [D2]."""
         return self.repair.refetching
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR as the leader knows it; empty at a follower."""
+        """Return the committed ISR as the leader knows it; it is empty at a follower."""
         return self.leader.isr if self.leader is not None else ()
 
     @property
     def partition_epoch(self) -> int:
-        """The version of the partition's state as the leader knows it; -1 at a follower."""
+        """Return the version of the partition's state as the leader knows it; -1 at a follower."""
         return self.leader.state.partition_epoch if self.leader is not None else -1
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where all is committed and every transaction decided."""
+        """Return the offset below which all is committed and every transaction decided."""
         high_watermark, first = self.high_watermark, self.log.producers.first_undecided
         if first >= high_watermark or not self.safeguards.lso_respects_transactions:
             return high_watermark
@@ -157,11 +157,11 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """min.insync.replicas of the topic."""
+        """Return min.insync.replicas of the topic."""
         return self.log.config.min_insync_replicas
 
     def leader_role(self) -> LeaderRole:
-        """The leader's knowledge.
+        """Return the leader's knowledge.
 
         :raises StorageError: the replica is out of service.
         :raises NotLeaderOrFollowerError: another broker leads, or none.
@@ -193,7 +193,7 @@ class Partition:
     # ---- orders of the controller
 
     def apply_order(self, order: PartitionOrder, now: float) -> int:
-        """Become what the order says; returns an error code, 0 when that is what we are now."""
+        """Take the role of the order; return an error code, 0 when that is our role now."""
         if self.safeguards.apply_newer_epochs_only:
             if order.leader_epoch < self.leader_epoch:
                 return FencedLeaderEpochError.code
@@ -284,7 +284,7 @@ class Partition:
             reader.role_changed()
 
     def break_down(self, error: InvariantError) -> None:
-        """The replica contradicts itself: nothing it says is to be trusted until its next life."""
+        """Go out of service: nothing that a replica says after a contradiction is to be trusted."""
         if self.failed:
             return
         logger.critical(logged.REPLICA_INVARIANT_BROKEN, self, error)
@@ -305,7 +305,7 @@ class Partition:
             self.break_down(error)
 
     def stop(self) -> None:
-        """The replica is no longer this broker's; who waits must ask elsewhere."""
+        """Stop a replica that is no longer this broker's; callers that wait must ask elsewhere."""
         self.fail(NotLeaderOrFollowerError.code)
         self.log.tell_synced_to(None)
 
@@ -314,8 +314,8 @@ class Partition:
     def append_as_leader(
         self, batch: memoryview, acks: int, now: float, guard: TxnGuard | None = None
     ) -> LogAppend:
-        """Append one client batch; of a repeat, tell what it was, to be waited for like an append.
-        ``guard``: of the first batch of a transaction; see ``LogProducers.needs_guard``.
+        """Append one client batch; a repeat is answered as the first one, and waited for like it.
+        ``guard`` comes with a transaction's first batch; see ``LogProducers.needs_guard``.
 
         :raises NotLeaderOrFollowerError: see :meth:`leader_role`.
         :raises NotEnoughReplicasError: nothing was appended, as ``acks`` is all and the ISR small.
@@ -337,8 +337,8 @@ class Partition:
         coordinator_epoch: int,
         now: float,
     ) -> LogAppend:
-        """Append a coordinator's marker, with acks=all. ``repeated``: that was done already, and
-        is committed when the append's last offset is.
+        """Append a coordinator's marker, with acks=all. ``repeated``: that was done already, and is
+        committed when the append's last offset is.
 
         Raises as :meth:`append_as_leader`, and what ``ProducerState.check_marker`` raises.
         """
@@ -372,8 +372,8 @@ class Partition:
     def when_committed(self, offset: int, callback: OffsetCallback) -> Waiter | None:
         """Call back once the high watermark is at or past ``offset`` (an append's last offset + 1).
 
-        Called with 0, or with NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or
-        STORAGE_ERROR when that cannot be waited for any longer. Returns None when it was called at
+        The callback gets 0, or NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or
+        STORAGE_ERROR when that cannot be waited for any longer. Return None when it was called at
         once.
         """
         if self.high_watermark >= offset:
@@ -399,9 +399,9 @@ class Partition:
         contact: Contact,
         now: float,
     ) -> EpochEnd | None:
-        """A follower names where it stands. Everything below its fetch offset is synced there.
+        """Count a follower's fetch. Everything below its fetch offset is synced there.
 
-        Returns where its log diverges from ours, or None; only then has it been counted.
+        Return where its log diverges from ours, or None; only then has it been counted.
 
         :raises FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError:
         :raises OffsetOutOfRangeError: below our log start, or of unknown history.
@@ -442,7 +442,7 @@ class Partition:
         return diverging
 
     def divergence(self, position: FetchPosition) -> EpochEnd | None:
-        """Where the fetcher's log and ours part, or None while it is a prefix of ours (KIP-595).
+        """Return where the fetcher's log and ours part; None if it is a prefix of ours (KIP-595).
 
         :raises OffsetOutOfRangeError: it is below our log start, which goes before divergence
             (KAFKA-12996), or we know nothing of its epoch.
@@ -456,14 +456,14 @@ class Partition:
         return divergence(self.log, position)
 
     def read_for_follower(self, offset: int, max_bytes: int) -> Buffer:
-        """Whole batches from ``offset`` to the log end."""
+        """Return whole batches from ``offset`` to the log end."""
         log = self.log
         if offset >= log.log_end_offset:
             return b""
         return self._read(offset, max_bytes, log.log_end_offset)
 
     def corruption_found(self, error: Exception | str) -> None:
-        """What was synced does not hold. Another complete replica shall lead, whom this one then
+        """Note that synced data does not hold. Another complete replica shall lead; this one then
         follows, fetching everything anew [D2]. While there is none it goes on with what holds."""
         if not self.failed and self.repair.found(str(error)):
             self._repair(None)
@@ -488,7 +488,7 @@ class Partition:
         self._advance_high_watermark()  # min.insync.replicas may have been lowered
 
     def isr_item(self) -> AlterPartitionItem | None:
-        """What to ask the controller for, or None."""
+        """Return what to ask the controller for, or None."""
         if self.leader is None:
             return None
         return self.leader.item(self.topic_id)
@@ -496,7 +496,7 @@ class Partition:
     def isr_answered(
         self, item: AlterPartitionItem, result: AlterPartitionResult | None, now: float
     ) -> bool:
-        """The answer to ``item``, None when there was none; whether a proposal is (still) open."""
+        """Apply the answer to ``item`` (None: none came); return whether a proposal is open."""
         leader = self.leader
         if leader is None or leader.leader_epoch != item.leader_epoch:
             return False
@@ -552,14 +552,14 @@ class Partition:
     # ---- leader: consumers
 
     def readable_end(self, isolation_level: int) -> int:
-        """Up to where a consumer of this isolation level may read."""
+        """Return up to where a consumer of this isolation level may read."""
         if isolation_level == IsolationLevel.READ_COMMITTED:
             return self.last_stable_offset
         return self.high_watermark
 
     def read_for_consumer(self, offset: int, max_bytes: int, *, upto: int) -> Buffer:
-        """Whole batches from ``offset`` on, which is in the log (or OffsetOutOfRangeError); none at
-        or past ``upto`` (one snapshot: KAFKA-9835)."""
+        """Return whole batches from ``offset`` on, and none at or past ``upto`` (one snapshot:
+        KAFKA-9835). An ``offset`` outside of the log raises OffsetOutOfRangeError."""
         return self._read(offset, max_bytes, upto)
 
     def _read(self, offset: int, max_bytes: int, upto: int) -> Buffer:
@@ -570,7 +570,7 @@ class Partition:
             raise
 
     def aborted_transactions(self, start_offset: int, upto: int) -> list[AbortedTransaction]:
-        """What a reader of committed records must drop of ``[start_offset, upto)``. Raises
+        """Return what a reader of committed records must drop of ``[start_offset, upto)``. Raises
         CorruptMessageError and OSError when that cannot be known: nothing of it may be sent."""
         return self.log.aborted.find(start_offset, upto)
 
@@ -579,29 +579,28 @@ class Partition:
         self._readers[reader] = None
 
     def log_start_moved(self) -> None:
-        """Records were deleted by request: nobody waits for other news to hear of that."""
+        """Tell all readers of deleted records: nobody waits for other news to hear of that."""
         for reader in self._readers:
             reader.watermark_moved(True)
             reader.data_ready()
 
     def remove_reader(self, reader: Reader) -> None:
-        """No more news for ``reader``; harmless when there was none."""
+        """Send no more news to ``reader``; it is harmless when there was none."""
         self._readers.pop(reader, None)
 
     # ---- follower
 
     @property
     def is_durable(self) -> bool:
-        """Whether everything in the follower's log may be named to its leader."""
+        """Return whether everything in the follower's log may be named to its leader."""
         log = self.log
         if log.producers.is_reading:
             return False  # what comes next is checked against them
         return log.synced_offset >= log.log_end_offset or not self._follower_fetches_synced_only
 
     def position(self) -> FetchPosition:
-        """Where this follower stands: what its next fetch names.
-
-        A damaged log passes for an empty one; it is dropped when the leader sends data for it."""
+        """Return where this follower stands, for its next fetch. A damaged log passes for an empty
+        one; it is dropped when the leader sends data for it."""
         log = self.log
         start = self.deletion.position_start()
         if log.damage:
@@ -624,7 +623,7 @@ class Partition:
         self.repair.heard(high_watermark, self.leader_epoch)
 
     def truncate_to_divergence(self, diverging: EpochEnd) -> None:
-        """Truncate our log where its common part with the leader's ends. Raises StorageError."""
+        """Truncate our log where its common part with the leader's ends. It raises StorageError."""
         log = self.log
         before = log.log_end_offset
         log.truncate_to(common_end(log, diverging))
@@ -645,7 +644,7 @@ class Partition:
 
     def restart_log_at(self, offset: int) -> None:
         """Drop everything and begin again at ``offset``; the high watermark goes along
-        (KAFKA-9491). Raises StorageError."""
+        (KAFKA-9491). It raises StorageError."""
         log = self.log
         if log.needs_refetch:
             self.repair.begins()

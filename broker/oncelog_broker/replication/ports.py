@@ -18,7 +18,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class IsrPort(Protocol):
-    """The way to the controller."""
+    """It is the way to the controller."""
 
     async def alter_partition(self, items: list[AlterPartitionItem]) -> AlterPartitionResponse:
         """Ask the controller for new ISRs.
@@ -32,26 +32,27 @@ ReplyCallback = Callable[[Any, BaseException | None], None]
 
 
 class LeaderChannel(Protocol):
-    """An open connection to a leader, as the fetch loop uses it; ``RequestChannel`` is one."""
+    """It is an open connection to a leader, as the fetch loop uses it; ``RequestChannel`` is
+    one."""
 
     @property
     def closed(self) -> bool:
-        """Whether it can carry no more requests."""
+        """Return whether it can carry no more requests."""
         ...
 
     def send(
         self, request: Any, payload: Sequence[Buffer] = (), *, callback: ReplyCallback
     ) -> None:
-        """Send; ``callback(reply, error)`` is called once, in order, synchronously."""
+        """Send a request; ``callback(reply, error)`` is called once, in order, synchronously."""
         ...
 
     def close(self, reason: str = "") -> None:
-        """Close; callbacks still open are called with an error."""
+        """Close the connection; callbacks still open are called with an error."""
         ...
 
 
 class FetchPosition(NamedTuple):
-    """What a fetcher says about its own copy."""
+    """A fetcher says this about its own copy."""
 
     fetch_offset: int
     leader_epoch: int = NO_EPOCH
@@ -60,24 +61,25 @@ class FetchPosition(NamedTuple):
 
 
 class Reader(Protocol):
-    """Somebody who reads a partition and wants to hear of news. Calls must be cheap."""
+    """A reader of a partition wants to hear of news. Calls must be cheap."""
 
     def data_ready(self) -> None:
-        """The leader's log has grown."""
+        """Hear that the leader's log has grown."""
         ...
 
     def watermark_moved(self, stable_moved: bool) -> None:
-        """The high watermark, or the log start, has moved. ``stable_moved``: so has the last stable
-        offset, or the log start; nobody need look who reads what is decided only."""
+        """Hear that the high watermark, or the log start, has moved. ``stable_moved`` tells whether
+        the last stable offset or the log start has: otherwise a reader at read_committed need not
+        look."""
         ...
 
     def role_changed(self) -> None:
-        """The leader epoch is another one, or the replica has failed or gone."""
+        """Hear that the leader epoch is another one, or that the replica has failed or gone."""
         ...
 
 
 class LeaderConnector(Protocol):
-    """Opens connections to the internal listeners of other brokers."""
+    """It opens connections to the internal listeners of other brokers."""
 
     async def open(self, broker_id: int) -> LeaderChannel:
         """Connect to a broker.
@@ -89,22 +91,24 @@ class LeaderConnector(Protocol):
 
 @dataclass(slots=True)
 class ReplicaConfig:
-    """Settings, named as Kafka names them. Times in ms, sizes in bytes.
-    Those that may change while the broker runs change in place."""
+    """These settings are named as Kafka names them. Times are in ms, sizes in bytes. Those that may
+    change while the broker runs change in place."""
 
     replica_lag_time_max_ms: int = 10_000
     """A follower that was not caught up for longer leaves the ISR. (Kafka: 30 s.)"""
     replica_fetch_wait_max_ms: int = 500
-    """How long a leader parks a follower's fetch when there is no news."""
+    """A leader parks a follower's fetch so long when there is no news."""
     replica_fetch_min_bytes: int = 1
     replica_fetch_max_bytes: int = 4 * 1024 * 1024
-    """Of one partition per fetch; one batch is always sent whole."""
+    """One fetch takes so much of one partition; one batch is always sent whole."""
     replica_fetch_response_max_bytes: int = 8 * 1024 * 1024
-    """Of one answer. It bounds the receive buffer of a fetch connection."""
+    """One answer has at most so many bytes. It bounds the receive buffer of a fetch connection."""
     replica_fetch_backoff_ms: int = 20
-    """First delay after an error of a partition or a failed connect; doubles up to the maximum."""
+    """It is the first delay after an error of a partition or a failed connect; it doubles up to the
+    maximum."""
     replica_fetch_backoff_max_ms: int = 1_000
     isr_change_backoff_ms: int = 50
-    """First delay before an unanswered ISR change is asked for again; doubles up to the maximum."""
+    """It is the first delay before an unanswered ISR change is asked for again; it doubles up to
+    the maximum."""
     isr_change_backoff_max_ms: int = 1_000
     isr_change_timeout_ms: int = 10_000

@@ -20,7 +20,7 @@ NEVER_S = float("-inf")
 
 
 class Contact:
-    """When the follower's connection last brought a fetch (loop time)."""
+    """It tells when the follower's connection last brought a fetch (loop time)."""
 
     __slots__ = ("at_s",)
 
@@ -28,12 +28,12 @@ class Contact:
         self.at_s = at_s
 
     def heard(self, now: float) -> None:
-        """The connection has brought a fetch."""
+        """Note that the connection has brought a fetch."""
         self.at_s = now
 
 
 class FollowerProgress:
-    """What the leader knows of one follower. ``now`` is loop time in seconds throughout."""
+    """The leader knows this of one follower. ``now`` is loop time in seconds throughout."""
 
     __slots__ = (
         "broker_epoch",
@@ -68,7 +68,7 @@ class FollowerProgress:
         contact: Contact,
         now: float,
     ) -> None:
-        """The follower asked for more and holds everything below ``durable_offset``."""
+        """Note that the follower asked for more and holds everything below ``durable_offset``."""
         self.durable_offset = durable_offset
         self.broker_epoch = broker_epoch
         self.log_start_offset = log_start_offset
@@ -83,17 +83,17 @@ class FollowerProgress:
         self.mark_s = now
 
     def left_behind(self, leader_end: int, now: float) -> None:
-        """The leader appended while the follower was at its end."""
+        """Note that the leader appended while the follower was at its end."""
         self.caught_up_s = max(self.caught_up_s, self.contact.at_s)
         self.mark_offset = leader_end
         self.mark_s = now
 
     def held(self, leader_end: int, since_s: float) -> bool:
-        """Whether the follower holds all that the leader held at ``since_s``."""
+        """Return whether the follower holds all that the leader held at ``since_s``."""
         return self.durable_offset >= leader_end or self.caught_up_s >= since_s
 
     def lags(self, leader_end: int, now: float, lag_s_max: float) -> bool:
-        """Whether the follower has not kept up for longer than ``lag_s_max``."""
+        """Return whether the follower has not kept up for longer than ``lag_s_max``."""
         if self.durable_offset >= leader_end:
             return False
         return now - self.caught_up_s > lag_s_max
@@ -106,7 +106,8 @@ class FollowerProgress:
 
 
 class UnforgettingProgress(FollowerProgress):
-    """For tests only: counts what the follower fetched in older epochs too, which [K5] forbids."""
+    """It counts what the follower fetched in older epochs too, which [K5] forbids: for tests
+    only."""
 
     __slots__ = ("_floor",)
 
@@ -115,7 +116,7 @@ class UnforgettingProgress(FollowerProgress):
         self._floor = UNKNOWN_OFFSET
 
     def remember(self, durable_offset: int) -> None:
-        """So far it came in an older epoch."""
+        """Count up to where it came in an older epoch."""
         self._floor = self.durable_offset = durable_offset
 
     def fetched(
@@ -128,7 +129,7 @@ class UnforgettingProgress(FollowerProgress):
         contact: Contact,
         now: float,
     ) -> None:
-        """As if it had never been truncated since."""
+        """Count the fetch as if the follower had never been truncated since."""
         super().fetched(
             max(durable_offset, self._floor),
             broker_epoch=broker_epoch,

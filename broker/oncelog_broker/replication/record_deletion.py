@@ -1,4 +1,4 @@
-"""Records that are deleted by request: the log start moves up, at every in-sync replica, for good.
+"""Records deleted by request are gone for good: the log start moves up at every in-sync replica.
 
 Rules
 -----
@@ -9,8 +9,8 @@ Rules
   after whatever crash, begins there too. (Kafka answers when it is in their memory, and writes it
   down within a minute: after a crash deleted records may be back.)
 * A follower names the start that its disk holds, and names itself again when its disk holds the
-  leader's. Who does not hold the start that a leader has promised, or began with, does not join
-  the ISR.
+  leader's. A follower that does not hold the start that a leader has promised, or began with, does
+  not join the ISR.
 * Segments that lie wholly below the start go with the next round of retention.
 """
 
@@ -29,11 +29,11 @@ from oncelog_protocol.errors import (
 )
 
 ALL_COMMITTED = -1
-"""In place of an offset: the high watermark."""
+"""It stands for the high watermark, in place of an offset."""
 
 
 class Replica(Protocol):
-    """A replica of which records are deleted, as seen from here; ``Partition`` is one."""
+    """Records of such a replica are deleted; ``Partition`` is one."""
 
     log: PartitionLog
     leader: LeaderRole | None
@@ -41,25 +41,26 @@ class Replica(Protocol):
     failed: bool
 
     def leader_role(self) -> LeaderRole:
-        """Return ``leader``; raises NotLeaderOrFollowerError or StorageError without one."""
+        """Return ``leader``; raise NotLeaderOrFollowerError or StorageError without one."""
         ...
 
     def log_start_moved(self) -> None:
-        """The log begins further up."""
+        """Tell readers that the log begins further up."""
         ...
 
 
 class RecordDeletion:
-    """Log starts of one replica: as a leader, who waits for them; as a follower, what it says."""
+    """It keeps the log starts of one replica: as a leader who waits for them, as a follower what it
+    says."""
 
     def __init__(self, replica: Replica, renew: Callable[[], None]) -> None:
-        """``renew``: has a follower tell its leader where it stands."""
+        """``renew`` has a follower tell its leader where it stands."""
         self._replica = replica
         self._renew = renew
         self.waiters = OffsetWaiters()
-        """Who waits for a low watermark."""
+        """Callers wait here for a low watermark."""
         self.named_start = 0
-        """The start that this follower has told its leader last."""
+        """This follower has told its leader this start last."""
 
     # ---- leader
 
@@ -92,7 +93,7 @@ class RecordDeletion:
 
     def when_deleted(self, offset: int, callback: OffsetCallback) -> Waiter | None:
         """Call back once no replica that may lead has anything below ``offset``: with 0, or with
-        NOT_LEADER_OR_FOLLOWER or STORAGE_ERROR. Returns None when it was called at once."""
+        NOT_LEADER_OR_FOLLOWER or STORAGE_ERROR. Return None when it was called at once."""
         if self.low_watermark() >= offset:
             callback(0)
             return None
@@ -101,14 +102,15 @@ class RecordDeletion:
         return waiter
 
     def low_watermark(self) -> int:
-        """Below it no replica that may lead will ever show anything again; -1: not known."""
+        """Return the offset below which no replica that may lead will ever show anything again; -1
+        if it is not known."""
         leader, log = self._replica.leader, self._replica.log
         if leader is None or not leader.has_min_isr(log.config.min_insync_replicas):
             return -1
         return leader.lowest_start(log.log_dir.starts.durable(log))
 
     def check(self) -> None:
-        """Something that counts has changed: a disk, a follower, or the ISR."""
+        """Look at the low watermark again: a disk, a follower, or the ISR has changed."""
         if self.waiters:
             self.waiters.reach(self.low_watermark())
 
@@ -119,7 +121,7 @@ class RecordDeletion:
             starts.when_durable(log, self._written)
 
     def _written(self) -> None:
-        """A checkpoint was written; never called from inside of an answer of the leader."""
+        """Go on after a checkpoint; this is never called from inside of an answer of the leader."""
         replica = self._replica
         if replica.failed:
             return
@@ -134,13 +136,14 @@ class RecordDeletion:
     # ---- follower
 
     def position_start(self) -> int:
-        """What the next fetch says of the log start."""
+        """Return the log start that the next fetch names."""
         log = self._replica.log
         self.named_start = log.log_dir.starts.durable(log)
         return self.named_start
 
     def follow(self) -> None:
-        """The leader's log begins above what was named to it: name that when our disk holds it."""
+        """Name the log start to the leader when our disk holds it, if it is above what was
+        named."""
         log = self._replica.log
         if log.log_start_offset > self.named_start:
             log.log_dir.starts.when_durable(log, self._written)

@@ -1,21 +1,22 @@
-"""A replica finds damage in its own log, and does something about it when it may. Pure.
+"""A replica that finds damage in its own log drops it and fetches it again when it may. Pure.
 
 A damaged log is not mended in place: the replica drops it and fetches all of it from the leader.
-Until it has, it refuses to lead and is no member of the ISR [D2]. Rules
+Until it has, it refuses to lead and is no member of the ISR [D2]. Rules:
 
 * Dropping a log gives up what still holds of it. So a leader makes room only while another member
   is known to hold everything committed. A follower names its damaged log as an empty one; the
   leader has it leave ISR and ELR first and sends nothing before; with the first data the log is
-  dropped. So who is elected without having heard of it has its log yet.
-* While there is nobody, the replica goes on as it is and serves what holds: corruption that is
-  known (``corruption``) is looked at again whenever roles, the ISR or its followers have changed.
+  dropped. So a replica that is elected without having heard of it has its log yet.
+* While there is nobody, the replica goes on as it is and serves what holds: known corruption
+  (``corruption``) is looked at again whenever roles, the ISR or its followers have changed.
 * While it lacks something it takes no order that names it in the ISR: the controller hears that,
   and takes it out. Leader and ISR would count a copy that is none, and a leader that was elected
   just now does not know enough to tell.
 * It is whole again when it has synced what its leader knows to be committed, or all that the
   damaged log held: a new leader may know less for a while. The mark on disk (``log.refetch``)
-  outlives a restart. And when it was let into the ISR again: by a leader of an epoch in which it
-  had named nothing before it dropped the log, so that none of its names was of the damaged one.
+  outlives a restart. It is also whole when it was let into the ISR again by a leader of an epoch in
+  which it had named nothing before it dropped the log, so that none of its names was of the damaged
+  one.
 * A log that was declared damaged and not dropped yet is as good as any other that has corruption:
   called upon to lead, the replica leads.
 * Damage is told once, until the log has been dropped.
@@ -43,23 +44,23 @@ class Repair:
         self._log = log
         self._whole_at = ALL_OFFSETS
         self._heard = 0
-        """High watermark that a leader told last."""
+        """A leader told this high watermark last."""
         self._outside: str | None = None
-        """The damage, or nothing if its log was dropped, with which it took an order of a new epoch
-        that named it neither in the ISR nor in the ELR; None: it took none such."""
+        """With this damage, or with "" if its log was dropped, it took an order of a new epoch that
+        named it neither in the ISR nor in the ELR; None means that it took none such."""
         self.refetching = log.refetch_until >= 0
-        """A damaged log is being fetched again: it may not lead until it holds again what is
-        committed."""
+        """It tells whether a damaged log is being fetched again: it may not lead until it holds
+        again what is committed."""
         self.corruption = ""
-        """What is known not to hold, though the log goes on behind it."""
+        """This is known not to hold, though the log goes on behind it."""
 
     @property
     def needed(self) -> bool:
-        """Whether corruption was found, and the log is not whole again yet."""
+        """Return whether corruption was found, and the log is not whole again yet."""
         return bool(self._log.damage or self.corruption or self.refetching)
 
     def found(self, what: str) -> bool:
-        """Something that was synced does not hold; whether that is news."""
+        """Note that something synced does not hold; return whether that is news."""
         if self._log.damage or self.corruption:
             return False
         logger.error(logged.REPLICA_DAMAGED, self._log.directory, what)
@@ -67,10 +68,10 @@ class Repair:
         return True
 
     def give_up(self, leader: LeaderRole | None, leader_id: int, now: float | None) -> bool:
-        """If corruption is known, and another replica can lead or leads: declare the log damaged.
+        """Declare the log damaged if corruption is known, and another replica can lead or leads.
 
-        From then on it takes no writes and waits to be dropped. Returns whether it was declared.
-        ``now``: loop time, None when it is not known.
+        From then on it takes no writes and waits to be dropped. Return whether it was declared.
+        ``now`` is loop time, None when it is not known.
         """
         if not self.corruption or self._log.damage:
             return False
@@ -83,14 +84,14 @@ class Repair:
         return possible
 
     def withdraw(self) -> None:
-        """It was not dropped, and is called upon to lead: nobody else can, and it lacks no more
-        than what is corrupt."""
+        """Take the declaration back, as the log was not dropped and the replica is called upon to
+        lead: nobody else can, and it lacks no more than what is corrupt."""
         if self.corruption and self._log.damage == self.corruption:
             self._log.withdraw_damage()
 
     def may_take(self, order: PartitionOrder, broker_id: int, leader_epoch: int) -> bool:
         """Return False for an order that still lists this incomplete replica in ISR or ELR, unless
-        its log is whole again. ``leader_epoch``: the one that this broker is in."""
+        its log is whole again. ``leader_epoch`` is the one that this broker is in."""
         log = self._log
         damage = log.damage or self.corruption
         if not (self.refetching or damage):
@@ -114,17 +115,17 @@ class Repair:
         return True
 
     def begins(self) -> None:
-        """The damaged log is about to be dropped."""
+        """Note that the damaged log is about to be dropped."""
         self.refetching = True
         # Damage that was found since: the leader has heard names of that log in this epoch.
         self._outside = "" if self._outside == self._log.damage else None
 
     def dropped(self) -> None:
-        """The log begins anew, from the leader."""
+        """Note that the log begins anew, from the leader."""
         self.corruption, self._whole_at = "", ALL_OFFSETS
 
     def heard(self, high_watermark: int, leader_epoch: int) -> None:
-        """The leader has told its high watermark. Raises StorageError."""
+        """Note the high watermark that the leader has told. It raises StorageError."""
         if self.refetching:
             log = self._log
             self._heard = high_watermark
@@ -135,7 +136,7 @@ class Repair:
             self.synced()
 
     def synced(self) -> None:
-        """The log may be durable further on. Raises StorageError."""
+        """Note that the log may be durable further on. It raises StorageError."""
         log = self._log
         if self.refetching and not log.damage and log.recovery_point >= self._whole_at:
             self._is_whole()

@@ -1,16 +1,15 @@
-"""All replicas of one broker: the table of partitions, who is fetched from, the controller's
-orders.
+"""The replica manager keeps all replicas of one broker and applies the controller's orders.
 
 * An order is applied per partition, wholly or not at all [Z13]; repeating one is harmless [Z15].
-  Whether the sender is the controller, and means this life of the broker, was checked before
-  (server). Orders of many partitions are applied some a turn, in the line in which they came:
-  neither another order nor a stop begins before.
+  The server has checked before whether the sender is the controller, and means this life of the
+  broker. Orders of many partitions are applied some a turn, in the line in which they came: neither
+  another order nor a stop begins before.
 * Every follower belongs to exactly one fetch loop, the one of its leader; a leader belongs to none
   [I13].
 * The topic id decides whose data a directory holds [K25]: one with another id is moved out of the
   way before the partition begins anew.
-* A place is cleared by one task, to move a former topic's log aside or to delete. Whoever orders
-  the deletion meanwhile waits for its end; the newest order for a replica there is applied then.
+* A place is cleared by one task, to move a former topic's log aside or to delete. A deletion that
+  is ordered meanwhile waits for its end; the newest order for a replica there is applied then.
 * When a directory fails its replicas stop at once and alone; produces and fetches for them are
   answered with STORAGE_ERROR, and so are orders, which tells the controller. So does a replica that
   has found itself wrong (``invariants``); no other does.
@@ -61,37 +60,37 @@ from oncelog_runtime.tasks import Tasks
 logger = logged.get_logger(__name__)
 
 ORDERS_PER_TURN = 8
-"""Of new partitions, which are some files each."""
+"""So many new partitions, which are some files each, are made in one turn."""
 STOPS_AT_ONCE = 16
-"""Replicas that are deleted side by side: one after the other, each waits for the disk alone."""
+"""So many replicas are deleted side by side: in a row, each would wait for the disk alone."""
 CONFIGS_PER_TURN = 128
-"""Logs that take on changed settings of the broker in one turn."""
+"""So many logs take on changed settings of the broker in one turn."""
 CHECKS_PER_TURN = 128
-"""Replicas that one turn of the lag check looks at."""
+"""One turn of the lag check looks at so many replicas."""
 
 TOPIC_DELETED = -2
-"""Leader epoch of a StopReplica that comes of the topic's deletion: newer than any."""
+"""A StopReplica that comes of the topic's deletion has this leader epoch: it is newer than any."""
 
 
 class _Clearing:
-    """A place whose log is being deleted."""
+    """A place is being cleared while its log is being deleted."""
 
     __slots__ = ("order", "task")
 
     def __init__(self, order: PartitionOrder | None) -> None:
         self.order = order
-        """The newest order for a replica there, to be applied afterwards."""
+        """It is the newest order for a replica there, to be applied afterwards."""
         self.task: asyncio.Task[int] | None = None
 
     async def ended(self) -> int:
-        """Wait for the end; whoever waits may be cancelled without cancelling it."""
+        """Wait for the end; the waiting task may be cancelled without cancelling it."""
         assert self.task is not None
         return await asyncio.shield(self.task)
 
 
 class ReplicaManager:
-    """The face of replication to the server. Made before the loop runs; ``start`` begins its
-    work."""
+    """It is the face of replication to the server. It is made before the loop runs; ``start``
+    begins its work."""
 
     def __init__(
         self,
@@ -108,21 +107,21 @@ class ReplicaManager:
         on_broken_replica: Callable[[], None] | None = None,
         is_known: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
-        """``on_broken_replica``: the controller must be asked for its orders, to be told.
-        ``is_known``: whether the cluster has such a partition somewhere; tells *not here* from
-        *nowhere*."""
+        """``on_broken_replica`` has the controller asked for its orders, so that it is told.
+        ``is_known`` tells whether the cluster has such a partition somewhere; this tells *not here*
+        from *nowhere*."""
         self.broker_id = broker_id
         self.broker_epoch = -1
-        """czxid of the registration; sent with every fetch."""
+        """It is the czxid of the registration, and is sent with every fetch."""
         self.deadlines = Deadlines()
         self.traffic = TrafficTable()
         self.leaderships_taken = 0
-        """Orders that have made a replica here the leader."""
+        """So many orders have made a replica here the leader."""
         self.assertions_failed = 0
-        """Replicas that broke down because they contradicted themselves."""
+        """So many replicas broke down because they contradicted themselves."""
         self.on_leadership: list[Callable[[Partition], None]] = []
-        """Told of a replica whose role may be another one now: an order was applied, or it was
-        stopped or has failed. Repeats itself; must be cheap."""
+        """They are told of a replica whose role may be another one now: an order was applied, or it
+        was stopped or has failed. The call may repeat itself, and must be cheap."""
         self._logs = logs
         self._clock = clock
         self._entropy = entropy
@@ -136,25 +135,25 @@ class ReplicaManager:
         self._overrides: dict[str, dict[str, str]] = {}
         self._watermarks: dict[TopicPartition, int] = {}
         self._unwritable: dict[TopicPartition, None] = {}
-        """Those that gave way: until their directory takes writes again they do not follow."""
+        """These gave way: until their directory takes writes again they do not follow."""
         self._clearings: dict[TopicPartition, _Clearing] = {}
         self._on_broken_replica = on_broken_replica
         self._is_known = is_known
         self._in_line = asyncio.Lock()
-        """Held while an order is being applied."""
+        """The lock is held while an order is being applied."""
         self._tasks = Tasks("replication", on_failure)
         self._lag_pause = Pause()
         self._unsettled: deque[PartitionLog] = deque()
-        """Logs that go by settings of which the broker has others now."""
+        """These logs go by settings of which the broker has others now."""
         self._settling = False
-        """Whether a later turn goes on with them."""
+        """It tells whether a later turn goes on with them."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker has a new registration. It is the same process and holds what it held, and
-        its leaders must hear so: they would propose it under an epoch that counts no more."""
+        """Tell all leaders of a new registration of this broker. It is the same process and holds
+        what it held, but they would propose it under an epoch that counts no more."""
         self.broker_epoch = broker_epoch
         for loop in self._loops.values():
             loop.name_again()
@@ -178,15 +177,15 @@ class ReplicaManager:
         await self._tasks.close()
 
     def now(self) -> float:
-        """Loop time in seconds. Handlers ask for it with every request: looking the running loop up
-        each time costs a system call."""
+        """Return the loop time in seconds. Handlers ask for it with every request: looking the
+        running loop up each time costs a system call."""
         loop = self._loop if self._loop is not None else asyncio.get_running_loop()
         return loop.time()
 
     # ---- the table
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """The replica of a partition.
+        """Return the replica of a partition.
 
         :raises NotLeaderOrFollowerError: other brokers have it.
         :raises UnknownTopicOrPartitionError: nobody has it, as far as this broker knows.
@@ -200,24 +199,24 @@ class ReplicaManager:
 
     @property
     def task_count(self) -> int:
-        """Background tasks that run."""
+        """Return how many background tasks run."""
         return len(self._tasks)
 
     def partitions(self) -> list[Partition]:
-        """All replicas, by topic and number."""
+        """Return all replicas, by topic and number."""
         return [self._partitions[key] for key in sorted(self._partitions)]
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermark of every replica; of those that no order has named yet, as
-        checkpointed."""
+        """Return the high watermark of every replica; if no order has named it yet, it is the
+        checkpointed one."""
         known = {key: p.high_watermark for key, p in self._partitions.items()}
         return {**self._watermarks, **known}
 
     # ---- orders
 
     async def apply_leader_and_isr(self, request: LeaderAndIsrRequest) -> list[OrderResult]:
-        """Take the roles that the controller gives; one result per order, in its order. An order
-        of few partitions is applied at once."""
+        """Take the roles that the controller gives; return one result per order, in its order. An
+        order of few partitions is applied at once."""
         async with self._in_line:
             for number, config in enumerate(request.configs, start=1):
                 self.reconfigure_topic(
@@ -267,7 +266,8 @@ class ReplicaManager:
         return code
 
     def _tell_leadership(self, partition: Partition) -> None:
-        """Who listens must not keep an order from being applied."""
+        """Tell the listeners of a role; their failures must not keep an order from being
+        applied."""
         for callback in self.on_leadership:
             try:
                 callback(partition)
@@ -283,7 +283,7 @@ class ReplicaManager:
         return clearing
 
     async def _run_clearing(self, topic_partition: TopicPartition, clearing: _Clearing) -> int:
-        """The error code that answers a StopReplica."""
+        """Delete the log, and return the error code that answers a StopReplica."""
         code = 0
         try:
             await self._logs.delete(topic_partition)
@@ -361,7 +361,7 @@ class ReplicaManager:
         )
 
     def _remove(self, topic_partition: TopicPartition) -> None:
-        """The replica is this broker's no longer."""
+        """Remove a replica that is this broker's no longer."""
         self._stop_following(topic_partition)
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
@@ -372,8 +372,8 @@ class ReplicaManager:
         self._unwritable.pop(topic_partition, None)
 
     def _note_strays(self, listed: set[TopicPartition]) -> None:
-        """Replicas that the controller does not count as ours serve nobody. Their data stays:
-        a deleted topic that comes back has another id, and then the old log goes."""
+        """Remove replicas that the controller does not count as ours: they serve nobody. Their data
+        stays: a deleted topic that comes back has another id, and then the old log goes."""
         for partition in self.partitions():
             if partition.topic_partition not in listed:
                 logger.warning(logged.REPLICA_NOT_OURS, partition.topic_partition)
@@ -396,7 +396,7 @@ class ReplicaManager:
         return results
 
     def _stop_replica(self, stop: StopPartition) -> int | _Clearing:
-        """The error code that answers, or what is to end first."""
+        """Begin to stop a replica; return the error code that answers, or what is to end first."""
         topic_partition = TopicPartition(stop.topic, stop.partition)
         clearing = self._clearings.get(topic_partition)
         if clearing is not None:
@@ -431,7 +431,7 @@ class ReplicaManager:
     # ---- configs
 
     def reconfigure_topic(self, topic: str, overrides: dict[str, str]) -> None:
-        """The overrides of a topic, whole; they take effect on its replicas here."""
+        """Replace all overrides of a topic; they take effect on its replicas here."""
         if overrides:
             self._overrides[topic] = dict(overrides)
         else:
@@ -442,13 +442,13 @@ class ReplicaManager:
                 log.reconfigure(config)
 
     def forget_settings(self, known: Container[str]) -> None:
-        """Overrides of topics that are not ``known`` any more, and have no log here, go."""
+        """Drop the overrides of topics that are not ``known`` any more, and have no log here."""
         for topic in [t for t in self._overrides if t not in known and not self._logs.of_topic(t)]:
             del self._overrides[topic]
 
     def settings_changed(self) -> None:
-        """The broker's settings, and with them the defaults of topics, are others now. Of many logs
-        some take them on now, and the others in later turns."""
+        """Apply the broker's changed settings, and with them the defaults of topics. If there are
+        many logs, some take them on now, and the others in later turns."""
         self._lag_pause.end()
         self._unsettled = deque(self._logs.all())
         if not self._settling:
@@ -480,7 +480,7 @@ class ReplicaManager:
     # ---- failures
 
     def directory_failed(self, directory: LogDir) -> None:
-        """A log directory went offline: its replicas stop [K26]."""
+        """Stop the replicas of a log directory that went offline [K26]."""
         for partition in self.partitions():
             if partition.log.log_dir is directory:
                 self._log_failed(partition)
@@ -491,7 +491,7 @@ class ReplicaManager:
         self._tell_leadership(partition)
 
     def _check_fetchers(self, partition: Partition) -> None:
-        """Exactly one loop fetches for a follower, none for others [I13]."""
+        """Check that exactly one loop fetches for a follower, and none for others [I13]."""
         topic_partition = partition.topic_partition
         fetchers = sorted(
             (leader_id, loop.leader_epoch_of(topic_partition))
@@ -510,7 +510,7 @@ class ReplicaManager:
             partition.break_down(error)
 
     def _damage_found(self, log: PartitionLog, damage: str) -> None:
-        """The scrubber has read a log and found corruption."""
+        """Tell the replica of corruption that the scrubber has found in its log."""
         partition = self._partitions.get(log.topic_partition)
         if partition is not None and partition.log is log:
             partition.corruption_found(damage)
@@ -519,8 +519,8 @@ class ReplicaManager:
 
     def give_way(self, partitions: Sequence[Partition]) -> None:
         """Have other replicas lead partitions that are led here and cannot be written to. These go
-        on until then, and follow when writes are taken again (``writable_again``): they would soon
-        be in sync with whom nobody writes to, and be made leaders again."""
+        on until then, and follow when writes are taken again (``writable_again``): sooner they
+        would be in sync with a leader to whom nobody writes, and be made leaders again."""
         for partition in partitions:
             if partition.leader is not None:
                 partition.leader.give_way()
@@ -530,8 +530,8 @@ class ReplicaManager:
             self._ask_for_orders()
 
     def writable_again(self, directory: LogDir) -> None:
-        """Replicas in a directory that was full, or did not answer, may follow. They lead on where
-        they still do, or where nobody does: who was to lead may have died at once."""
+        """Let replicas follow again whose directory was full, or did not answer. They lead on where
+        they still do, or where nobody does: the broker that was to lead may have died at once."""
         leaderless = False
         for topic_partition in list(self._unwritable):
             partition = self._partitions[topic_partition]
@@ -548,13 +548,13 @@ class ReplicaManager:
     # ---- PartitionOwner
 
     def refetch_wanted(self, partition: Partition) -> None:
-        """Name it again: that is when a damaged log is dropped."""
+        """Name the partition again: that is when a damaged log is dropped."""
         leader_id = self._followed_from.get(partition.topic_partition)
         if leader_id is not None:
             self._loops[leader_id].add(partition)
 
     def replica_broke_down(self, partition: Partition) -> None:
-        """The controller hears of it when it asks, so it is made to ask."""
+        """Stop fetching, and have the controller ask: it hears of it only then."""
         self.assertions_failed += partition.failed
         self._stop_following(partition.topic_partition)
         self._tell_leadership(partition)
@@ -565,17 +565,17 @@ class ReplicaManager:
             self._on_broken_replica()
 
     def isr_change_wanted(self, partition: Partition) -> None:
-        """A partition has a proposal for the controller."""
+        """Queue a partition that has a proposal for the controller."""
         self.isr_sender.enqueue(partition)
 
     def follower_synced(self, partition: Partition) -> None:
-        """A follower's log has become durable further on."""
+        """Go on with a follower whose log has become durable further on."""
         leader_id = self._followed_from.get(partition.topic_partition)
         if leader_id is not None:
             self._loops[leader_id].synced(partition)
 
     async def _check_lag(self) -> None:
-        """Followers that do not keep up leave the ISR; looked at twice per lag time."""
+        """Check twice per lag time, for ever, which followers lag and must leave the ISR."""
         while True:
             await self._lag_pause.sleep(self._config.replica_lag_time_max_ms / 1000 / 2)
             await self.check_lag_once()

@@ -1,4 +1,4 @@
-"""The rules of replication that can be switched off, so that tests can prove that they are needed.
+"""Tests switch rules of replication off here, to prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the broker; a test that turns it must see records lost, exposed or divergent.
@@ -88,18 +88,18 @@ class Safeguards:
     it leads until its directory is given up."""
 
     log: LogSafeguards = field(default_factory=LogSafeguards)
-    """Those of the log."""
+    """These are the safeguards of the log."""
 
 
 SWITCHES = (
     *(each.name for each in fields(Safeguards) if each.name != "log"),
     *(f"log.{each.name}" for each in fields(LogSafeguards)),
 )
-"""Every switch by its field. Which rule it turns off is in docs/rules.md."""
+"""It lists every switch by its field. Which rule it turns off is in docs/rules.md."""
 
 
 def without(switch: str) -> Safeguards:
-    """The safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
+    """Return the safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
     if switch not in SWITCHES:
         raise ValueError(f"{switch!r} is none of {', '.join(SWITCHES)}")
     safe = Safeguards()

@@ -10,43 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 OTHERS = "(other)"
-"""Instead of the name of a topic; no topic can be called so."""
+"""It stands for the name of a topic; no topic can be called so."""
 
 TOPICS_MAX = 1000
 
 
 class TopicTraffic:
-    """One topic is counted here, or all that have no count of their own. Grows only."""
+    """One topic is counted here, or all that have no count of their own. Counts only grow."""
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in", "replicated_in", "replicated_out")
 
     def __init__(self) -> None:
         self.bytes_in = 0
-        """Of batches that clients appended."""
+        """Clients appended batches of so many bytes."""
         self.messages_in = 0
-        """Records in them."""
+        """Clients appended so many records."""
         self.bytes_out = 0
-        """Of batches that consumers were sent."""
+        """Consumers were sent batches of so many bytes."""
         self.replicated_in = 0
-        """Of batches that were fetched from leaders."""
+        """Batches of so many bytes were fetched from leaders."""
         self.replicated_out = 0
-        """Of batches that followers were sent."""
+        """Followers were sent batches of so many bytes."""
 
     def produced(self, size_bytes: int, records: int) -> None:
-        """A client's batch was appended."""
+        """Count a client's batch that was appended."""
         self.bytes_in += size_bytes
         self.messages_in += records
 
     def consumed(self, size_bytes: int) -> None:
-        """A consumer was sent batches."""
+        """Count batches that a consumer was sent."""
         self.bytes_out += size_bytes
 
     def fetched_from_leader(self, size_bytes: int) -> None:
-        """A leader has sent batches."""
+        """Count batches that a leader has sent."""
         self.replicated_in += size_bytes
 
     def sent_to_follower(self, size_bytes: int) -> None:
-        """A follower was sent batches."""
+        """Count batches that a follower was sent."""
         self.replicated_out += size_bytes
 
     def add(self, other: TopicTraffic) -> None:
@@ -56,12 +56,12 @@ class TopicTraffic:
 
 
 class TrafficTable:
-    """The traffic of all topics with replicas here."""
+    """It keeps the traffic of all topics with replicas here."""
 
     def __init__(self, topics_max: int = TOPICS_MAX) -> None:
         self._topics_max = topics_max
         self.others = TopicTraffic()
-        """Of all other topics."""
+        """All other topics are counted here together."""
         self._own: dict[str, TopicTraffic] = {}
         self._replicas: dict[str, int] = {}
         self._gone = TopicTraffic()
@@ -79,7 +79,7 @@ class TrafficTable:
         return self._own.get(topic, self.others)
 
     def release(self, topic: str) -> None:
-        """A replica of ``topic`` is gone; with the last one its counts go."""
+        """Note that a replica of ``topic`` is gone; with the last one its counts go."""
         count = self._replicas.get(topic, 0) - 1
         if count > 0:
             self._replicas[topic] = count
@@ -90,7 +90,7 @@ class TrafficTable:
             self._gone.add(traffic)
 
     def by_topic(self) -> Iterator[tuple[str, TopicTraffic]]:
-        """Topics by name, then all others together."""
+        """Yield the topics by name, then all others together."""
         for topic in sorted(self._own):
             yield topic, self._own[topic]
         yield OTHERS, self.others

@@ -1,12 +1,14 @@
-"""Requests parked until an offset is reached or a deadline passes.
+"""Requests are parked here until an offset is reached or a deadline passes.
 
-Two structures, both cheap per request and exact in their order:
+There are two structures, both cheap per request and exact in their order:
 
-* ``OffsetWaiters`` (pure): callbacks in the order of the offset they wait for. Reaching an offset
-  costs O(those it wakes). One for the high watermark, one for the leader's own synced offset.
-* ``Deadlines``: all deadlines of a broker in buckets of 10 ms with *one* timer of the event loop.
-  Adding and cancelling are dictionary operations: nearly every parked request is answered long
-  before its deadline, so a heap of timers would mostly hold dead entries for half a minute each.
+* ``OffsetWaiters`` (pure) keeps callbacks in the order of the offset they wait for. Reaching an
+  offset costs O(those it wakes). There is one for the high watermark, and one for the leader's own
+  synced offset.
+* ``Deadlines`` keeps all deadlines of a broker in buckets of 10 ms with *one* timer of the event
+  loop. Adding and cancelling are dictionary operations: nearly every parked request is answered
+  long before its deadline, so a heap of timers would mostly hold dead entries for half a minute
+  each.
 
 Callbacks run synchronously, once, and must not raise; they may park and cancel others.
 """
@@ -22,11 +24,11 @@ TICK_S = 0.01
 """Deadlines are kept to this precision, rounded up: never early."""
 
 OffsetCallback = Callable[[int], None]
-"""Called with an error code, 0 when the offset was reached."""
+"""It is called with an error code, 0 when the offset was reached."""
 
 
 class Waiter:
-    """One parked callback. ``cancel`` makes sure that it is not called any more."""
+    """A waiter is one parked callback. ``cancel`` makes sure that it is not called any more."""
 
     __slots__ = ("callback", "offset")
 
@@ -35,7 +37,7 @@ class Waiter:
         self.callback = callback
 
     def cancel(self) -> None:
-        """Forget the callback; harmless when it has been called."""
+        """Forget the callback; it is harmless when it has been called."""
         self.callback = None
 
     def finish(self, error_code: int) -> None:
@@ -46,7 +48,7 @@ class Waiter:
 
 
 class OffsetWaiters:
-    """Callbacks waiting for an offset to be reached."""
+    """It keeps callbacks that wait for an offset to be reached."""
 
     __slots__ = ("_queue",)
 
@@ -68,19 +70,19 @@ class OffsetWaiters:
         return waiter
 
     def reach(self, offset: int) -> None:
-        """Everything below ``offset`` is there."""
+        """Call all callbacks that wait for ``offset`` or less: everything below it is there."""
         while self._queue and self._queue[0].offset <= offset:
             self._queue.popleft().finish(0)
 
     def fail(self, error_code: int) -> None:
-        """Nobody waits any longer; all are told ``error_code``."""
+        """Tell ``error_code`` to all that wait; nobody waits any longer."""
         waiters, self._queue = self._queue, deque()
         for waiter in waiters:
             waiter.finish(error_code)
 
 
 class Deadline:
-    """A moment in loop time and what is called then."""
+    """It is a moment in loop time, with the callback that is called then."""
 
     __slots__ = ("_callback", "_owner", "_slot")
 
@@ -90,20 +92,20 @@ class Deadline:
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Harmless when it has passed."""
+        """Forget the callback; it is harmless when the moment has passed."""
         if self._callback is not None:
             self._callback = None
             self._owner.discard(self._slot, self)
 
     def fire(self) -> None:
-        """The moment has come."""
+        """Call the callback, as the moment has come."""
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
 
 
 class Deadlines:
-    """All deadlines of one broker behind one loop timer."""
+    """It keeps all deadlines of one broker behind one loop timer."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Deadline, None]] = {}
