@@ -1,4 +1,4 @@
-"""One partition's log: segments, epochs, recovery, retention, compaction; all logs of a broker.
+"""This room keeps the logs of a broker's partitions, with recovery, retention and compaction.
 
 Synchronous over ``oncelog_runtime.files``: writes and reads go to the page cache and take
 microseconds. Only *sync* is slow; ``flusher`` runs it in an executor, for many logs at once.

@@ -1,4 +1,6 @@
-"""Formats of the small files of a log directory. Pure.
+"""The small files of a log directory are encoded and decoded here. Pure.
+
+Pure.
 
 Owns their encodings; who writes them uses ``Files.write_atomic`` (temporary file, sync, rename,
 sync of the directory: rule [D4]). Rules:
@@ -23,18 +25,20 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 """Below this offset everything of a log is synced."""
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
-"""Only logs that do not start at 0. Also where the first segment starts there: the removal of those
-before it is not synced, and what comes back with a power cut must not be read again."""
+"""Only logs that do not start at 0 are listed. Some are listed though their first segment starts
+there: the removal of the segments before it is not synced, and files that come back with a power
+cut must not be read again."""
 CLEANER = "cleaner-offset-checkpoint"
-"""Up to where logs are compacted, and since when; several rows a log, see ``clean_state``."""
+"""It says up to where logs are compacted, and since when, with several rows a log; see
+``clean_state``."""
 LEADER_EPOCH = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = "clean-shutdown.json"
 CONTINUITY = "continuity.json"
 CONTINUITY_LEFT = "continuity-left.json"
-"""Since when nothing was lost; see ``continuity``."""
+"""It says since when nothing was lost; see ``continuity``."""
 META = "meta.json"
 SESSION = "session.json"
-"""In the first directory only: the broker's session with the metadata store."""
+"""It is in the first directory only, and holds the broker's session with the metadata store."""
 PARTITION_META = "partition.json"
 
 _MAGIC = "oncelog"
@@ -43,7 +47,7 @@ _OFFSET_MAX = 2**63 - 1
 
 
 class CheckpointError(OncelogError):
-    """A checkpoint, meta or index file that does not hold what its writer wrote."""
+    """A checkpoint, meta or index file does not hold what its writer wrote."""
 
 
 def encode_table(kind: str, rows: Iterable[Sequence[object]]) -> bytes:

@@ -1,13 +1,15 @@
-"""After a stop a broker may say so much of its data as a whole, and of single directories. Pure.
+"""A broker claims here what it has kept of its data, as a whole and by directory, after a stop.
+Pure.
 
 A broker that comes back with one of several directories replaced (KIP-858) has lost what was in
-that one, and nobody knows any more what that was. What lies in the others is known: they name it,
+that one, and nobody knows any more what that was. The data in the others is known: they name it,
 partition by partition, with what they have kept. Rules:
 
 - a partition is vouched for by the directory that it lies in, and only since it was made there: it
   may have been in the directory that is gone before, and be empty now;
 - only directories that lost nothing vouch for anything, and only for more than the broker does;
-- what has no room in the registration is left out, and falls to what is said of the whole broker.
+- partitions that have no room in the registration are left out, and fall to what is said of the
+  whole broker.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from enum import Enum
 from oncelog_broker.log.hosted_log import HostedLog
 
 CLAIM_BYTES_MAX = 256 * 1024
-"""Of what is listed in a registration; ZooKeeper takes 1 MiB."""
+"""A registration may list so much; ZooKeeper takes 1 MiB."""
 _ENTRY_BYTES = 8
-"""Around a name or a number, with the number."""
+"""A name or a number takes so many bytes around it, with the number."""
 
 
 class Loss(Enum):
-    """What may be missing, the lesser first."""
+    """It tells what may be missing, the lesser first."""
 
     NONE = "none"
     TAIL = "tail"
-    """What was not synced."""
+    """The unsynced tail may be missing."""
     ALL = "all"
 
 
@@ -38,20 +40,20 @@ class KeptData:
     """All that counted under the broker's registrations ``since`` to ``until`` is here."""
 
     since: int | None
-    """None: nothing from before the registration that is about to be made."""
+    """None means that there is nothing from before the registration that is about to be made."""
     until: int | None
-    """None: not known, no bound."""
+    """None means that there is no known bound."""
     loss: Loss
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPartitions:
-    """Partitions of which more was kept than of the broker as a whole."""
+    """More was kept of these partitions than of the broker as a whole."""
 
     since: int
     until: int | None
     partitions: Mapping[str, frozenset[int]]
-    """Numbers by topic id."""
+    """The numbers of partitions stand here by topic id."""
 
 
 def vouched(
@@ -60,7 +62,7 @@ def vouched(
     *,
     since_made: bool = True,
 ) -> tuple[list[KeptPartitions], int]:
-    """What is to be listed beside ``whole``, and how many partitions had no room.
+    """Return what is to be listed beside ``whole``, and how many partitions had no room.
 
     :param directories: what each has kept, and its logs.
     :param since_made: see ``LogSafeguards.vouch_since_made``.

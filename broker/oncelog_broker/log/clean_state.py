@@ -39,38 +39,39 @@ class CleanState:
         """Records have gone because of others below this offset: without these, the log lacks
         values."""
         self.in_step_ms = FROM_SCRATCH
-        """When the log of a follower was last known to reach the high watermark of its leader: a
-        tombstone that is younger is in it, or to come. -1: not known."""
+        """It is the time when the log of a follower was last known to reach the high watermark of
+        its leader: a tombstone that is younger is in it, or to come. -1 means that it is not
+        known."""
         if upto is not None:
             self.truncate(upto)
 
     @property
     def upto(self) -> int:
-        """Where the dirty part begins."""
+        """Return where the dirty part begins."""
         return self._rows[-1][0] if self._rows else 0
 
     def rows(self, upto: int) -> list[tuple[int, int]]:
-        """Rows of (offset, time in ms) that hold with a log that ends at ``upto``."""
+        """Return rows of (offset, time in ms) that hold with a log that ends at ``upto``."""
         return CleanState(self._rows, upto)._rows
 
     def passed(self, upto: int, now_ms: int, first_tombstone: int) -> None:
-        """A pass over everything below ``upto`` has ended; it has left no tombstone below
-        ``first_tombstone``."""
+        """Add a row for a pass over everything below ``upto`` that has ended and has left no
+        tombstone below ``first_tombstone``."""
         self._add(max(upto, self.upto), now_ms)
         self.relied_on = max(self.relied_on, upto)
         self._first_tombstone = first_tombstone
 
     def relies_on(self, offset: int) -> None:
-        """Records are about to go because of others below ``offset``."""
+        """Note that records are about to go because of others below ``offset``."""
         self.relied_on = max(self.relied_on, offset)
 
     def in_step(self, now_ms: int) -> None:
-        """The follower's log reached the high watermark of its leader at that time; -1: nobody
-        knows when it did."""
+        """Note when the follower's log reached the high watermark of its leader; -1 means that
+        nobody knows."""
         self.in_step_ms = now_ms
 
     def truncate(self, offset: int) -> None:
-        """The log ends at ``offset`` now."""
+        """Forget rows above ``offset``, where the log ends now."""
         self.relied_on = min(self.relied_on, offset)
         if self.upto > offset:
             kept = [row for row in self._rows if row[0] <= offset]
@@ -80,11 +81,11 @@ class CleanState:
                 self._add(offset, beyond[1])
 
     def tombstones_below(self, now_ms: int, retention_ms: int) -> int:
-        """Up to where tombstones may go."""
+        """Return up to where tombstones may go."""
         return max([o for o, time_ms in self._rows if time_ms + retention_ms <= now_ms], default=0)
 
     def tombstones_due(self, now_ms: int, retention_ms: int) -> bool:
-        """Whether there may be tombstones that may go."""
+        """Return whether there may be tombstones that may go."""
         return self.tombstones_below(now_ms, retention_ms) > self._first_tombstone
 
     def _add(self, offset: int, time_ms: int) -> None:

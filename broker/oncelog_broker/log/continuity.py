@@ -58,12 +58,12 @@ class Continuity:
         self._dirs = dirs
         self._vouch_since_made = vouch_since_made
         self.broker_epoch = NO_EPOCH
-        """Of the newest registration."""
+        """It is the broker epoch of the newest registration."""
         self.listed: list[KeptPartitions] = []
-        """What was to be said beside the last claim."""
+        """These were to be said beside the last claim."""
         self._kept = KeptData(None, None, Loss.ALL)
         self._own: dict[str, KeptData] = {}
-        """The same of single directories, by id."""
+        """It says the same of single directories, by id."""
         self._directories: tuple[str, ...] = ()
         self._unused: dict[str, int | None] = {}
         self._failed: dict[str, bool] = {}
@@ -72,7 +72,7 @@ class Continuity:
 
     @property
     def kept(self) -> KeptData:
-        """What holds now."""
+        """Return what holds now."""
         return self._kept
 
     def judge(self) -> None:
@@ -105,8 +105,8 @@ class Continuity:
             )
 
     def heard(self, losses: Mapping[str, int]) -> None:
-        """What the store says before a registration: under which broker epoch which directory has
-        failed and may have lost what had counted there unsynced."""
+        """Take in what the store says before a registration: under which broker epoch which
+        directory has failed and may have lost what had counted there unsynced."""
         kept = self._kept
         here = {d.directory_id for d in self._dirs if d.online}
         if kept.since is not None and any(
@@ -119,8 +119,9 @@ class Continuity:
                 self._own[name] = KeptData(None, own.until, Loss.TAIL)
 
     def note_failed(self, failed: LogDir) -> None:
-        """Note what a directory that has just failed may have lost, for the next life to find: on
-        the spot, in the others; in itself when there is no other, and its disk answers."""
+        """Note what a directory that has just failed may have lost, for the next life to find. It
+        is noted on the spot in the others, and in itself when there is no other and its disk
+        answers."""
         if failed.directory_id:
             self._failed[failed.directory_id] = failed.lossy
         if self._judged:  # else the first claim says so
@@ -133,9 +134,9 @@ class Continuity:
                 logger.info(logged.CONTINUITY_NOT_WRITTEN, failed.path, CONTINUITY, error)
 
     async def directory_failed(self, failed: LogDir) -> str:
-        """Note it in the directory itself, which may take its time.
+        """Note the failure in the directory itself, which may take its time.
 
-        Returns its id, for the store; empty when all that counted there was synced.
+        Return its id, for the store; it is empty when all that counted there was synced.
         """
         if failed.record is not None and not failed.record.failed:
             record = self._record_of_failure(failed, failed.record)
@@ -150,7 +151,7 @@ class Continuity:
         return replace(record, failed={failed.directory_id: failed.lossy})
 
     def claim(self) -> KeptData:
-        """What to say in the registration that is about to be made; see also ``listed``."""
+        """Return what to say in the registration that is about to be made; see also ``listed``."""
         kept = self._kept
         self.listed, left_out = vouched(
             kept,
@@ -168,7 +169,7 @@ class Continuity:
         return self._own.get(log_dir.directory_id, KeptData(None, None, Loss.ALL))
 
     def registered(self, broker_epoch: int) -> None:
-        """The registration is made; to be called before anything is done under its epoch."""
+        """Note the registration's epoch; this is to be called before anything is done under it."""
         self.broker_epoch = broker_epoch
         if self._kept.until != broker_epoch:
             self._kept = _under(self._kept, broker_epoch)
@@ -210,8 +211,8 @@ class Continuity:
                     log_dir.fail(CONTINUITY, error)
 
     def _leave(self, log_dir: LogDir) -> None:
-        """What an earlier life has left must be found as such by the next one: its epoch is not
-        the last, and of an earlier run of the machine it would say that all is on the disk."""
+        """Have the record of an earlier life found as such by the next one: its epoch is not the
+        last, and if it is of an earlier run of the machine it would say that all is on the disk."""
         record = log_dir.record
         if record is not None and (
             record.boot_id != self._boot_id or record.until not in (None, self._kept.until)
@@ -223,7 +224,8 @@ class Continuity:
 
 
 def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
-    """``missing`` directories are named in a file and are not here."""
+    """Return what the broker as a whole has kept. ``missing`` directories are named in a file and
+    are not here."""
     known = [d for d in dirs if d.online and not d.is_new]
     offline = sum(not d.online for d in dirs)
     if not known or missing > offline:
@@ -248,7 +250,7 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
 
 
 def _judge_each(dirs: Sequence[LogDir], whole: KeptData, boot_id: str) -> dict[str, KeptData]:
-    """What each directory has kept, whatever became of the others."""
+    """Return what each directory has kept, whatever became of the others."""
     records = [d.record for d in dirs if d.online and not d.is_new and d.record is not None]
     judged: dict[str, KeptData] = {}
     for log_dir in (d for d in dirs if d.online):
@@ -268,18 +270,19 @@ def _judge_each(dirs: Sequence[LogDir], whole: KeptData, boot_id: str) -> dict[s
 
 
 def _unbounded(kept: KeptData) -> KeptData:
-    """There may be a registration of which nobody knows the epoch yet."""
+    """Return ``kept`` for a registration that may exist and of which nobody knows the epoch yet."""
     return KeptData(kept.since, None, kept.loss)
 
 
 def _under(kept: KeptData, broker_epoch: int) -> KeptData:
-    """There is one, of that epoch: what is here now is what counts from then on."""
+    """Return ``kept`` under a registration of that epoch: the data that is here now counts from
+    then on."""
     since = broker_epoch if kept.since is None else kept.since
     return KeptData(since, broker_epoch, Loss.NONE)
 
 
 def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | None:
-    """Up to which epoch all that counted in a directory is in it."""
+    """Return up to which epoch all that counted in a directory is in it."""
     record = log_dir.record
     assert record is not None
     newest = max(records, key=_until)
@@ -289,20 +292,20 @@ def _known_until(log_dir: LogDir, records: Sequence[ContinuityRecord]) -> int | 
 
 
 def failed_before(dirs: Sequence[LogDir]) -> frozenset[str]:
-    """Ids of the directories that failed in the last life in which they were used, or could not be
-    used in the last life."""
+    """Return the ids of the directories that failed in the last life in which they were used, or
+    could not be used in the last life."""
     records = [d.record for d in dirs if d.online and d.record is not None]
     own = [d.directory_id for d in dirs if d.record and d.directory_id in d.record.failed]
     return frozenset((*own, *_failed_before(records), *_unused_before(records)))
 
 
 def _failed_before(records: Sequence[ContinuityRecord]) -> dict[str, bool]:
-    """What the last life that wrote says of the directories that failed."""
+    """Return what the last life that wrote says of the directories that failed."""
     return {k: v for r in _of_last_life(records) for k, v in r.failed.items()}
 
 
 def _unused_before(records: Sequence[ContinuityRecord]) -> frozenset[str]:
-    """Which directories the last life that wrote could not use (any more)."""
+    """Return which directories the last life that wrote could not use (any more)."""
     return frozenset(name for record in _of_last_life(records) for name in record.unused)
 
 
@@ -312,7 +315,7 @@ def _of_last_life(records: Sequence[ContinuityRecord]) -> list[ContinuityRecord]
 
 
 def _until(record: ContinuityRecord) -> float:
-    """For comparison: a life whose epoch is not known yet is the newest."""
+    """Return the epoch for comparison: a life whose epoch is not known yet is the newest."""
     return float("inf") if record.until is None else record.until
 
 

@@ -1,5 +1,7 @@
-"""The content of ``continuity.json``, which one life of a broker leaves for the next. See
-``continuity`` for its rules."""
+"""One life of a broker leaves a record for the next in ``continuity.json``.
+
+See ``continuity`` for its rules.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,26 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ContinuityRecord:
-    """The content of one directory's file."""
+    """It is the content of one directory's file."""
 
     since: int | None
     until: int | None
     loss: Loss
-    """What had been lost, while ``since`` is not known."""
+    """It tells what had been lost, while ``since`` is not known."""
     directories: tuple[str, ...]
-    """Ids of all directories of the broker."""
+    """These are the ids of all directories of the broker."""
     boot_id: str
     unsynced: bool
-    """Whether an offset may have counted here in that life without being synced."""
+    """It tells whether an offset may have counted here in that life without being synced."""
     unused: Mapping[str, int | None] = field(default_factory=dict)
-    """Directories that could not be used (any more), by id: ``until`` as their file must say."""
+    """These directories could not be used (any more). Their ids map to ``until`` as their file must
+    say it."""
     failed: Mapping[str, bool] = field(default_factory=dict)
-    """Directories that failed, by id: whether they may lack what had counted there unsynced."""
+    """These directories failed. Their ids map to whether they may lack what had counted there
+    unsynced."""
     own_since: int | None = None
     own_loss: Loss = Loss.ALL
-    """The same as above of this directory alone."""
+    """It tells the same as above of this directory alone."""
 
     def encode(self) -> bytes:
         """Return the content of the file."""
@@ -58,16 +62,17 @@ class ContinuityRecord:
         )
 
     def left(self, boot_id: str) -> ContinuityRecord:
-        """What the file says after a life that could not write its own (``LogDir.leave_record``).
+        """Return what the file says after a life that could not write its own
+        (``LogDir.leave_record``).
 
-        Nobody has noted that life's epoch. When the machine, now of ``boot_id``, stopped between
-        the two, what that life wrote need not be on the disk.
+        Nobody has noted that life's epoch. If the machine, now of ``boot_id``, stopped between the
+        two, the data which that life wrote need not be on the disk.
         """
         return replace(self, until=None, boot_id=boot_id if self.boot_id == boot_id else "")
 
     @classmethod
     def decode(cls, data: bytes) -> ContinuityRecord:
-        """Read the content of the file. One of an older release speaks of the whole broker only.
+        """Read the content of the file. A file of an older release speaks of the whole broker only.
 
         :raises CheckpointError: it is damaged, or of another release.
         """

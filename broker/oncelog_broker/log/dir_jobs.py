@@ -1,9 +1,9 @@
-"""What one log directory has done in threads: jobs that block for as long as its disk likes.
+"""A log directory has jobs done in threads, which block for as long as its disk likes.
 
 Rules: every directory has threads of its own, so that a disk that hangs holds up no other [K26];
 syncs have one more to themselves, so that nothing else makes an acknowledgement wait. A job that
 has begun cannot be stopped. ``abandon`` lets all who wait for one go on without it: they hear an
-OSError, and what the job still does is nobody's business any more.
+OSError, and whatever the job still does is ignored.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SYNC = " sync"
-"""Ends the name of a lane of sync rounds."""
+"""It ends the name of a lane of sync rounds."""
 SYNC_THREADS = 32
-"""Of one directory: so many files of a round are synced at a time. Started when they are needed."""
+"""One directory syncs so many files of a round at a time. Threads are started when they are
+needed."""
 WORK_THREADS = 4
-"""Of one directory: checkpoints, compaction, scrubbing and removals seldom meet."""
+"""One directory has so many more: checkpoints, compaction, scrubbing and removals seldom meet."""
 
 
 class DirJobs:
-    """The threads of one directory, and who waits for them."""
+    """It keeps the threads of one directory, and knows who waits for them."""
 
     def __init__(self, path: str, files: Files) -> None:
         self.sync_lane = Lane(path + SYNC, SYNC_THREADS)
-        """Of sync rounds alone."""
+        """Only sync rounds run in it."""
         self._lane = Lane(path, WORK_THREADS)
         self._files = files
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._abandoned = ""
 
     def __len__(self) -> int:
-        """Jobs that somebody waits for."""
+        """Return how many jobs somebody waits for."""
         return len(self._waiting)
 
     def _start(
@@ -51,8 +52,8 @@ class DirJobs:
         return asyncio.get_running_loop().run_in_executor(self._lane, lambda: job(*args, **kwargs))
 
     def run(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """What ``job`` returns or raises, and OSError once the disk hangs and the job was given up.
-        The job does not end with who waits for it."""
+        """Run ``job`` in a thread. The future gets what it returns or raises, and OSError once the
+        disk hangs and the job was given up. The job does not end with whoever waits for it."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._abandoned:
             answer.set_exception(_hangs(self._abandoned))
@@ -74,7 +75,8 @@ class DirJobs:
             answer.set_exception(error)
 
     def abandon(self, why: str) -> None:
-        """The disk hangs: nobody waits for it any longer, and nobody asks it for more."""
+        """Give up all jobs, as the disk hangs: nobody waits for it any longer, and nobody asks it
+        for more."""
         self._abandoned = why
         for answer in list(self._waiting):
             if not answer.done():
@@ -86,12 +88,13 @@ class DirJobs:
         await self.run(_put_in_place, self._files, path)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Unlink files. Nobody waits; what is not done by then is done at the next start."""
+        """Unlink files. Nobody waits; files that are left at the end go at the next start."""
         if not self._abandoned:
             self._start(_unlink, self._files, list(paths)).add_done_callback(_forget)
 
     def close(self) -> None:
-        """No more jobs. Who waits for one hears so; a thread that hangs is left behind."""
+        """Take no more jobs. Callers that wait for one hear so; a thread that hangs is left
+        behind."""
         self.abandon(self._abandoned or "the directory is closed")
         self.sync_lane.shutdown()
         self._lane.shutdown()

@@ -1,7 +1,7 @@
-"""What may become a log directory: one that is made, one that is empty, or one of Oncelog's.
+"""A log directory is made here, or found to be empty or one of Oncelog's.
 
-Rules: a directory with anything else in it is left alone; what is made survives a power cut, with
-all directories on the way to it.
+Rules: a directory with anything else in it is left alone; a directory that is made survives a power
+cut, with all directories on the way to it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ LOCK_FILE = ".lock"
 _LEFT_BY_A_FAILED_START = frozenset(
     {checkpoint.META + ".tmp", checkpoint.SESSION, checkpoint.SESSION + ".tmp"}
 )
-"""What a new directory may hold when the first start in it broke off."""
+"""A new directory may hold these when the first start in it broke off."""
 
 _IGNORED_NAMES = frozenset({LOCK_FILE, "lost+found"})
 
 
 class LogDirError(OncelogError):
-    """A log directory that this broker must not use; the message names it and a remedy."""
+    """A log directory must not be used by this broker; the message names it and a remedy."""
 
 
 def make_dir(files: Files, path: str) -> None:
-    """Make it, durably. Raises LogDirError."""
+    """Make a directory durably. Raises LogDirError."""
     made = path
     try:
         while not files.exists(os.path.dirname(made) or "."):
@@ -60,7 +60,7 @@ def check_usable(files: Files, path: str) -> None:
 
 
 def _parents(path: str, last: str) -> list[str]:
-    """The directories above ``path`` up to ``last``, nearest first."""
+    """Return the directories above ``path`` up to ``last``, nearest first."""
     parents = []
     while path != last:
         path = os.path.dirname(path)

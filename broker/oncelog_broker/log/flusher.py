@@ -1,19 +1,20 @@
-"""Group commit: one sync round at a time for everything dirty in a log directory.
+"""The flusher commits by groups: one sync round at a time takes all that is dirty in a directory.
 
-Owns when files are synced. Rules:
+It owns when files are synced. Rules:
 
 - an append while nothing is syncing starts a round right behind the callbacks that it caused, so
-  that followers are sent the data before this disk is busy with it: no timer, no task. What becomes
-  dirty during a round goes into the next, which starts when the round ends;
+  that followers are sent the data before this disk is busy with it: no timer, no task. Whatever
+  becomes dirty during a round goes into the next, which starts when the round ends;
 - a round captures how far each log reached, syncs its files and new directory entries in a thread
   of its directory, and only then, back on the loop, lets the logs move their synced offsets;
 - a small round on a quick disk is synced on the loop itself: handing a sync of 0.1 ms to a thread
   and back costs 0.3 ms and two wake-ups of a sleeping core. One slow sync ends that for a while;
 - a round syncs many files side by side: a disk does dozens for about the price of one, and one
   after the other each waits for it alone. Names are synced when all data is;
-- a round is of so many logs at most, those first that have waited longest, and of few that are
+- a round takes a bounded number of logs, those first that have waited longest, and few that are
   only new while others have records to acknowledge: thousands of new partitions hold up nobody;
-- what may wait (``flush=interval``) joins the next round, or gets one when the interval is over;
+- a log that may wait (``flush=interval``) joins the next round, or gets one when the interval is
+  over;
 - a sync that failed proves nothing and is never repeated: the directory stops for good (fsyncgate).
   So does one that has not ended after ``timeout_ms``: the round is given up, whatever comes of it.
   One that takes a third of that stalls: leaders here may give way to replicas on other disks.
@@ -38,7 +39,7 @@ logger = logged.get_logger(__name__)
 
 T = TypeVar("T")
 _Share = tuple[list[File], list[str]]
-"""Files and directories that one thread syncs."""
+"""One thread syncs these files and directories."""
 
 INLINE_BYTES_MAX = 64 * 1024
 """A round with at most so many dirty bytes may be synced on the loop."""
@@ -49,15 +50,17 @@ INLINE_PAUSE_S = 5.0
 """... and for this long rounds go to the executor."""
 UNKNOWN_BYTES = 2**62
 ROUND_LOGS_MAX = 512
-"""Logs of one round: what is done on the loop for so many takes some milliseconds."""
+"""One round takes so many logs: the work on the loop for them takes some milliseconds."""
 ROUND_NEW_LOGS_MAX = 64
-"""Of which new ones without records to acknowledge, while there are others with such."""
+"""So many of them may be new ones without records to acknowledge, while there are others with
+such."""
 FILES_PER_CALL = 4
-"""Files that a thread syncs before it takes others: for fewer it is not worth to wake another."""
+"""A thread syncs so many files before it takes others: for fewer it is not worth to wake
+another."""
 SYNC_TIMEOUT_MS = 10_000
-"""After which a disk that does not answer counts as failed."""
+"""A disk that does not answer for so long counts as failed."""
 STALL_SHARE = 1 / 3
-"""Of that time, after which a round stalls."""
+"""A round stalls after this share of that time."""
 
 
 class SyncTimeoutError(OSError):
@@ -71,31 +74,31 @@ class SyncJob:
     log: Syncable
     end_offset: int
     generation: int = 0
-    """Grows with each truncation: an older one proves nothing."""
+    """It grows with each truncation: a job of an older one proves nothing."""
     segments: list[tuple[Segment, int]] = field(default_factory=list)
-    """Segments with their sizes when the job was made."""
+    """They come with their sizes when the job was made."""
     files: list[File] = field(default_factory=list)
     once: list[File] = field(default_factory=list)
-    """Files that are closed after the round."""
+    """These files are closed after the round."""
     dirs: list[str] = field(default_factory=list)
     dirty_bytes: int = UNKNOWN_BYTES
-    """Bytes written since the job before this one."""
+    """So many bytes were written since the job before this one."""
 
 
 class Syncable(Protocol):
-    """A log, as seen from here."""
+    """The flusher sees a log through this."""
 
     def begin_sync(self) -> SyncJob:
         """Capture what is dirty; nothing is dirty afterwards."""
         ...
 
     def finish_sync(self, job: SyncJob) -> None:
-        """The job is durable."""
+        """Move the synced offset: the job is durable."""
         ...
 
 
 class Flusher:
-    """The sync rounds of one log directory."""
+    """It runs the sync rounds of one log directory."""
 
     def __init__(
         self,
@@ -114,11 +117,11 @@ class Flusher:
         self._inline_bytes_max = inline_bytes_max
         self._timeout_s = timeout_ms / 1000
         self._deadline: asyncio.TimerHandle | None = None
-        """When the round that runs in a thread is given up."""
+        """It gives the round up that runs in a thread."""
         self._handed_over_s = 0.0
-        """Loop time when the last round went to a thread."""
+        """It is the loop time when the last round went to a thread."""
         self._inline_from = 0.0
-        """Loop time from which a round may be synced on the loop."""
+        """A round may be synced on the loop from this loop time on."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dirty: dict[Syncable, None] = {}
         self._new: dict[Syncable, None] = {}
@@ -130,10 +133,10 @@ class Flusher:
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._round_waiters: list[asyncio.Future[None]] = []
         self.rounds = 0
-        """Rounds so far, for tests and metrics."""
+        """It counts the rounds so far, for tests and metrics."""
         self._stopwatch: Stopwatch | None = None
         self.seconds = Histogram()
-        """How long rounds took."""
+        """It tells how long rounds took."""
         self._began = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -165,15 +168,15 @@ class Flusher:
 
     @property
     def stalled_since(self) -> float | None:
-        """Loop time when the round began that has been under way for too long; None: there is
-        none."""
+        """Return the loop time when the round began that has been under way for too long; None if
+        there is none."""
         if self._deadline is None or self._loop is None:
             return None
         late = self._loop.time() - self._handed_over_s >= self._timeout_s * STALL_SHARE
         return self._handed_over_s if late else None
 
     def forget(self, log: Syncable) -> None:
-        """The log goes away: do not sync it again. A running round is not waited for."""
+        """Do not sync a log again that goes away. A running round is not waited for."""
         self._dirty.pop(log, None)
         self._new.pop(log, None)
         self._waiting.pop(log, None)
@@ -220,7 +223,7 @@ class Flusher:
 
     @property
     def stopped(self) -> bool:
-        """Whether it begins no more rounds: its directory has failed or is closed."""
+        """Return whether it begins no more rounds: its directory has failed or is closed."""
         return self._stopped
 
     def stop(self) -> None:
@@ -276,7 +279,8 @@ class Flusher:
     def _hand_over(
         self, shares: list[_Share], then: Callable[[BaseException | None], None]
     ) -> None:
-        """Sync in threads; ``then`` is told when all have ended, of the first that failed."""
+        """Sync in threads; ``then`` is called when all have ended, with the first failure or
+        None."""
         assert self._loop is not None
         left = len(shares)
         first: BaseException | None = None
@@ -327,7 +331,8 @@ class Flusher:
         return jobs
 
     def _give_up(self) -> None:
-        """The round takes too long. Its files stay open until it ends, if it ever does."""
+        """Give up a round that takes too long. Its files stay open until it ends, if it ever
+        does."""
         self._deadline = None
         self._running = False
         self.stop()
@@ -342,7 +347,7 @@ class Flusher:
         self._end(jobs, error)
 
     def _next_logs(self) -> list[Syncable]:
-        """Those of the next round, taken out of what is dirty."""
+        """Return the logs of the next round, and take them out of what is dirty."""
         logs = list(islice(self._dirty, ROUND_LOGS_MAX))
         for log in logs:
             del self._dirty[log]
@@ -403,7 +408,7 @@ def _work(jobs: list[SyncJob]) -> tuple[list[File], list[str]]:
 
 
 def _sync(files_port: Files, files: list[File], dirs: list[str]) -> None:
-    """Runs in a thread: data first, then the names that lead to it."""
+    """Sync data first, then the names that lead to it. This runs in a thread."""
     for file in files:
         file.sync()
     for directory in dirs:

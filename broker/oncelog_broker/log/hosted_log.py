@@ -9,17 +9,18 @@ from oncelog_protocol.types import TopicPartition
 
 
 class LogCheckpoint(NamedTuple):
-    """One log has its directory's checkpoints say this of it."""
+    """The directory's checkpoints are to say this of one log."""
 
     recovery_point: int
     log_start_offset: int
     clean_rows: list[tuple[int, int]]
     truncation_mark: int
-    """Number of the mark that these checkpoints make needless; 0: there is none."""
+    """It is the number of the mark that these checkpoints make needless; 0 means that there is
+    none."""
 
 
 class HostedLog(Syncable, Protocol):
-    """A log, as seen from its directory; ``PartitionLog`` is one."""
+    """It is a log, as seen from its directory; ``PartitionLog`` is one."""
 
     topic_partition: TopicPartition
     topic_id: str
@@ -40,7 +41,7 @@ class HostedLog(Syncable, Protocol):
 
     @property
     def epochs_changed(self) -> bool:
-        """Whether the epoch history is another one than on the disk."""
+        """Return whether the epoch history differs from the one on disk."""
         ...
 
     def encode_epochs(self) -> tuple[int, bytes]:
@@ -48,11 +49,11 @@ class HostedLog(Syncable, Protocol):
         ...
 
     def epochs_written(self, revision: int) -> None:
-        """The disk holds this revision."""
+        """Note that the disk holds this revision of the epoch history."""
         ...
 
     def high_watermark_written(self, high_watermark: int) -> None:
-        """The disk holds this high watermark."""
+        """Note that the disk holds this high watermark."""
         ...
 
     def remove_mark(self, mark: int) -> bool:

@@ -1,7 +1,7 @@
-"""What must hold of a log at every moment, checked while it runs. Pure.
+"""A log's invariants are checked here while it runs. Pure.
 
-A broken invariant is a defect of the program, or of the memory it runs in. What the replica says
-of itself is then worth nothing, so it goes out of service at once and alone
+A broken invariant is a defect of the program, or of the memory it runs in. Whatever the replica
+says of itself is then worth nothing, so it goes out of service at once and alone
 (``Partition.break_down``); its copies on other brokers go on. The checks are comparisons of numbers
 that are at hand; the functions here are called when one has failed, or off the path of data.
 
@@ -29,14 +29,16 @@ class InvariantError(
 
 
 def append_does_not_follow(segment_end: int, base_offset: int, last_offset: int) -> NoReturn:
-    """Offsets about to be written would leave a gap, repeat, or run backwards."""
+    """Raise InvariantError, since offsets about to be written would leave a gap, repeat, or run
+    backwards."""
     raise InvariantError(
         f"offsets {base_offset} to {last_offset} do not follow the segment's end, {segment_end}"
     )
 
 
 def check_history(epochs: Sequence[int], starts: Sequence[int]) -> None:
-    """An epoch history increases strictly in both columns, from its first entry to its last."""
+    """Check that an epoch history increases strictly in both columns, from its first entry to its
+    last."""
     if (
         len(epochs) != len(starts)
         or not all(map(lt, epochs, epochs[1:]))
@@ -46,7 +48,7 @@ def check_history(epochs: Sequence[int], starts: Sequence[int]) -> None:
 
 
 def check_neighbours(epochs: Sequence[int], starts: Sequence[int], index: int) -> None:
-    """Entry ``index`` of an epoch history lies above the one before it, in both columns.
+    """Check that entry ``index`` of an epoch history lies above the one before it, in both columns.
 
     Negative numbers count from the end; an entry without one before it is right.
     """

@@ -1,10 +1,10 @@
-"""The newest offset of each key in a stretch of a log, in bounded memory. Pure.
+"""A key map holds the newest offset of each key in a stretch of a log, in bounded memory. Pure.
 
 Rules:
 
 - keys are held whole, not as digests: two keys that look alike would cost one of them its value;
-- a batch goes in whole or not at all: what is in the map is an unbroken stretch of the log, and
-  where the map was full the next pass goes on;
+- a batch goes in whole or not at all: the map covers an unbroken stretch of the log, and where the
+  map was full the next pass goes on;
 - the first batch always goes in, however large: a pass gets somewhere.
 
 Whole columns go through C: no loop in Python runs over the records.
@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 ENTRY_BYTES = 176
-"""Memory of an entry besides the bytes of its key: two places in the table, as while it grows, the
-key's object and the offset's."""
+"""An entry takes so much memory besides the bytes of its key: two places in the table, as while it
+grows, the key's object and the offset's."""
 
 
 class KeyMap:
-    """Key -> newest offset."""
+    """It maps keys to their newest offsets."""
 
     __slots__ = ("_bytes_max", "_newest", "size_bytes")
 
@@ -28,16 +28,16 @@ class KeyMap:
         self._bytes_max = bytes_max
         self._newest: dict[bytes, int] = {}
         self.size_bytes = 0
-        """Memory that it takes, about."""
+        """It takes about so much memory."""
 
     @property
     def newest(self) -> Mapping[bytes, int]:
-        """The newest offset by key."""
+        """Return the newest offset by key."""
         return self._newest
 
     def add(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
-        """Take in the records of one batch, which follow all that are there; False: no room, and
-        nothing was taken. A record without key is passed over."""
+        """Take in the records of one batch, which follow all that are there. Return False if there
+        was no room, and nothing was taken. A record without key is passed over."""
         given = set(keys)
         if None in given:
             offsets = [o for o, key in zip(offsets, keys, strict=True) if key is not None]

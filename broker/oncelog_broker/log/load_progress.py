@@ -1,4 +1,6 @@
-"""Whoever loads a log directory tells here how far that has come; it is read at any time. Pure.
+"""A thread that loads a log directory tells here how far it is; it is read at any time. Pure.
+
+Pure.
 
 Written by the thread that loads and read by the loop: plain numbers, of which each is right, if not
 always all of the same moment.
@@ -11,45 +13,45 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LoadProgress:
-    """Loading one directory is told here."""
+    """It tells how far the loading of one directory is."""
 
     path: str
     logs_total: int = 0
-    """Partitions that were found; known from the beginning of the loading."""
+    """So many partitions were found; it is known from the beginning of the loading."""
     logs_done: int = 0
     log: str = ""
-    """Directory of the partition that is being loaded."""
+    """The partition that is being loaded has this directory."""
     segments_total: int = 0
-    """Of that one."""
+    """That partition has so many segments."""
     segments_done: int = 0
     segments_seen: int = 0
-    """Segments that are loaded, of all partitions so far."""
+    """So many segments are loaded, of all partitions so far."""
 
     def found(self, logs: int) -> None:
-        """So many partitions are to be loaded."""
+        """Note how many partitions are to be loaded."""
         self.logs_total = logs
 
     def one_log(self) -> None:
-        """A partition is loaded."""
+        """Note that a partition is loaded."""
         self.logs_done += 1
 
     def begin(self, directory: str, segments: int) -> None:
-        """A partition with so many segments is next."""
+        """Note that a partition with so many segments is next."""
         self.log = directory.rpartition("/")[2]
         self.segments_done, self.segments_total = 0, segments
 
     def one_segment(self) -> None:
-        """One segment of it is next, or the last one is done."""
+        """Note that one segment of it is next, or the last one is done."""
         self.segments_done += 1
         self.segments_seen += 1
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to load."""
+        """Return whether nothing is left to load."""
         return self.logs_done >= self.logs_total
 
     def describe(self) -> str:
-        """For a person."""
+        """Return a line for a person."""
         if self.done:
             return f"{self.path}: {self.logs_total} logs loaded"
         return (

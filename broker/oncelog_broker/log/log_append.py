@@ -1,4 +1,4 @@
-"""What an append to a log did, for those who asked for it."""
+"""An append to a log tells by this what it did."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from oncelog_protocol.records.batch import BatchHeader
 
 
 class LogAppend(NamedTuple):
-    """Times in milliseconds since 1970."""
+    """It tells where a batch went. Times are in milliseconds since 1970."""
 
     base_offset: int
     last_offset: int
     max_timestamp: int
     log_append_time_ms: int
-    """-1 when the producer set the timestamps."""
+    """It is -1 when the producer set the timestamps."""
     size_bytes: int
     record_count: int
     repeated: bool = False
-    """Whether nothing was appended, as the batch is in the log already: there."""
+    """It tells that nothing was appended, as the batch is in the log already: there."""
 
     @classmethod
     def of_batches(cls, headers: Sequence[BatchHeader]) -> LogAppend:
-        """Of a follower: at least one batch, whose offset and times are the leader's."""
+        """Return the append of a follower: at least one batch, whose offset and times are the
+        leader's."""
         return cls(
             headers[0].base_offset,
             headers[-1].last_offset,
@@ -35,5 +36,6 @@ class LogAppend(NamedTuple):
 
     @classmethod
     def nothing(cls, log_end_offset: int) -> LogAppend:
-        """Nothing was appended to a log that ends there: what was to be done is done below."""
+        """Return that nothing was appended to a log that ends there, since it was done already,
+        below that."""
         return cls(log_end_offset, log_end_offset - 1, -1, -1, 0, 0, True)

@@ -1,4 +1,4 @@
-"""One log directory: lock, identity, room, sync rounds, checkpoints.
+"""A log directory has one lock, identity, room, sync rounds and checkpoints for all of its logs.
 
 Owns the state that the logs of one disk share. Rules:
 
@@ -52,12 +52,12 @@ logger = logged.get_logger(__name__)
 
 _META_VERSION = 1
 _CREDIT_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes that may be appended between two looks at the free space."""
+"""So many bytes may be appended between two looks at the free space."""
 _EPOCH_FILES_PER_CALL = 64
 _MARKS_PER_TURN = 64
-"""Of many truncations, whose marks a checkpoint makes needless."""
+"""One turn takes so many truncations, whose marks a checkpoint makes needless."""
 _CLOSED_PER_TURN = 16
-"""Of all logs at a stop: each writes some small files."""
+"""One turn of a stop closes so many logs: each writes some small files."""
 NEVER_MS = 10**12
 
 
@@ -65,14 +65,14 @@ class FoundCheckpoints(NamedTuple):
     """The checkpoints of one directory say this at a start."""
 
     recovery_points: dict[TopicPartition, int] | None
-    """None when there are none that can be read."""
+    """It is None when there are none that can be read."""
     log_starts: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
     clean: dict[TopicPartition, list[tuple[int, int]]]
 
 
 class LogDir:
-    """One directory and the logs in it."""
+    """It is one directory with the logs in it."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class LogDir:
         self.previous_broker_epoch = -1  # at that clean stop; -1 after any other
         self.is_new = False  # had nothing of this broker when it was taken
         self.record: ContinuityRecord | None = None
-        """What its continuity file says; None when there is none that holds."""
+        """Its continuity file says this; None when there is none that holds."""
         self.counts_unsynced = False  # whether an offset did, in this life, that was not synced
         self.lossy = False  # see ``continuity``
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.checkpointed: set[TopicPartition] = set()
-        """Partitions of which the checkpoints on disk may say something, deleted ones too."""
+        """The checkpoints on disk may say something of these partitions, deleted ones too."""
         self.credit_bytes = 0  # may be written before the free space is looked at again
         self.pool = OpenSegments(files, open_segments_max)
         self.starts = LogStarts(self.checkpoint_due)
@@ -230,13 +230,13 @@ class LogDir:
 
     @property
     def same_run(self) -> bool:
-        """Whether the machine has not stopped since the last life of the broker began here."""
+        """Return whether the machine has run on since the last life of the broker began here."""
         boot_id = self.files.boot_id()
         return self.record is not None and boot_id != "" and self.record.boot_id == boot_id
 
     @property
     def other_run(self) -> bool:
-        """Whether the machine has stopped for sure since then: what is read is on the disk."""
+        """Return whether the machine has stopped for sure since: what is read is on the disk."""
         known = self.record is not None and self.record.boot_id != "" != self.files.boot_id()
         return known and not self.same_run
 
@@ -249,8 +249,8 @@ class LogDir:
             self.files.remove(left)
 
     def leave_record(self) -> None:
-        """The continuity file is that of an earlier life and cannot be written: give it the name
-        that says so, which takes no room on a full disk. Raises OSError.
+        """Give the continuity file, which is that of an earlier life and cannot be written, the
+        name that says so, which takes no room on a full disk. Raises OSError.
 
         A power cut may undo that. What comes back claims less: its epoch is too old for what has
         counted since.
@@ -261,7 +261,7 @@ class LogDir:
             self.record = replace(self.record, until=None, boot_id=self.files.boot_id())
 
     def note_unsynced(self) -> None:
-        """An offset is about to count that is not synced: first time in this life, say so durably.
+        """Note durably, first time in this life, that an unsynced offset is about to count.
 
         Raises StorageError.
         """
@@ -274,8 +274,8 @@ class LogDir:
         self.counts_unsynced = True
 
     def fell_short(self, log: HostedLog, high_watermark: int) -> None:
-        """A log ends below its checkpointed high watermark. Where all that counts is synced, that
-        is one that was in no ISR; else something that counted is gone."""
+        """Note a log that ends below its checkpointed high watermark. Where all that counts is
+        synced, that is one that was in no ISR; else something that counted is gone."""
         distrusted = self.safeguards.distrust_failed_directories
         if self.record is not None and self.record.unsynced and distrusted:
             end = log.log_end_offset
@@ -324,13 +324,13 @@ class LogDir:
     # ---- room
 
     def spend(self, size_bytes: int) -> bool:
-        """So many bytes are about to be written; return whether there is room for them without a
-        look at the disk, which is ``take_space``."""
+        """Take so many bytes, about to be written, from the credit; return whether there is room
+        for them without a look at the disk, which is ``take_space``."""
         self.credit_bytes -= size_bytes
         return self.credit_bytes >= 0
 
     def take_space(self, size_bytes: int, *, internal: bool) -> None:
-        """The credit is used up: look at the disk. Raises StorageError when it is too full."""
+        """Look at the disk, as the credit is used up. Raises StorageError when it is too full."""
         try:
             space = self.files.disk_space(self.path)
         except OSError as error:
@@ -349,7 +349,7 @@ class LogDir:
         self.credit_bytes = 0 if internal else min(_CREDIT_BYTES_MAX, room // 4)
 
     def disk_is_full(self) -> None:
-        """Writes are refused until there is room; reads go on."""
+        """Refuse writes until there is room; reads go on."""
         self.credit_bytes = 0
         if not self.full:
             self.full = True
@@ -374,7 +374,7 @@ class LogDir:
                 self._on_offline(self)
 
     def _may_have_lost(self) -> None:
-        """It fails: what has counted here unsynced, in this life or before, may go any time."""
+        """Note that what has counted here unsynced, in this life or before, may go any time."""
         left_unsynced = self.record is not None and self.record.unsynced and not self.was_clean
         if self.safeguards.distrust_failed_directories:
             self.lossy = self.lossy or self.counts_unsynced or left_unsynced
@@ -401,7 +401,7 @@ class LogDir:
                 logger.exception(logged.APPEND_CALLBACK_FAILED)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Unlink renamed files, in a thread. What is not done by then is done at next start."""
+        """Unlink renamed files, in a thread. Files that are left go at the next start."""
         paths = list(paths)
         if not paths or self._loop is None:
             return
@@ -422,7 +422,7 @@ class LogDir:
         self.flusher.start(self._loop)
 
     def checkpoint_due(self) -> None:
-        """Something changed that a checkpoint holds."""
+        """Have a checkpoint written, since something that it holds has changed."""
         self._checkpoint_needed.set()
 
     async def run_checkpoints(self) -> None:
@@ -486,7 +486,7 @@ class LogDir:
     async def _remove_marks(
         self, logs: list[HostedLog], told: dict[TopicPartition, LogCheckpoint]
     ) -> None:
-        """The checkpoint has followed: drop the marks that it makes needless, durably. One that
+        """Drop durably the marks that the checkpoint, which has followed, makes needless. One that
         came back with a power cut would have corruption of synced data taken for a torn tail."""
         marked = [
             (log, mark) for log in logs if (mark := told[log.topic_partition].truncation_mark)
@@ -503,7 +503,7 @@ class LogDir:
         await self.jobs.write_atomic(path, data)
 
     async def _write_epochs(self, logs: list[HostedLog]) -> None:
-        """Small files, many of them after a failover: several to a trip to a thread."""
+        """Write small files, many of them after a failover: several to a trip to a thread."""
         changed = [log for log in logs if log.epochs_changed]
         for first in range(0, len(changed), _EPOCH_FILES_PER_CALL):
             group = changed[first : first + _EPOCH_FILES_PER_CALL]
@@ -519,8 +519,8 @@ class LogDir:
     def mark_truncation(self, directory: str, offset: int, log_start_offset: int) -> None:
         """Durably lower the recovery point of the log in ``directory``, now. Raises OSError.
 
-        A file of its own, because the checkpoint of all logs may be under way. What it said before
-        still holds: no checkpoint has followed that truncation either.
+        It has a file of its own, because the checkpoint of all logs may be under way. What it said
+        before still holds: no checkpoint has followed that truncation either.
         """
         if self.files.exists(f"{directory}/{TRUNCATION_MARK}"):
             offset = min(offset, read_truncation(self.files, directory, 0)[0])
@@ -531,7 +531,7 @@ class LogDir:
         self.starts.marked(directory, log_start_offset)
 
     def detach(self, log: HostedLog) -> None:
-        """The log is being deleted: no round and no checkpoint begins with it any more."""
+        """Forget a log that is being deleted: no round and no checkpoint begins with it now."""
         self.logs.pop(log.topic_partition, None)
         self.starts.forget(log)
         self.flusher.forget(log)
@@ -546,7 +546,7 @@ class LogDir:
     # ---- stopping
 
     def give_up_jobs(self) -> None:
-        """What is under way here has held up the stop for too long."""
+        """Give up the jobs that are under way, which have held up the stop for too long."""
         if len(self.jobs):
             self.fail("stop", SyncTimeoutError("the disk does not answer"))
             self.jobs.abandon(self.failure)
@@ -576,7 +576,7 @@ class LogDir:
         self.release()
 
     async def _close_logs(self) -> None:
-        """Some a turn: the broker still keeps its session, and others still ask it."""
+        """Close some logs a turn: the broker still keeps its session, and others still ask it."""
         logs = [self.logs[tp] for tp in sorted(self.logs)]
         for first in range(0, len(logs), _CLOSED_PER_TURN):
             some = logs[first : first + _CLOSED_PER_TURN]

@@ -1,4 +1,4 @@
-"""All logs of one broker, over its log directories.
+"""The log manager keeps all logs of one broker, over its log directories.
 
 Owns which partition lives where, starting and stopping, and the loops that serve all logs: one
 checkpointer a directory, one for retention, one for compaction. Rules:
@@ -43,26 +43,26 @@ _PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
 _DELETE_SUFFIX = "-delete"
 _NAME_CHARS_MAX = 255
 _LOGS_PER_CALL = 32
-"""Logs that one trip to the executor loads."""
+"""One trip to the executor loads so many logs."""
 _PRODUCERS_AS_A_LOG = 300
 """Looking at so many producers takes about as long as looking at a log."""
 _SEGMENTS_AS_PRODUCERS = 5_000
 """As long takes it to delete the segments that one call deletes."""
 _RETENTION_WEIGHT_MAX = 30_000
-"""What retention does in one turn: it looks at 100 logs, or so many producers, or deletes of six.
-"""
+"""Retention does so much in one turn: it looks at 100 logs, or so many producers, or deletes of
+six."""
 
 
 @dataclass(slots=True)
 class LogConfig:
-    """Settings of a broker's logs. Names are Kafka's where Kafka has them.
-    Those that may change while the broker runs change in place."""
+    """These are the settings of a broker's logs. Names are Kafka's where Kafka has them. Those that
+    may change while the broker runs change in place."""
 
     log_dirs: Sequence[str]
     flush: str = "commit"
-    """Default of the topic setting of that name."""
+    """It is the default of the topic setting of that name."""
     flush_interval_ms: int = 1000
-    """With ``flush=interval``: the longest time between a write and its sync."""
+    """With ``flush=interval``, it is the longest time between a write and its sync."""
     flush_inline_bytes_max: int = INLINE_BYTES_MAX
     """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never, and
     never where there are several directories."""
@@ -73,23 +73,24 @@ class LogConfig:
     producer_id_expiration_ms: int = 86_400_000
     """A producer that has not written to a partition for so long is forgotten there."""
     producer_ids_per_partition_max: int = 100_000
-    """Producers that are remembered in one partition; those that come later are refused."""
+    """One partition remembers so many producers; those that come later are refused."""
     checkpoint_interval_ms: int = 5_000
     scrub_interval_ms: int = 604_800_000
     """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
     scrub_bytes_per_second: int = 16 * 1024 * 1024
-    """Of one directory, at most."""
+    """One directory is read at most so fast."""
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
-    """Of compacted topics."""
+    """Compacted topics are compacted by these."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     open_segments_max: int = 4096
-    """Segments whose files are kept open; fewer if the process may hold fewer."""
+    """The files of so many segments are kept open; fewer if the process may hold fewer."""
     headroom_bytes: int = 128 * 1024 * 1024
-    """Free bytes of each disk, or 5 % of it if that is less, which only internal topics may use."""
+    """Only internal topics may use so many free bytes of each disk, or 5 % of it if that is
+    less."""
 
 
 class LogManager:
-    """Every log of a broker."""
+    """It keeps every log of a broker."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class LogManager:
         self._on_dir_offline = on_dir_offline
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._of_topic: dict[str, dict[TopicPartition, PartitionLog]] = {}
-        """The same by topic; no topic without a log."""
+        """The same logs stand here by topic; there is no topic without a log."""
         self._failed_before: frozenset[str] = frozenset()
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._high_watermark_source: Callable[[], dict[TopicPartition, int]] | None = None
@@ -120,14 +121,14 @@ class LogManager:
         self._scrubbers: list[Scrubber] = []
         self._retention_pause = Pause()
         self.default_config = self._default_config()
-        """What holds for a topic without settings of its own."""
+        """It holds for a topic without settings of its own."""
         self.was_clean = False
-        """Whether the broker's last stop was clean, in every directory."""
+        """It tells whether the broker's last stop was clean, in every directory."""
         self.previous_broker_epoch = -1
-        """Broker epoch at that clean stop; -1 after any other."""
+        """It is the broker epoch at that clean stop; -1 after any other."""
         self.dirs = self._make_dirs()
         self.progress = [LoadProgress(log_dir.path) for log_dir in self.dirs]
-        """How far the loading has come, of each directory."""
+        """It tells how far the loading has come, of each directory."""
         self.cleaner = Cleaner(
             clock=clock,
             config=config.cleaner,
@@ -136,11 +137,11 @@ class LogManager:
             on_damage=self.damage_found,
             safeguards=self._safeguards,
         )
-        """Compacts what is to be compacted, from ``start`` on."""
+        """It compacts what is to be compacted, from ``start`` on."""
         self.continuity = Continuity(
             files, self.dirs, vouch_since_made=self._safeguards.vouch_since_made
         )
-        """What may be claimed of the data; known from ``start`` on."""
+        """It knows what may be claimed of the data, from ``start`` on."""
 
     def _make_dirs(self) -> list[LogDir]:
         config = self._config
@@ -167,7 +168,7 @@ class LogManager:
 
     @property
     def config(self) -> LogConfig:
-        """The settings that were given."""
+        """Return the settings that were given."""
         return self._config
 
     # ---- starting and stopping
@@ -211,7 +212,7 @@ class LogManager:
         self._tasks.spawn("cleaner", self.cleaner.run())
 
     def settings_changed(self) -> None:
-        """What ``config`` says is another now: live by it."""
+        """Apply ``config``, which says something else now."""
         self.default_config = self._default_config()
         for scrubber in self._scrubbers:
             scrubber.set_pace(
@@ -239,15 +240,15 @@ class LogManager:
         self._on_damage = on_damage
 
     def damage_found(self, log: PartitionLog, damage: str) -> None:
-        """Something was read that does not hold: whoever wants to hear of it does."""
+        """Tell whoever wants to hear of it that something was read that does not hold."""
         if self._on_damage is not None:
             self._on_damage(log, damage)
         else:
             logger.error(logged.LOG_DAMAGED, log.directory, damage)
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Stop the loops, then each directory. Unclean: close files and write nothing more.
-        A directory that hangs is given up after ``log_dir_sync_timeout_ms``."""
+        """Stop the loops, then each directory. If it is not ``clean``, files are closed and nothing
+        more is written. A directory that hangs is given up after ``log_dir_sync_timeout_ms``."""
         patience_s = self._config.log_dir_sync_timeout_ms / 1000
         loop = asyncio.get_running_loop()
         timers = [loop.call_later(patience_s, log_dir.give_up_jobs) for log_dir in self.dirs]
@@ -331,7 +332,7 @@ class LogManager:
         partitions: list[tuple[TopicPartition, str]],
         progress: LoadProgress,
     ) -> list[LoadedLog | None]:
-        """Runs in a thread."""
+        """Load the logs of one group. This runs in a thread."""
         group = []
         for tp, name in partitions:
             loaded = load_log(
@@ -377,24 +378,25 @@ class LogManager:
 
     @property
     def topic_defaults(self) -> dict[str, str]:
-        """Topic settings of this broker: what a topic does not set itself."""
+        """Return the topic settings of this broker, which hold where a topic does not set them
+        itself."""
         return {"flush": self._config.flush, **self._config.topic_defaults}
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, also while its directory is offline."""
+        """Return the log of a partition, also while its directory is offline."""
         return self._logs.get(topic_partition)
 
     @property
     def task_count(self) -> int:
-        """Background tasks that run."""
+        """Return how many background tasks run."""
         return len(self._tasks)
 
     def all(self) -> list[PartitionLog]:
-        """Every log, sorted by partition."""
+        """Return every log, sorted by partition."""
         return [self._logs[tp] for tp in sorted(self._logs)]
 
     def of_topic(self, topic: str) -> list[PartitionLog]:
-        """The logs of one topic, in no particular order."""
+        """Return the logs of one topic, in no particular order."""
         return list(self._of_topic.get(topic, {}).values())
 
     def create(
@@ -500,7 +502,7 @@ class LogManager:
         log.close(keep=False)
 
     def _doomed_name(self, log: PartitionLog) -> str:
-        """A name that the next start removes."""
+        """Return a name that the next start removes."""
         suffix = f".{self._entropy.uuid().replace('-', '')}{_DELETE_SUFFIX}"
         name = str(log.topic_partition)[: _NAME_CHARS_MAX - len(suffix)]
         return f"{log.log_dir.path}/{name}{suffix}"
@@ -508,7 +510,7 @@ class LogManager:
     # ---- high watermarks and retention
 
     def high_watermark_checkpoint(self) -> dict[TopicPartition, int]:
-        """The high watermarks as loaded at start."""
+        """Return the high watermarks as loaded at start."""
         return dict(self._high_watermarks)
 
     def set_high_watermark_source(self, source: Callable[[], dict[TopicPartition, int]]) -> None:
@@ -561,12 +563,12 @@ class LogManager:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What the checkpoints of one directory say."""
+    """The checkpoints of one directory say this."""
 
     clean: bool
     now_ms: int
     same_run: bool
     rewrite: bool
-    """Whether what was found unsynced may be in the page cache alone."""
+    """It tells whether what was found unsynced may be in the page cache alone."""
     points: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]

@@ -16,38 +16,39 @@ from collections.abc import Callable, Iterable
 from oncelog_broker.log.hosted_log import HostedLog
 
 HURRY_S = 0.05
-"""How long a checkpoint that somebody waits for is put off, so that others can join."""
+"""A checkpoint that somebody waits for is put off for so long, so that others can join."""
 
 
 class LogStarts:
-    """The log starts that the checkpoint and the marks of truncations hold on one disk."""
+    """It knows the log starts that the checkpoint and the marks of truncations hold on one disk."""
 
     def __init__(self, checkpoint_due: Callable[[], None]) -> None:
-        """``checkpoint_due``: there is something to write down."""
+        """``checkpoint_due`` has the starts written down."""
         self._checkpoint_due = checkpoint_due
         self._on_disk: dict[str, int] = {}
-        """By directory of the log; absent: 0."""
+        """They stand here by directory of the log; an absent one is 0."""
         self._waiting: dict[HostedLog, dict[Callable[[], None], None]] = {}
         self._hurry = asyncio.Event()
 
     def loaded(self, log: HostedLog, on_disk: int) -> None:
-        """A log was loaded, and its disk says that it begins at ``on_disk``. If it does not begin
-        there, as the first segments had gone already, the disk is told soon."""
+        """Note a log that was loaded, and whose disk says that it begins at ``on_disk``. If it does
+        not begin there, as the first segments had gone already, the disk is told soon."""
         self._on_disk[log.directory] = on_disk
         if log.log_start_offset > on_disk:
             self._checkpoint_due()
 
     def marked(self, directory: str, offset: int) -> None:
-        """The mark of a truncation says where the log begins, whatever the checkpoint says."""
+        """Note that the mark of a truncation says where the log begins, whatever the checkpoint
+        says."""
         self._on_disk[directory] = offset
 
     def forget(self, log: HostedLog) -> None:
-        """The log is gone, and nobody waits for it."""
+        """Forget a log that is gone; nobody waits for it."""
         self._on_disk.pop(log.directory, None)
         self._waiting.pop(log, None)
 
     def durable(self, log: HostedLog) -> int:
-        """The start that the log would have after a power cut, or one below that."""
+        """Return the start that the log would have after a power cut, or one below that."""
         return min(log.log_start_offset, self._on_disk.get(log.directory, 0))
 
     def when_durable(self, log: HostedLog, callback: Callable[[], None]) -> None:
@@ -70,8 +71,8 @@ class LogStarts:
         self._hurry.clear()
 
     def written(self, logs: Iterable[HostedLog], starts: dict[str, int]) -> None:
-        """A checkpoint with ``starts``, by directory of the log, is durable, and marks that it
-        makes needless are gone."""
+        """Note that a checkpoint with ``starts``, by directory of the log, is durable, and that
+        marks which it makes needless are gone."""
         for log in logs:
             if log.truncation_mark == 0:
                 self._on_disk[log.directory] = starts.get(log.directory, 0)

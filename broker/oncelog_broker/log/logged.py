@@ -1,4 +1,7 @@
-"""Log lines of logs and their directories: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""Logs and their directories write these lines: names, texts, fields.
+
+See ``oncelog_runtime.logs``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments hold a descriptor: a bounded set.
+"""A bounded set of segments holds descriptors.
 
 Owns the rule that a broker with thousands of partitions needs memory and descriptors only for
 those in use. Rules:
@@ -25,12 +25,12 @@ from oncelog_runtime.files import File, Files
 
 
 class Evictable(Protocol):
-    """What is known here of a segment."""
+    """A segment is known here by this."""
 
     used: bool
-    """Set by each use, cleared by a first look of the evictor."""
+    """It is set by each use, and cleared by a first look of the evictor."""
     dirty: bool
-    """Holds bytes that no sync has covered."""
+    """It tells that the segment holds bytes that no sync has covered."""
 
     def park(self) -> None:
         """Give up the descriptor, which comes back when it is needed."""
@@ -38,14 +38,14 @@ class Evictable(Protocol):
 
 
 class OpenSegments:
-    """The open segments of one log directory."""
+    """It keeps the open segments of one log directory."""
 
     def __init__(self, files: Files, open_max: int) -> None:
         self.files = files
         self._open_max = max(4, open_max)
         self._segments: OrderedDict[Evictable, None] = OrderedDict()
         self._all_dirty = False
-        """Whether the last look found nothing that may be closed."""
+        """It tells whether the last look found nothing that may be closed."""
         self._retired: list[File] = []
         self._syncing = False
         self._ask: Callable[[Any], None] | None = None
@@ -55,7 +55,7 @@ class OpenSegments:
         self._ask = ask
 
     def before_reading(self, segment: Evictable) -> None:
-        """A closed segment is going to be read. Raises StorageError: not yet."""
+        """Ask before a closed segment is read. Raises StorageError while it may not be."""
         if self._ask is not None:
             self._ask(segment)
 
@@ -88,11 +88,11 @@ class OpenSegments:
             file.close()
 
     def sync_began(self) -> None:
-        """From now on closing waits."""
+        """Let closing wait from now on."""
         self._syncing = True
 
     def sync_ended(self) -> None:
-        """Close what waited."""
+        """Close the files that waited."""
         self._syncing = False
         self._all_dirty = False
         retired, self._retired = self._retired, []
@@ -100,7 +100,7 @@ class OpenSegments:
             file.close()
 
     def trim(self) -> None:
-        """Back to the bound, now that less is dirty."""
+        """Go back to the bound, now that less is dirty."""
         if len(self._segments) > self._open_max:
             self._evict(self._open_max)
 

@@ -1,4 +1,4 @@
-"""The mark of a log that is being fetched again because it was damaged.
+"""A mark on disk says that a log is being fetched again because it was damaged.
 
 Owns ``refetch.json`` in a partition's directory. It says how far the damaged log reached: until all
 of that may be there again the replica must not lead, whatever ISR still names it. Rules:
@@ -28,7 +28,8 @@ def write_mark(files: Files, directory: str, end_offset: int) -> None:
 
 
 def read_mark(files: Files, directory: str) -> int:
-    """How far the damaged log reached; ``NOT_REFETCHING`` when there is no mark. Raises OSError."""
+    """Return how far the damaged log reached; ``NOT_REFETCHING`` when there is no mark. Raises
+    OSError."""
     path = f"{directory}/{REFETCH_MARK}"
     if not files.exists(path):
         return NOT_REFETCHING

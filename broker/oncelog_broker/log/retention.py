@@ -20,25 +20,25 @@ from oncelog_broker.log.segment import Segment
 from oncelog_protocol.topic_config import TopicConfig
 
 SEGMENTS_AT_ONCE = 16
-"""Of one log: the files of so many are renamed in some milliseconds."""
+"""So many of one log go at once: their files are renamed in some milliseconds."""
 
 
 class SegmentAge(Protocol):
-    """What retention needs to know of one segment."""
+    """Retention needs to know this of one segment."""
 
     @property
     def next_offset(self) -> int:
-        """Offset after its last record."""
+        """Return the offset after its last record."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Its size."""
+        """Return the size of its log file."""
         ...
 
     @property
     def stamp_ms(self) -> int:
-        """Newest record timestamp, capped at the time of the append."""
+        """Return the newest record timestamp, capped at the time of the append."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""The rules of the log that can be switched off, so that tests can prove that they are needed.
+"""Tests switch rules of the log off here, to prove that they are needed.
 
-Production code never changes one: the default is the only safe value. The rules of replication,
-and the list of all switches of the broker, are in ``replication.safeguards``.
+Production code never changes one: the default is the only safe value. The rules of replication, and
+the list of all switches of the broker, are in ``replication.safeguards``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LogSafeguards:
     anything expires by it. Off: a leap of one clock is believed."""
 
     def producer_state(self) -> ProducerState:
-        """An empty one, for a log with these safeguards."""
+        """Return an empty state, for a log with these safeguards."""
         window = BATCHES_MAX if self.remember_five_batches else BATCHES_MAX - 1
         return ProducerState(
             window=window if self.remember_producers else 0,
@@ -93,18 +93,19 @@ class LogSafeguards:
 
 
 DEFAULT_SAFEGUARDS = LogSafeguards()
-"""As the log is meant to run."""
+"""The log is meant to run with these."""
 
 
 def guarded(files: Files, safeguards: LogSafeguards) -> Files:
-    """The files as these safeguards have them: the same object, unless names are not synced."""
+    """Return the files as these safeguards have them: the same object, unless names are not
+    synced."""
     if safeguards.sync_directories:
         return files
     return cast(Files, _NamesUnsynced(files))
 
 
 class _NamesUnsynced:
-    """Files whose directories nobody syncs: for tests only."""
+    """It is a port whose directories nobody syncs: for tests only."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -116,7 +117,7 @@ class _NamesUnsynced:
         """Leave the names to luck."""
 
     def write_atomic_now(self, path: str, data: bytes) -> None:
-        """As the port says, but for its last step."""
+        """Write as the port says, but leave out its last step."""
         temporary = f"{path}.tmp"
         file = self._files.open(temporary, create=True)
         try:
@@ -128,5 +129,5 @@ class _NamesUnsynced:
         self._files.rename(temporary, path)
 
     async def write_atomic(self, path: str, data: bytes) -> None:
-        """The same."""
+        """Write as ``write_atomic_now`` does."""
         self.write_atomic_now(path, data)

@@ -1,8 +1,8 @@
-"""Work of a log directory that is too much for one turn of the loop: a piece a turn.
+"""Work of a log directory that is too much for one turn of the loop is done a piece a turn.
 
 Rules: one piece of all that is in line is done in a turn, of one work after the other, so that many
 logs that have much to do hold nobody up. A piece takes some milliseconds at most. Work ends when it
-says so; whoever has no loop does all of it at once.
+says so; a caller that has no loop does all of it at once.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["Slices", "Work"]
 logger = logged.get_logger(__name__)
 
 Work = Callable[[], bool]
-"""Does one piece; returns whether there is more to do. Raises nothing."""
+"""It does one piece, and returns whether there is more to do. It raises nothing."""
 
 
 class Slices:
-    """The works of one directory."""
+    """It keeps the works of one directory."""
 
     def __init__(self) -> None:
         self._works: deque[Work] = deque()
         self._scheduled = False
 
     def __len__(self) -> int:
-        """Works that have not ended."""
+        """Return how many works have not ended."""
         return len(self._works)
 
     def add(self, work: Work) -> bool:
-        """Have ``work`` done in later turns; False where there is none, without a loop."""
+        """Have ``work`` done in later turns; return False where there is none, without a loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -17,7 +17,7 @@ from oncelog_runtime.files import File
 
 
 class Unsynced:
-    """Dirty segments, new files and changed directories of one log."""
+    """It knows the dirty segments, new files and changed directories of one log."""
 
     __slots__ = (
         "_directory_changed",
@@ -35,39 +35,39 @@ class Unsynced:
         self._flusher = flusher
         self._segments: list[Segment] = []
         self._new_files: list[File] = []
-        """Small files that are closed once they are synced."""
+        """These small files are closed once they are synced."""
         self._directory_changed = False
         self._parent_changed = False
         self._generation = 0
         self.queued = False
-        """Whether the flusher knows of the log."""
+        """It tells whether the flusher knows of the log."""
 
     @property
     def truncations(self) -> int:
-        """How often the log was truncated."""
+        """Return how often the log was truncated."""
         return self._generation
 
     # ---- what is dirty
 
     def wrote(self, segment: Segment, size_bytes: int) -> None:
-        """So many bytes were written at the end of a segment that was not dirty."""
+        """Note that so many bytes were written at the end of a segment that was not dirty."""
         segment.wrote_unsynced()
         self._segments.append(segment)
         if segment.size_bytes == size_bytes:
             self._directory_changed = True
 
     def names_changed(self) -> None:
-        """Files have come or gone in the directory of the log."""
+        """Note that files have come or gone in the directory of the log."""
         self._directory_changed = True
 
     def created(self, meta: File) -> None:
-        """The log itself is new, with a first small file."""
+        """Note that the log itself is new, with a first small file."""
         self._new_files.append(meta)
         self._directory_changed = self._parent_changed = self.queued = True
         self._flusher.mark_new(self._log)
 
     def truncated(self, active: Segment) -> None:
-        """The log was truncated: size, names and content of its end are to be synced again."""
+        """Note a truncation: size, names and content of the log's end are to be synced again."""
         self._generation += 1
         self._directory_changed = True
         self.drop_gone()
@@ -76,7 +76,7 @@ class Unsynced:
             self._segments.append(active)
 
     def drop_gone(self) -> None:
-        """Segments were removed; a removed one is not dirty."""
+        """Forget segments that were removed; a removed one is not dirty."""
         self._segments = [segment for segment in self._segments if segment.dirty]
 
     # ---- rounds
@@ -94,7 +94,7 @@ class Unsynced:
             self._flusher.mark_later(self._log)
 
     def hurry(self) -> None:
-        """What waits for its sync waits no longer."""
+        """Sync soon what waits for the interval."""
         if self.queued:
             self._flusher.mark(self._log)
 
@@ -117,7 +117,8 @@ class Unsynced:
         return job
 
     def finish(self, job: SyncJob) -> bool:
-        """The job is durable; return whether that says something of the log as it is now."""
+        """Note that the job is durable; return whether that says something of the log as it is
+        now."""
         current = job.generation == self._generation
         for segment, size_bytes in job.segments:
             if segment.dirty and segment not in self._segments:
@@ -128,7 +129,7 @@ class Unsynced:
         return current
 
     def close(self, pool: OpenSegments) -> None:
-        """The log is closed, and syncs nothing any more."""
+        """Forget everything, as the log is closed and syncs nothing any more."""
         self._flusher.forget(self._log)
         for file in self._new_files:
             pool.close_file(file)
