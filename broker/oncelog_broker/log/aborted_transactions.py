@@ -52,7 +52,7 @@ _NO_SUMMARY = Summary(0, 0, 0, 0, 0)
 
 
 class _Rows:
-    """Those of one segment."""
+    """These are the rows of one segment."""
 
     __slots__ = ("base", "checksum", "count", "first_offset", "last_marker", "loaded", "on_disk")
 
@@ -60,12 +60,12 @@ class _Rows:
         self.base = base
         self.count = 0
         self.checksum = 0
-        """Of all rows, encoded."""
+        """It is the checksum of all rows, encoded."""
         self.first_offset = 2**63 - 1
-        """The least of the transactions."""
+        """It is the least first offset of the transactions."""
         self.last_marker = -1
         self.loaded: array[int] | None = array("q")
-        """Four numbers a row."""
+        """Each row takes four numbers."""
         self.on_disk = 0
         """So many rows are in the file; -1: it holds something else."""
 
@@ -88,7 +88,7 @@ class AbortedTransactions:
         self._files = files
         self._directory = directory
         self._segments: list[_Rows] = []
-        """In order; only segments that have rows."""
+        """They are in order; only segments that have rows are listed."""
         self._find_segment: Callable[[int], Segment] | None = None
 
     def __len__(self) -> int:
@@ -100,13 +100,14 @@ class AbortedTransactions:
     # ---- filling
 
     def read_from(self, find_segment: Callable[[int], Segment]) -> None:
-        """Find rows that the files lack again in the log: ``find_segment`` gives the segment that
+        """Find rows that the files lack again in the log. ``find_segment`` gives the segment that
         holds an offset."""
         self._find_segment = find_segment
 
     def add(self, segment_base: int, row: AbortedRow) -> None:
-        """The marker is in the log, in the segment that begins at ``segment_base``, the last one.
-        Raises OSError, CorruptMessageError when older rows of the segment cannot be had."""
+        """Add the row of a marker that is in the log, in the segment that begins at
+        ``segment_base``, the last one. Raises OSError, CorruptMessageError when older rows of the
+        segment cannot be had."""
         if not self._segments or self._segments[-1].base != segment_base:
             self._segments.append(_Rows(segment_base))
             self._unload()
@@ -115,7 +116,7 @@ class AbortedTransactions:
         rows.add(row)
 
     def truncate(self, end: int) -> None:
-        """The log ends at ``end`` now: forget the markers behind. Raises as :meth:`add`."""
+        """Forget the markers behind ``end``, where the log ends now. Raises as :meth:`add`."""
         while self._segments and self._segments[-1].last_marker >= end:
             rows = self._segments.pop()
             kept: list[AbortedRow] = []
@@ -127,12 +128,13 @@ class AbortedTransactions:
                 break
 
     def drop_below(self, segment_base: int) -> None:
-        """Segments below went, with their files."""
+        """Drop the rows of segments below, which went with their files."""
         self._segments = [rows for rows in self._segments if rows.base >= segment_base]
 
     def replaced(self, bases: Sequence[int], gone: Collection[int]) -> None:
-        """The segments that begin at ``bases`` are one now, the first of them, without the markers
-        in ``gone``. :meth:`preload` was called before the old ones went."""
+        """Make one of the rows of the segments that begin at ``bases``, which are one now, the
+        first of them, without the markers in ``gone``. :meth:`preload` was called before the old
+        ones went."""
         chunk = [rows for rows in self._segments if rows.base in bases]
         if not chunk:
             return
@@ -154,8 +156,8 @@ class AbortedTransactions:
     # ---- asking
 
     def find(self, start: int, upto: int) -> list[AbortedTransaction]:
-        """The ranges that reach into ``[start, upto)``. Raises OSError and CorruptMessageError
-        when rows cannot be had: then nothing of it may be read as committed."""
+        """Return the ranges that reach into ``[start, upto)``. Raises OSError and
+        CorruptMessageError when rows cannot be had: then nothing of it may be read as committed."""
         found: list[AbortedTransaction] = []
         for rows in self._segments:
             if rows.last_marker < start or rows.first_offset >= upto:
@@ -177,7 +179,7 @@ class AbortedTransactions:
         return found
 
     def ranges(self, start: int, upto: int) -> dict[int, list[tuple[int, int]]]:
-        """By producer, (first offset, marker's offset) of the transactions that reach into
+        """Return, by producer, (first offset, marker's offset) of the transactions that reach into
         ``[start, upto)``. Raises as :meth:`find`."""
         found: dict[int, list[tuple[int, int]]] = {}
         for rows in self._segments:
@@ -190,7 +192,7 @@ class AbortedTransactions:
         return found
 
     def rows(self) -> list[AbortedRow]:
-        """All of them, for tools and tests. Raises as :meth:`find`."""
+        """Return all rows, for tools and tests. Raises as :meth:`find`."""
         return [row for rows in self._segments for row in self._all(rows)]
 
     # ---- on disk
@@ -220,15 +222,15 @@ class AbortedTransactions:
         self._unload()
 
     def encode(self) -> list[list[int]]:
-        """What the files must hold, for a snapshot."""
+        """Return what the files must hold, for a snapshot."""
         return [
             [rows.base, rows.count, rows.checksum, rows.first_offset, rows.last_marker]
             for rows in self._segments
         ]
 
     def restore(self, encoded: Iterable[Sequence[Any]], bases: Sequence[int]) -> None:
-        """Take over what :meth:`encode` gave; the log's segments begin at ``bases``. Those that
-        compaction has put into others since are found again in their markers. Raises
+        """Take over what :meth:`encode` gave; the log's segments begin at ``bases``. Rows of
+        segments that compaction has put into others since are found again in their markers. Raises
         CheckpointError."""
         self._segments = []
         try:
@@ -249,7 +251,8 @@ class AbortedTransactions:
             raise CheckpointError(f"aborted transactions: {error!r}") from None
 
     def forget(self) -> None:
-        """The log is to be read from its start. The files are no longer trusted."""
+        """Forget all rows, as the log is to be read from its start. The files are no longer
+        trusted."""
         self._segments = []
 
     # ---- loading
@@ -273,7 +276,7 @@ class AbortedTransactions:
         return rows.loaded
 
     def _read_file(self, rows: _Rows) -> array[int] | None:
-        """What the file holds, if that is what it must."""
+        """Return what the file holds, if that is what it must."""
         try:
             data = self._files.read_bytes(self._path(rows.base))
         except OSError:
@@ -285,7 +288,8 @@ class AbortedTransactions:
         return column_from("q", payload)
 
     def _read_segment(self, rows: _Rows) -> list[AbortedRow]:
-        """The rows as the markers in the segment tell them. Raises OSError, CorruptMessageError."""
+        """Return the rows as the markers in the segment tell them. Raises OSError,
+        CorruptMessageError."""
         if self._find_segment is None:
             raise CorruptMessageError(f"{self._directory}: aborted transactions are not known")
         segment = self._find_segment(rows.base)
@@ -323,7 +327,7 @@ class AbortedTransactions:
 
 
 def decode_rows(data: bytes) -> tuple[list[AbortedRow], bool]:
-    """The rows of a file, for tools, and whether they are all of it."""
+    """Return the rows of a file, for tools, and whether they are all of it."""
     blocks, whole = decode_blocks(_MAGIC, data, _ROW_BYTES)
     table = column_from("q", b"".join([block.payload for block in blocks]))
     cells = range(0, len(table), _WIDTH)

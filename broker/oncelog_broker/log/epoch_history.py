@@ -1,11 +1,12 @@
-"""Leader epoch -> start offset: who wrote which stretch of a log, and where two logs diverge. Pure.
+"""The epoch history says which leader epoch wrote which stretch of a log. Pure.
 
-Owns the entries of one log. Rules:
+It maps leader epochs to start offsets, and so tells where two logs diverge. It owns the entries of
+one log. Rules:
 
-- strictly increasing in both columns (KAFKA-7415): an epoch that wrote nothing leaves no entry
-  behind the one that starts at the same offset;
-- never ahead of the log: truncation shortens it in the same step, even when the log itself has
-  nothing to truncate (KAFKA-10706);
+- entries are strictly increasing in both columns (KAFKA-7415): an epoch that wrote nothing leaves
+  no entry behind the one that starts at the same offset;
+- it is never ahead of the log: truncation shortens it in the same step, even when the log itself
+  has nothing to truncate (KAFKA-10706);
 - it is made durable before the recovery point passes what it describes, and is rebuilt from batch
   headers above that; ``revision`` lets the writer of checkpoints see that something changed.
 """
@@ -20,11 +21,11 @@ from oncelog_protocol.types import NO_EPOCH
 
 NO_OFFSET = -1
 UNDEFINED = (NO_EPOCH, NO_OFFSET)
-"""Answer of :meth:`EpochHistory.end_offset_for` when nothing is known of the epoch."""
+""":meth:`EpochHistory.end_offset_for` answers this when nothing is known of the epoch."""
 
 
 class EpochHistory:
-    """The leader epochs of one log, oldest first."""
+    """It keeps the leader epochs of one log, oldest first."""
 
     __slots__ = ("_epochs", "_starts", "latest", "revision")
 
@@ -44,7 +45,7 @@ class EpochHistory:
             self._epochs.append(epoch)
             self._starts.append(start)
         self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
-        """The newest epoch; -1 when there is none. Asked for with each append."""
+        """It is the newest epoch, -1 when there is none. It is asked for with each append."""
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (epoch, start offset) pairs, oldest first."""
@@ -126,11 +127,14 @@ class EpochHistory:
         return True
 
     def check(self) -> None:
-        """:raises InvariantError: the entries are out of order."""
+        """Check that the entries are strictly increasing in both columns.
+
+        :raises InvariantError: the entries are out of order.
+        """
         check_history(self._epochs, self._starts)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all entries."""
         if self._epochs:
             self._epochs.clear()
             self._starts.clear()

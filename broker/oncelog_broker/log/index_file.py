@@ -1,6 +1,6 @@
-"""The format of index files on disk: blocks with checksums. Pure.
+"""Index files on disk are blocks with checksums, which are encoded and decoded here. Pure.
 
-Owns ``.index`` and ``.timeindex``. Both are caches [D11]: written lazily and unsynced, removed
+These are ``.index`` and ``.timeindex``. Both are caches [D11]: written lazily and unsynced, removed
 when in doubt, rebuilt from batch headers. Rules:
 
 - a file is a run of blocks, each a header and the payload of so many new entries;
@@ -23,26 +23,26 @@ OFFSET_INDEX_MAGIC = b"OLi1"
 TIME_INDEX_MAGIC = b"OLt1"
 
 _HEADER = Struct(">4sIIQqqqqI")
-"""magic, number of the first entry, entries, then the summary, then the payload's CRC-32."""
+"""It has magic, number of the first entry, entries, then the summary, then the payload's CRC-32."""
 _CHECKSUM = Struct(">I")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
 
 class Summary(NamedTuple):
-    """A segment at the moment its index was written."""
+    """It describes a segment at the moment its index was written."""
 
     size_bytes: int
     next_offset: int
     max_timestamp: int
-    """Newest record timestamp; -1 when there is none."""
+    """It is the newest record timestamp, -1 when there is none."""
     stamp_ms: int
-    """Same, but never later than the append: what retention counts from."""
+    """It is the same, but never later than the append: retention counts from it."""
     created_ms: int
-    """Wall clock at the first append: what rolling by age counts from."""
+    """It is the wall clock at the first append: rolling by age counts from it."""
 
 
 class IndexBlock(NamedTuple):
-    """So many entries from number ``first`` on, encoded."""
+    """It holds so many entries from number ``first`` on, encoded."""
 
     first: int
     entries: int
@@ -86,7 +86,7 @@ def decode_summary(magic: bytes, tail: bytes) -> Summary | None:
 
 
 def column_bytes(column: array[int]) -> bytes:
-    """The column's items, little-endian."""
+    """Return the column's items, little-endian."""
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()
@@ -94,7 +94,7 @@ def column_bytes(column: array[int]) -> bytes:
 
 
 def column_from(typecode: str, data: bytes) -> array[int]:
-    """What :func:`column_bytes` encoded."""
+    """Return the column that :func:`column_bytes` encoded."""
     column = array(typecode)
     column.frombytes(data)
     if sys.byteorder == "big":

@@ -1,4 +1,4 @@
-"""Reading a segment's index files; what cannot be read or does not hold is nothing. Blocks."""
+"""A segment's index files are read here; an unreadable or broken one counts as missing. Blocks."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Columns", "read_columns", "read_summary"]
 
 
 class Columns(NamedTuple):
-    """The blocks of both files that hold, without the empty ones."""
+    """These are the blocks of both files that hold, without the empty ones."""
 
     offsets: list[IndexBlock]
     times: list[IndexBlock]
     whole: bool
-    """Whether they are all that there is."""
+    """It tells whether they are all that there is."""
     summary: Summary | None
-    """What the end of the index file says."""
+    """The end of the index file says this."""
 
 
 def read_columns(files: Files, prefix: str) -> Columns:
-    """Of the segment whose files begin with ``prefix``."""
+    """Read the index files of the segment whose files begin with ``prefix``."""
     whole, summary = True, None
     columns = []
     for suffix, magic, entry_bytes in (
@@ -54,7 +54,8 @@ def read_columns(files: Files, prefix: str) -> Columns:
 
 
 def read_summary(files: Files, prefix: str, size_bytes: int, base_offset: int) -> Summary | None:
-    """What the index file says of a log of ``size_bytes``; None when it says nothing of it."""
+    """Return what the index file says of a log of ``size_bytes``; None when it says nothing of
+    it."""
     try:
         file = files.open(prefix + INDEX_SUFFIX)
     except OSError:

@@ -1,4 +1,4 @@
-"""The producers of one log: their state follows its batches, and its snapshots the segments.
+"""A log's producers follow its batches here, and its snapshots the segments.
 
 Owns when ``ProducerState`` is asked, told, truncated, rebuilt and kept on disk. Rules:
 
@@ -60,7 +60,7 @@ UNREAD_BYTES_MAX = 32 * 1024 * 1024
 
 
 class OwnLog(Protocol):
-    """The log whose producers are remembered, as seen from here; ``PartitionLog`` is one."""
+    """It is the log whose producers are remembered, as seen from here; ``PartitionLog`` is one."""
 
     topic_partition: TopicPartition
     directory: str
@@ -74,11 +74,11 @@ class OwnLog(Protocol):
 
     @property
     def truncations(self) -> int:
-        """How often the log was truncated."""
+        """Return how often the log was truncated."""
         ...
 
     def declare_damaged(self, what: str) -> None:
-        """What was synced does not hold."""
+        """Note that something that was synced does not hold."""
         ...
 
     def tell(self, *, again: bool = False) -> None:
@@ -87,7 +87,7 @@ class OwnLog(Protocol):
 
 
 class _Snapshot:
-    """One that is being encoded."""
+    """It is a snapshot that is being encoded."""
 
     def __init__(
         self, offset: int, last: BatchHeader | None, state: Capture, aborted: list[list[int]]
@@ -99,7 +99,7 @@ class _Snapshot:
 
 
 class _Reading:
-    """Producers that are being read again, of a log that was truncated to ``end``."""
+    """Producers are being read again, of a log that was truncated to ``end``."""
 
     def __init__(self, end: int, unknown: dict[int, None]) -> None:
         self.end = end
@@ -107,13 +107,13 @@ class _Reading:
         self.found: ProducerState | None = None
         self.steps: Steps | None = None
         self.changes = -1
-        """Of the list of segments, when the steps began."""
+        """The list of segments had changed so often when the steps began."""
         self.committed = -1
-        """The highest high watermark that was heard meanwhile."""
+        """It is the highest high watermark that was heard meanwhile."""
 
 
 class LogProducers:
-    """One log knows its producers by this. Not for two threads."""
+    """One log knows its producers by this. It is not for two threads."""
 
     __slots__ = (
         "_late",
@@ -141,36 +141,36 @@ class LogProducers:
         self._verifies = safeguards.verify_transactions
         self._rows_in_time = safeguards.abort_index_before_lso
         self._late: AbortedRow | None = None
-        """Used without a safeguard only."""
+        """It is used without a safeguard only."""
         self.reigns = 0
-        """How often the replica began or ended to lead: guards are of one reign."""
+        """The replica has begun or ended to lead so often: guards are of one reign."""
         self._snapshots = snapshots or ProducerSnapshots(log.log_dir.files, log.directory)
         self._snapshot: _Snapshot | None = None
-        """The one that is being encoded."""
+        """It is the snapshot that is being encoded."""
         self._snapshot_at = 0, 0
-        """Segment and its size when the last snapshot was written."""
+        """It is the segment, and its size, when the last snapshot was written."""
 
     @property
     def state(self) -> ProducerState:
-        """All that is known, at the end of the log. Raises StorageError if it cannot be read."""
+        """Return all that is known, at the end of the log. Raises StorageError on a read error."""
         if self._reading is not None:
             self._read_all()
         return self._state
 
     @property
     def is_reading(self) -> bool:
-        """Whether it is not known yet what all producers did: asking for the state blocks."""
+        """Return whether producers are still being read: asking for the state blocks."""
         return self._reading is not None
 
     @property
     def count(self) -> int:
-        """Producers that are remembered, without those that are being read."""
+        """Return how many producers are remembered, without those that are being read."""
         return len(self._state.producers)
 
     # ---- appending
 
     def check(self, header: BatchHeader, guard: TxnGuard | None = None) -> LogAppend | None:
-        """What the append of a client's batch was, if it was appended already; None: append it.
+        """Return what the append of a client's batch was, if it was appended already, or None.
 
         Raises what ``ProducerState.check`` raises, InvalidTxnStateError for a batch of a
         transaction that is not open here and not guarded, and ThrottlingQuotaExceededError for one
@@ -233,7 +233,7 @@ class LogProducers:
     def led(
         self, header: BatchHeader, batch: Buffer, base_offset: int, max_timestamp: int, now_ms: int
     ) -> None:
-        """This broker has appended a batch of a client, or a marker, as leader."""
+        """Note a batch of a client, or a marker, that this broker has appended as leader."""
         if header.attributes & CONTROL_BIT:
             self._marked(batch, now_ms)
             return
@@ -244,7 +244,7 @@ class LogProducers:
         )
 
     def followed(self, header: BatchHeader, data: memoryview, now_ms: int) -> None:
-        """A batch of the leader was appended: ``data`` begins with it."""
+        """Note a batch of the leader that was appended: ``data`` begins with it."""
         if header.attributes & CONTROL_BIT:
             self._marked(data[: header.size_bytes], now_ms)
         elif self._told or header.attributes & TRANSACTIONAL_BIT:
@@ -274,29 +274,29 @@ class LogProducers:
 
     @property
     def first_undecided(self) -> int:
-        """Where the first undecided transaction begins; see ``OpenTransactions``."""
+        """Return where the first undecided transaction begins; see ``OpenTransactions``."""
         if self._reading is not None:
             self._read_all()
         return self._state.transactions.first_undecided
 
     def committed(self, high_watermark: int) -> None:
-        """Markers below ``high_watermark`` are there for good."""
+        """Note that markers below ``high_watermark`` are there for good."""
         if self._reading is not None:
             self._reading.committed = max(self._reading.committed, high_watermark)
         else:
             self._state.transactions.committed(high_watermark)
 
     def checkpointed(self, high_watermark: int) -> None:
-        """The disk holds this high watermark."""
+        """Note that the disk holds this high watermark."""
         if self._reading is None:  # or the next checkpoint will tell
             self._state.transactions.checkpointed(high_watermark)
 
     def needs_guard(self, header: BatchHeader) -> bool:
-        """Whether a client's batch is to be verified before it is appended: the first of its
+        """Return whether a client's batch is to be verified before it is appended: the first of its
         transaction here, and neither a repeat nor refused anyway.
 
-        Raises ThrottlingQuotaExceededError before a coordinator is asked: what is not let in here
-        needs no marker here.
+        Raises ThrottlingQuotaExceededError before a coordinator is asked: a transaction that is not
+        let in here needs no marker here.
         """
         if not self._verifies or not header.attributes & TRANSACTIONAL_BIT:
             return False
@@ -314,23 +314,23 @@ class LogProducers:
             return False
 
     def take_guard(self, producer_id: int, producer_epoch: int) -> TxnGuard:
-        """Take one before the coordinator is asked; hand it in with the append."""
+        """Take a guard before the coordinator is asked; hand it in with the append."""
         return TxnGuard(self, producer_id, producer_epoch)
 
     def void_guards(self) -> None:
-        """The replica begins or ends to lead."""
+        """Make all guards void, as the replica begins or ends to lead."""
         self.reigns += 1
 
     def open_from(self, producer_id: int) -> int:
-        """Where the open transaction of a producer begins; -1 when it has none."""
+        """Return where the open transaction of a producer begins; -1 when it has none."""
         entry = self.state.producers.get(producer_id)
         return -1 if entry is None else entry.txn_first_offset
 
     def marker(
         self, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> bytearray | None:
-        """The batch that ends the transaction of a producer; None: it has ended, by this marker.
-        Raises what ``ProducerState.check_marker`` raises."""
+        """Return the batch that ends the transaction of a producer, or None if this marker has
+        ended it. Raises what ``ProducerState.check_marker`` raises."""
         if not self.state.check_marker(producer_id, producer_epoch, coordinator_epoch):
             return None
         return encode_marker(
@@ -343,14 +343,14 @@ class LogProducers:
         )
 
     def describe(self, count_max: int, after: int = -1) -> tuple[list[DescribedProducer], bool]:
-        """At most ``count_max`` producers with ids above ``after``, by id (KIP-664), and whether
-        there are more."""
+        """Return at most ``count_max`` producers with ids above ``after``, by id (KIP-664), and
+        whether there are more."""
         later = (producer_id for producer_id in self.state.producers if producer_id > after)
         found = heapq.nsmallest(count_max + 1, later)
         return [self._described(each) for each in found[:count_max]], len(found) > count_max
 
     def describe_open(self, count_max: int) -> list[DescribedProducer]:
-        """At most ``count_max`` producers with an open transaction, by id."""
+        """Return at most ``count_max`` producers with an open transaction, by id."""
         producers = self.state.producers.items()
         opened = (producer_id for producer_id, entry in producers if entry.txn_first_offset >= 0)
         return [self._described(each) for each in heapq.nsmallest(count_max, opened)]
@@ -369,8 +369,8 @@ class LogProducers:
     # ---- for compaction
 
     def last_batches(self, upto: int) -> frozenset[int]:
-        """Base offsets of the last batch or marker of each producer below ``upto``, for compaction
-        to keep: what lies behind may yet be truncated."""
+        """Return base offsets of the last batch or marker of each producer below ``upto``, which
+        compaction keeps: what lies behind may yet be truncated."""
         found = set()
         for entry in self.state.producers.values():
             below = [batch.base_offset for batch in entry.batches if batch.base_offset < upto]
@@ -382,7 +382,7 @@ class LogProducers:
     # ---- truncation
 
     def truncate(self, end: int) -> None:
-        """The log was truncated, and ends at ``end`` now; 0 when nothing of it is left.
+        """Follow a truncation of the log to ``end``, which is 0 when nothing of it is left.
 
         Blocks. Raises OSError.
         """
@@ -403,7 +403,7 @@ class LogProducers:
             self._read_all()
 
     def _read_some(self) -> bool:
-        """One step; returns whether there are more. Raises OSError."""
+        """Read one step; return whether there are more. Raises OSError."""
         reading, log = self._reading, self._log
         if reading is None:
             return False
@@ -431,7 +431,7 @@ class LogProducers:
         self._state.transactions.committed(reading.committed)
 
     def _read_more(self) -> bool:
-        """For a later turn; returns whether there is more to read."""
+        """Read one step in a later turn; return whether there is more to read."""
         log = self._log
         if log.log_dir.flusher.stopped:
             self._reading = None
@@ -462,7 +462,7 @@ class LogProducers:
 
     def expire(self, now_ms: int, after_ms: int, latest_ms: int | None = None) -> bool:
         """Forget producers that have not written for ``after_ms`` milliseconds, or whose
-        transaction has ended long enough ago; returns whether there may be more of them. See
+        transaction has ended long enough ago; return whether there may be more of them. See
         ``ProducerState.expire``."""
         if self._reading is not None:
             return False  # another time
@@ -497,7 +497,7 @@ class LogProducers:
                 self._write(begun)
 
     def _encode_more(self, begun: _Snapshot) -> bool:
-        """For a later turn; returns whether there is more to encode."""
+        """Encode some producers in a later turn; return whether there is more to encode."""
         log = self._log
         if self._snapshot is not begun:
             return False
@@ -516,19 +516,19 @@ class LogProducers:
         self._snapshots.write(begun.offset, begun.last, state, recovery_point, begun.aborted)
 
     def close(self, *, keep: bool) -> None:
-        """The log is closed; ``keep``: for a start that will read it."""
+        """Close it with the log; ``keep`` writes a snapshot for a start that will read it."""
         if keep:
             self.snapshot(at_once=True)
         self.abandon_snapshot()
         self._reading = None
 
     def abandon_snapshot(self) -> None:
-        """Do not write the one that is being encoded."""
+        """Do not write the snapshot that is being encoded."""
         self._snapshot = None
         self._state.end_capture()
 
     def keep_up(self, after_bytes: int = UNREAD_BYTES_MAX) -> bool:
-        """Keep the state if so much was written since that was done; whether it was done now."""
+        """Keep the state if so much was written since; return whether it was done now."""
         active = self._log.segments.active
         base, size = self._snapshot_at
         if active.size_bytes - (size if base == active.base_offset else 0) < after_bytes:
@@ -537,7 +537,7 @@ class LogProducers:
         return True
 
     def contradiction(self) -> str:
-        """What state and aborted transactions say otherwise than the log; empty when nothing [I14]
+        """Return where state and aborted transactions differ from the log; empty when nowhere [I14]
         [I15]. Blocks, reads the log whole. Raises OSError."""
         log, compacted = self._log, self._log.config.is_compacted
         replayed, aborted = self.state.empty(), AbortedTransactions(log.log_dir.files, "")
@@ -594,7 +594,7 @@ class TxnGuard:
 
     @property
     def valid(self) -> bool:
-        """Whether what was asked under it still counts."""
+        """Return whether what was asked under it still counts."""
         producers = self._producers
         if producers._log.truncations != self._truncations or producers.reigns != self._reigns:
             return False
@@ -606,7 +606,7 @@ class TxnGuard:
         )
 
     def covers(self, header: BatchHeader) -> bool:
-        """Whether a batch may be appended under it."""
+        """Return whether a batch may be appended under it."""
         return (
             header.producer_id == self.producer_id
             and header.producer_epoch == self.producer_epoch

@@ -1,9 +1,9 @@
-"""Indexes of large segments that are gone, or do not fit the log: made anew off the loop.
+"""Indexes of large segments that are gone, or do not fit the log, are made anew off the loop.
 
-Rules: a segment whose index is nowhere is mapped from its batch headers, which of 1 GB takes
-seconds; so that is done in a thread, beside the segment, and taken over when it is whole. Readers
-hear StorageError until then, and come again. Whoever cannot wait opens the segment all the same and
-maps it at once: an append, a truncation, and what is smaller than ``LARGE_BYTES``.
+Rules: a segment whose index is nowhere is mapped from its batch headers, which takes seconds for 1
+GB; so that is done in a thread, beside the segment, and taken over when it is whole. Readers hear
+StorageError until then, and come again. An append and a truncation cannot wait: they open the
+segment all the same and map it at once; so does everything for a segment up to ``LARGE_BYTES``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LARGE_BYTES = 4 * 1024 * 1024
 
 
 class LostIndexes:
-    """Of one directory. ``on_failure``: told of a segment that cannot be read."""
+    """It makes the lost indexes of one directory. ``on_failure`` is told of a segment that cannot
+    be read."""
 
     def __init__(
         self, files: Files, jobs: DirJobs, on_failure: Callable[[str, OSError], None]
@@ -40,14 +41,15 @@ class LostIndexes:
         self._on_failure = on_failure
         self._under_way: dict[Segment, None] = {}
         self._hopeless: dict[Segment, None] = {}
-        """Of which nothing could be mapped: whoever reads them shall hear why."""
+        """Nothing could be mapped of these: whoever reads them shall hear why."""
 
     def __len__(self) -> int:
-        """Indexes that are being made."""
+        """Return how many indexes are being made."""
         return len(self._under_way)
 
     def check(self, segment: Segment) -> None:
-        """A closed segment is to be read. Raises StorageError: not yet."""
+        """Have the index of a closed segment that is to be read made, if it is lost. Raises
+        StorageError while it is not there yet."""
         if segment.size_bytes <= LARGE_BYTES or segment in self._hopeless:
             return
         if segment not in self._under_way:
@@ -76,7 +78,7 @@ class LostIndexes:
 
 
 def _map(files: Files, path: str, summary: Summary, twin: Segment) -> None:
-    """Runs in a thread, which has the twin for itself."""
+    """Map a segment into its twin, which this thread has for itself."""
     file = files.open(path)
     try:
         scan = Scan(

@@ -1,4 +1,6 @@
-"""Offset -> position in one segment: sparse for the whole segment, dense at its tail. Pure.
+"""An offset index maps the offsets of one segment to positions, sparsely but for its tail. Pure.
+
+Pure.
 
 Owns two parallel arrays of batch starts. Rules:
 
@@ -25,11 +27,11 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 """A segment rolls before its offsets pass this, as in Kafka."""
 
 _TAIL_COUNT = 256
-"""Batches that a tail index keeps at least; it holds up to twice as many."""
+"""A tail index keeps at least so many batches; it holds up to twice as many."""
 
 
 class OffsetIndex:
-    """Sparse map of one segment, in memory."""
+    """It is the sparse map of one segment, in memory."""
 
     __slots__ = ("offsets", "positions")
 
@@ -61,7 +63,8 @@ class OffsetIndex:
         return column_bytes(self.offsets[first:]) + column_bytes(self.positions[first:])
 
     def extend(self, payload: bytes, count: int) -> bool:
-        """Take over encoded entries; False, and nothing taken, unless both columns increase."""
+        """Take over encoded entries; return False, and take nothing, unless both columns
+        increase."""
         offsets = column_from("I", payload[: count * 4])
         positions = column_from("I", payload[count * 4 :])
         if (
@@ -81,7 +84,7 @@ class OffsetIndex:
 
 
 class TailIndex:
-    """Every batch start of the newest part of a segment: an unbroken run up to its end."""
+    """It knows every batch start of the newest part of a segment: an unbroken run up to its end."""
 
     __slots__ = ("_offsets", "_positions")
 

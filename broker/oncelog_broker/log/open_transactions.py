@@ -1,4 +1,4 @@
-"""Which transactions of one log are undecided, and where the first of them begins.
+"""The undecided transactions of one log are known here, and where the first of them begins.
 
 Pure: a function of the log's batches, in their order, and of the high watermark. Rules:
 
@@ -18,60 +18,60 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 SETTLED_MAX = 65_536
-"""Of those that are committed and remembered for a start; of more, the oldest are not."""
+"""So many that are committed are remembered for a start; of more, the oldest are not."""
 
 NONE_UNDECIDED = 2**63 - 1
-"""Instead of an offset: all that the log holds is decided."""
+"""It stands for an offset when all that the log holds is decided."""
 
 
 class EndedTransaction(NamedTuple):
-    """One whose marker is in the log."""
+    """The marker of such a transaction is in the log."""
 
     first_offset: int
     marker_offset: int
 
 
 class AbortedRow(NamedTuple):
-    """One aborted transaction in one log."""
+    """It is one aborted transaction in one log."""
 
     producer_id: int
     first_offset: int
     marker_offset: int
     stable_offset: int
-    """Below it everything was decided when the marker came; -1: not known."""
+    """Below it everything was decided when the marker came; -1 means that it is not known."""
 
 
 class OpenTransactions:
-    """Of one log. All offsets are those of batches in it."""
+    """It knows the transactions of one log. All offsets are those of batches in it."""
 
     __slots__ = ("_ended", "_open", "_settled", "_undecided", "first_undecided")
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, None] = OrderedDict()
-        """First offsets of those without a marker."""
+        """These are the first offsets of those without a marker."""
         self._undecided: OrderedDict[int, None] = OrderedDict()
-        """Of these and of those in ``_ended``."""
+        """These are the first offsets of those and of the ones in ``_ended``."""
         self._ended: deque[EndedTransaction] = deque()
-        """Whose markers are not known to be committed, in the order of the markers."""
+        """Their markers are not known to be committed; they are in the order of the markers."""
         self._settled: deque[EndedTransaction] = deque(maxlen=SETTLED_MAX)
-        """Whose markers are, but lie above the high watermark that a start would find."""
+        """Their markers are committed, but lie above the high watermark that a start would find."""
         self.first_undecided = NONE_UNDECIDED
-        """Where the first undecided one begins."""
+        """The first undecided transaction begins here."""
 
     def began(self, first_offset: int) -> None:
-        """The first batch of a transaction is in the log."""
+        """Note that the first batch of a transaction is in the log."""
         self._open[first_offset] = None
         self._undecided[first_offset] = None
         if self.first_undecided == NONE_UNDECIDED:
             self.first_undecided = first_offset
 
     def ended(self, first_offset: int, marker_offset: int) -> None:
-        """The marker of an open one is in the log."""
+        """Note that the marker of an open one is in the log."""
         del self._open[first_offset]
         self._ended.append(EndedTransaction(first_offset, marker_offset))
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below ``high_watermark`` is there for good."""
+        """Note that everything below ``high_watermark`` is there for good."""
         ended = self._ended
         if not ended or ended[0].marker_offset >= high_watermark:
             return
@@ -81,37 +81,40 @@ class OpenTransactions:
         self.first_undecided = next(iter(self._undecided), NONE_UNDECIDED)
 
     def checkpointed(self, high_watermark: int) -> None:
-        """A start would find this high watermark."""
+        """Note that a start would find this high watermark."""
         settled = self._settled
         while settled and settled[0].marker_offset < high_watermark:
             settled.popleft()
 
     def first_open(self, otherwise: int) -> int:
-        """Where the first transaction without a marker begins; ``otherwise`` when there is none."""
+        """Return where the first transaction without a marker begins; ``otherwise`` when there is
+        none."""
         return next(iter(self._open), otherwise)
 
     @property
     def open_count(self) -> int:
-        """How many have no marker."""
+        """Return how many have no marker."""
         return len(self._open)
 
     def snapshot(self) -> list[EndedTransaction]:
-        """Those with a marker that a start may not know to be committed, in the markers' order."""
+        """Return those with a marker that a start may not know to be committed, in the markers'
+        order."""
         return [*self._settled, *self._ended]
 
     def first_uncommitted_marker(self) -> int:
-        """Offset of the first marker that is not known to be committed."""
+        """Return the offset of the first marker that is not known to be committed."""
         return self._ended[0].marker_offset if self._ended else NONE_UNDECIDED
 
     def reset(self, opened: Iterable[int], ended: Iterable[EndedTransaction]) -> None:
         """Take over what a snapshot says: first offsets of those without a marker, in any order,
-        and those with one, of which it is not known whether that is committed."""
+        and those with one, which may not be committed yet."""
         self._settled.clear()
         self._ended = deque(sorted(ended, key=_marker_offset))
         self._recount(opened)
 
     def truncate(self, end: int, opened: Iterable[int]) -> None:
-        """The log ends at ``end`` now; ``opened`` are first offsets of those without a marker."""
+        """Follow a truncation of the log to ``end``; ``opened`` are first offsets of those without
+        a marker."""
         kept = [each for each in self._settled if each.marker_offset < end]
         self._settled = deque(kept, maxlen=SETTLED_MAX)
         self._ended = deque([each for each in self._ended if each.marker_offset < end])

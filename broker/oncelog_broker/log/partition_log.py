@@ -1,4 +1,4 @@
-"""The log of one partition: append, read, truncate, and how far it is durable.
+"""A partition's log appends, reads and truncates, and knows how far it is durable.
 
 Owns ``log_start_offset``, ``log_end_offset`` and ``synced_offset`` of one replica; which of its
 offsets are committed is replication's business. Rules:
@@ -62,13 +62,13 @@ logger = logged.get_logger(__name__)
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
-"""Errors that say nothing about the disk."""
+"""These errors say nothing about the disk."""
 _INDEX_ENTRIES_MIN = 256
-"""New index entries that make writing them worth while: about 1 MiB of log."""
+"""Writing indexes is worth while with so many new entries: about 1 MiB of log."""
 
 
 class PartitionLog:
-    """One replica's log. Not for two threads; only syncing runs elsewhere."""
+    """It is one replica's log. It is not for two threads; only syncing runs elsewhere."""
 
     __slots__ = (
         "_active",
@@ -116,18 +116,18 @@ class PartitionLog:
         self.config = config
         self.epochs: EpochHistory = loaded.epochs
         self._epochs_written = loaded.epochs.revision if loaded.epochs_intact else -1
-        """Revision of ``epochs`` that the checkpoint on disk holds."""
+        """The checkpoint on disk holds this revision of ``epochs``."""
         self._clock = log_dir.clock
         self.segments = SegmentList(log_dir.pool, loaded.directory, loaded.segments)
         self._active = self.segments.active
         self.damage = loaded.damage
-        """What was synced and does not hold; empty when all does."""
+        """It names what was synced and does not hold; empty when all does."""
         self.refetch_until = loaded.refetch_until
-        """How far the log reached before its damage; -1 unless it is to be fetched again."""
+        """The log reached so far before its damage; -1 unless it is to be fetched again."""
         self._internal = topic_partition.topic in INTERNAL_TOPICS
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        """The next offset to be given."""
+        """It is the next offset to be given."""
         self.size_bytes = self.segments.size_bytes()
         self.synced_offset = min(loaded.recovery_point, loaded.log_end_offset)
         """Offsets below it count; see ``flush``."""
@@ -136,7 +136,7 @@ class PartitionLog:
         self._checkpointed_recovery_point = loaded.recovery_point
         """The highest recovery point that the disk may hold for this log."""
         self.truncation_mark = int(loaded.marked)
-        """Number of the truncation mark that the disk holds for this log; 0 when it holds none."""
+        """The disk holds the truncation mark of this number for this log; 0 when it holds none."""
         self._on_synced: Callable[[int], None] | None = None
         self._told_offset = self.synced_offset
         self._unsynced = Unsynced(self, log_dir.flusher)
@@ -144,9 +144,9 @@ class PartitionLog:
         self.aborted.read_from(self.segments.find)
         self.producers = LogProducers(self, loaded.producers, loaded.snapshots)
         self.clean = CleanState()
-        """How far the log is compacted."""
+        """It says how far the log is compacted."""
         self.swap = Swap(log_dir, self.directory, self.segments, self.aborted)
-        """The segments that compaction has replaced."""
+        """It knows the segments that compaction has replaced."""
 
     # ---- appending
 
@@ -289,7 +289,7 @@ class PartitionLog:
         self._wrote(segment, len(data))
 
     def _wrote(self, segment: Segment, size: int) -> None:
-        """Something is dirty: have it synced, now or later."""
+        """Have something that is dirty synced, now or later."""
         unsynced = self._unsynced
         if not segment.dirty:
             unsynced.wrote(segment, size)
@@ -310,7 +310,7 @@ class PartitionLog:
         self.assign_epoch(epoch, offset)
 
     def _restart_inside(self, base_offset: int) -> None:
-        """The log is empty and its start lies inside the first batch: begin at the batch."""
+        """Begin an empty log at its first batch, as its start lies inside of that."""
         try:
             trash = self.segments.restart_at(base_offset, self.config.index_interval_bytes)
         except OSError as error:
@@ -361,7 +361,7 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after a time.
 
-        None when there is none. Milliseconds since 1970. Raises StorageError.
+        None means that there is none. The time is in milliseconds since 1970. Raises StorageError.
         """
         if not self.log_dir.online:
             self.refuse()
@@ -522,17 +522,17 @@ class PartitionLog:
 
     @property
     def swaps(self) -> int:
-        """How often compaction has replaced segments."""
+        """Return how often compaction has replaced segments."""
         return self.swap.count
 
     # ---- epochs
 
     def latest_epoch(self) -> int:
-        """The newest leader epoch in the log or assigned; -1 when there is none."""
+        """Return the newest leader epoch in the log or assigned; -1 when there is none."""
         return self.epochs.latest
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader begins ``epoch`` here. In memory at once; see ``epoch_history`` for the disk.
+        """Begin ``epoch`` as leader, in memory at once; see ``epoch_history`` for the disk.
 
         Raises ValueError when it contradicts what was written.
         """
@@ -540,18 +540,18 @@ class PartitionLog:
             self.log_dir.checkpoint_due()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (largest epoch <= ``epoch``, its end offset); (-1, -1) unknown (KIP-279)."""
+        """Return (largest epoch <= ``epoch``, its end offset); (-1, -1) if unknown (KIP-279)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # ---- durability
 
     @property
     def needs_refetch(self) -> bool:
-        """Whether synced data does not hold, so that the replica must start anew [D2]."""
+        """Return whether synced data does not hold, so that the replica must start anew [D2]."""
         return bool(self.damage)
 
     def declare_damaged(self, what: str) -> None:
-        """What was synced does not hold. The first that is declared stays."""
+        """Note that something synced does not hold. The first that is declared stays."""
         self.damage = self.damage or what
 
     def withdraw_damage(self) -> None:
@@ -559,7 +559,7 @@ class PartitionLog:
         self.damage = ""
 
     def refetched(self) -> None:
-        """All is there again, synced, that was committed. Raises StorageError."""
+        """Remove the refetch mark: all that was committed is synced again. Raises StorageError."""
         try:
             remove_mark(self.log_dir.files, self.directory)
         except OSError as error:
@@ -569,11 +569,11 @@ class PartitionLog:
         self._unsynced.sync_soon()
 
     def created(self, meta: File) -> None:
-        """The partition is new: its meta file and both directories are to be synced."""
+        """Have the meta file and both directories of a new partition synced."""
         self._unsynced.created(meta)
 
     def begin_sync(self) -> SyncJob:
-        """For the flusher: capture what is dirty."""
+        """Capture what is dirty, for the flusher."""
         try:
             return self._unsynced.begin(self.log_end_offset, self.directory, self.log_dir.path)
         except OSError as error:
@@ -581,7 +581,7 @@ class PartitionLog:
             return SyncJob(self, self.log_end_offset)
 
     def finish_sync(self, job: SyncJob) -> None:
-        """For the flusher: what the job captured is durable."""
+        """Move the synced offsets, as what the job captured is durable."""
         if not self._unsynced.finish(job) or job.end_offset <= self.recovery_point:
             return
         self.recovery_point = job.end_offset
@@ -620,7 +620,7 @@ class PartitionLog:
 
     @property
     def epochs_changed(self) -> bool:
-        """Whether the epoch history is another one than on the disk."""
+        """Return whether the epoch history differs from the one on disk."""
         return self.epochs.revision != self._epochs_written
 
     def encode_epochs(self) -> tuple[int, bytes]:
@@ -628,11 +628,11 @@ class PartitionLog:
         return self.epochs.revision, checkpoint.encode_epochs(self.epochs.entries())
 
     def epochs_written(self, revision: int) -> None:
-        """The disk holds this revision."""
+        """Note that the disk holds this revision of the epoch history."""
         self._epochs_written = revision
 
     def high_watermark_written(self, high_watermark: int) -> None:
-        """The disk holds this high watermark."""
+        """Note that the disk holds this high watermark."""
         self.producers.checkpointed(high_watermark)
 
     def remove_mark(self, mark: int) -> bool:
@@ -681,14 +681,14 @@ class PartitionLog:
         raise StorageError(f"{self.topic_partition}: {what} failed: {error}") from error
 
     def refuse(self) -> NoReturn:
-        """The log is damaged or its directory offline. Raises StorageError."""
+        """Raise StorageError, since the log is damaged or its directory offline."""
         reason = self.damage or f"{self.log_dir.path} is offline: {self.log_dir.failure}"
         raise StorageError(f"{self.topic_partition}: {reason}")
 
     # ---- the rest
 
     def belongs_to(self, topic_id: str, made_epoch: int) -> None:
-        """The log is of this topic, as was not known before, since a broker epoch."""
+        """Note the topic of the log, which was not known, since a broker epoch."""
         self.topic_id, self.made_epoch = topic_id, made_epoch
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -713,7 +713,7 @@ class PartitionLog:
 
     @property
     def truncations(self) -> int:
-        """How often the log was truncated since it was loaded."""
+        """Return how often the log was truncated since it was loaded."""
         return self._unsynced.truncations
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""``.snapshot`` files: what a log knew of its producers at an offset; a start reads on from there.
+"""``.snapshot`` files say what a log knew of its producers at an offset.
 
-Rules:
+A start reads on from there. Rules:
 
 - a snapshot is written when a segment is rolled, when the log is closed, and after some MiB. It is
   not synced: one that does not hold, or is gone, costs reading more of the log, nothing else [K16];
@@ -36,27 +36,29 @@ logger = logged.get_logger(__name__)
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
 BATCHES_PER_STEP = 500
-"""Of a log that is read for its producers: some milliseconds of work ..."""
+"""One step of reading a log for its producers takes so many batches: some milliseconds of work
+..."""
 BYTES_PER_STEP = 4 * 1024 * 1024
 """... and so are the checksums of so much."""
 Steps = Generator[None, None, str]
-"""Work in steps, which returns what is damaged, or ""."""
+"""It is work in steps, which returns what is damaged, or ""."""
 _NAME = re.compile(r"(\d{20})\.snapshot")
 _VERSION = 2
 _WITHOUT_TRANSACTIONS = 1
 
 
 class ProducerSnapshots:
-    """The snapshot files of one log."""
+    """It keeps the snapshot files of one log."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
         self.newest = -1
-        """Offset of the newest that was written or found to fit; -1 when none is known."""
+        """It is the offset of the newest that was written or found to fit; -1 when none is
+        known."""
 
     def offsets(self) -> list[int]:
-        """Offsets of the snapshots that are there, the newest first. Raises OSError."""
+        """Return the offsets of the snapshots that are there, the newest first. Raises OSError."""
         names = self._files.list_dir(self._directory)
         return sorted([int(m[1]) for name in names if (m := _NAME.fullmatch(name))], reverse=True)
 
@@ -69,7 +71,7 @@ class ProducerSnapshots:
         aborted: list[list[int]] | None = None,
     ) -> None:
         """Keep the encoded ``state`` as of ``offset``; ``last`` is the batch that ends there. The
-        log is synced up to ``synced``. ``aborted``: what its index files must hold, encoded.
+        log is synced up to ``synced``. ``aborted`` is what its index files must hold, encoded.
 
         A failure is logged and costs nothing but time at the next start.
         """
@@ -99,7 +101,7 @@ class ProducerSnapshots:
             )  # who fails next says it louder
 
     def remove_above(self, offset: int) -> None:
-        """The log was truncated to ``offset``. Raises OSError."""
+        """Remove the snapshots above ``offset``, to which the log was truncated. Raises OSError."""
         self.newest = -1
         for each in self.offsets():
             if each > offset:
@@ -116,14 +118,14 @@ class ProducerSnapshots:
         was_truncated: bool = False,
     ) -> str:
         """Fill an empty state, and an empty list of aborted transactions, from the newest snapshot
-        that fits the log and the batches behind it, or from all batches. What does not fit is
-        removed.
+        that fits the log and the batches behind it, or from all batches. A snapshot that does not
+        fit is removed.
 
-        ``clean``: the last stop was, so the log is not read for a snapshot of its end.
-        ``was_truncated``: the log may have been emptied since a snapshot was written, so one that
-        cannot be held against its last batch does not fit.
+        ``clean`` says that the last stop was, so the log is not read for a snapshot of its end.
+        ``was_truncated`` says that the log may have been emptied since a snapshot was written, so
+        one that cannot be held against its last batch does not fit.
 
-        Returns what is damaged in the batches that were read, or "": behind that nothing is known,
+        Return what is damaged in the batches that were read, or "": behind that nothing is known,
         neither who writes nor which transactions are open, so such a log must not be led. Blocks.
         Raises OSError.
         """
@@ -144,8 +146,8 @@ class ProducerSnapshots:
         clean: bool = False,
         was_truncated: bool = False,
     ) -> Steps:
-        """:meth:`load` of what lies below ``end``, in steps of some milliseconds. Between them
-        batches may come behind ``end``, and the log must not change below it."""
+        """Do what :meth:`load` does for what lies below ``end``, in steps of some milliseconds.
+        Between them batches may come behind ``end``, and the log must not change below it."""
         start = position = segments[0].base_offset
         if aborted is not None:
             aborted.read_from(finder(segments))
@@ -195,7 +197,7 @@ class ProducerSnapshots:
 
 
 def decode(data: bytes) -> tuple[int, list[int] | None, bytes, list[list[int]]]:
-    """(offset, leader epoch and checksum of the batch that ends there, what
+    """Return (offset, leader epoch and checksum of the batch that ends there, what
     ``ProducerState.restore`` takes, what ``AbortedTransactions.restore`` takes). Raises
     CheckpointError."""
     try:
@@ -216,13 +218,13 @@ def decode(data: bytes) -> tuple[int, list[int] | None, bytes, list[list[int]]]:
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """The file that holds the state at ``offset``."""
+    """Return the path of the file that holds the state at ``offset``."""
     return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def last_batch(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
-    """The batch that ends at ``offset``; None when it is not in the log any more. Raises as a read
-    does."""
+    """Return the batch that ends at ``offset``; None when it is not in the log any more. Raises as
+    a read does."""
     for segment in segments:
         if segment.base_offset < offset <= segment.next_offset:
             return segment.header_at(offset - 1)[1]
@@ -230,7 +232,7 @@ def last_batch(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
 
 
 def _preload(aborted: AbortedTransactions, active: Segment) -> None:
-    """So that an append needs not read what is there already."""
+    """Load the rows of the active segment, so that an append needs not read them."""
     try:
         aborted.preload([active.base_offset])
     except CorruptMessageError as error:
@@ -238,7 +240,8 @@ def _preload(aborted: AbortedTransactions, active: Segment) -> None:
 
 
 def finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
-    """Finds the segment that holds an offset, of those that are there now."""
+    """Return a function that finds the segment that holds an offset, of those that are there
+    now."""
 
     def find(offset: int) -> Segment:
         found = segments[0]
@@ -257,7 +260,7 @@ def replay(
     now_ms: int,
     aborted: AbortedTransactions | None = None,
 ) -> str:
-    """Apply every batch of the log to an empty state, up to the first that is damaged; returns what
+    """Apply every batch of the log to an empty state, up to the first that is damaged; return what
     is wrong with that one, or "". Blocks. Raises OSError."""
     return _to_the_end(_replaying(segments, 0, segments[-1].next_offset, state, now_ms, aborted))
 
@@ -317,7 +320,7 @@ def _replay_some(
     now_ms: int,
     aborted: AbortedTransactions | None,
 ) -> int | None:
-    """Apply the batches of one step; returns where the next one goes on, None at the end."""
+    """Apply the batches of one step; return where the next one goes on, None at the end."""
     # With their checksums: a bit makes a commit of an abort.
     scan = Scan(
         segment.open(), position, segment.size_bytes, verify=True, chunk_bytes=SCAN_CHUNK_BYTES

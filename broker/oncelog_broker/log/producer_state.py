@@ -1,4 +1,4 @@
-"""What a log knows of its producers: the last batches of each, so that a retry is not a duplicate.
+"""A log remembers the last batches of each producer, so that a retry is not a duplicate.
 
 Pure: a function of the batches in the log, in their order [I14]. The leader checks a batch here
 before it appends it; leader, follower and recovery apply what was appended by the same method, and
@@ -12,17 +12,17 @@ never check again what is in the log. Rules (KIP-98, KIP-360):
   batch that lies wholly before those remembered is in the log, nobody knows where any more:
   DUPLICATE_SEQUENCE_NUMBER;
 - an epoch only rises (else INVALID_PRODUCER_EPOCH), and a new one begins at sequence 0;
-- of a producer without state, forgotten after ``producer_id_expiration_ms`` or deleted with its
-  records, any sequence is taken: nothing is known that it could contradict;
+- a producer without state, forgotten after ``producer_id_expiration_ms`` or deleted with its
+  records, may begin at any sequence: nothing is known that it could contradict;
 - the first batch with the transactional bit opens a transaction of its producer, a marker ends it
   and leaves (the marker's epoch, no batches): the next batch begins at sequence 0. A marker's epoch
   is above that of what it ends ([K14], KIP-1228); an equal one with nothing open is a repeat;
 - a marker of an older coordinator than the last one is refused by a leader, and only noted by those
   that apply what is in the log [B20].
 
-State is kept when the records it came from are deleted (KIP-360); it goes by time alone. That of a
-producer with an open transaction, or with a marker that is not committed, does not go. Where a
-marker was the last of a producer, little time is enough: what may yet come of it begins a
+State is kept when the records it came from are deleted (KIP-360); it goes by time alone. The state
+of a producer with an open transaction, or with a marker that is not committed, does not go. Where a
+marker was the last of a producer, little time is enough: a batch that may yet come of it begins a
 transaction, which its coordinator must know of first. So the writers of shared transactions, new
 ones with each, do not pile up.
 """
@@ -51,47 +51,47 @@ from oncelog_protocol.records.control import ControlType, Marker
 logger = logged.get_logger(__name__)
 
 BATCHES_MAX = 5
-"""As many as a producer has in flight to one partition; a smaller window would refuse retries."""
+"""A producer has as many in flight to one partition; a smaller window would refuse retries."""
 
 ENDED_MS = 300_000
-"""How long a producer is remembered behind its marker, at most: for the repeats of that marker."""
+"""A producer is remembered so long behind its marker, at most: for the repeats of that marker."""
 
 EXPIRED_AT_ONCE = 10_000
-"""Of many producers that are to be forgotten: some milliseconds of work."""
+"""So many producers are forgotten at once: some milliseconds of work."""
 
 RESTORED_PER_STEP = 1000
-"""Producers of a snapshot: some ten milliseconds of work."""
+"""So many producers of a snapshot are restored in one step: some ten milliseconds of work."""
 
 SEQUENCE_MAX = 2**31 - 1
 _VERSION = 2
 _WITHOUT_TRANSACTIONS = 1
-"""The version of before; its rows have nothing of transactions."""
+"""It is the version of before; its rows have nothing of transactions."""
 NO_OFFSET = -1
 ANY_CONTENT = -1
-"""Checksum of a batch whose own was replaced, when the broker wrote its time into it or when
-compaction took records out of it."""
+"""It stands for the checksum of a batch whose own was replaced, when the broker wrote its time into
+it or when compaction took records out of it."""
 
 
 class RememberedBatch(NamedTuple):
-    """One batch of a producer as the log holds it."""
+    """It is one batch of a producer as the log holds it."""
 
     first_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
     timestamp: int
-    """ms since 1970, of its newest record."""
+    """It is the time of its newest record, in ms since 1970."""
     content: int
-    """The batch's checksum: what tells it from another with the same sequences."""
+    """It is the batch's checksum, which tells it from another with the same sequences."""
 
 
 def next_sequence(sequence: int, count: int = 1) -> int:
-    """The sequence ``count`` after ``sequence``; wraps from 2^31 - 1 to 0."""
+    """Return the sequence ``count`` after ``sequence``; it wraps from 2^31 - 1 to 0."""
     return (sequence + count) & SEQUENCE_MAX
 
 
 class ProducerEntry:
-    """One producer in one partition."""
+    """It is one producer in one partition."""
 
     __slots__ = (
         "batches",
@@ -113,29 +113,29 @@ class ProducerEntry:
     ) -> None:
         self.epoch = epoch
         self.seen_ms = seen_ms
-        """When its last batch or marker was appended, by this broker's clock."""
+        """It is the time when its last batch or marker was appended, by this broker's clock."""
         self.batches: list[RememberedBatch] = list(batches)
-        """The oldest first, at most ``BATCHES_MAX``."""
+        """They come with the oldest first, and are at most ``BATCHES_MAX``."""
         self.txn_first_offset = txn_first_offset
-        """Where its open transaction begins; -1 when none is open."""
+        """Its open transaction begins here; -1 when none is open."""
         self.coordinator_epoch = coordinator_epoch
-        """Of its last marker; -1 before the first one."""
+        """It is that of its last marker; -1 before the first one."""
         self.marker_offset = marker_offset
-        """Of its last marker; -1 before the first one."""
+        """It is that of its last marker; -1 before the first one."""
 
     @property
     def is_ended(self) -> bool:
-        """Whether a marker was its last."""
+        """Return whether a marker was its last."""
         return not self.batches and self.txn_first_offset < 0
 
     @property
     def last_sequence(self) -> int:
-        """Of its last batch; -1 before the first one."""
+        """Return the last sequence of its last batch; -1 before the first one."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
 class ProducerState:
-    """All producers of one log.
+    """It knows all producers of one log.
 
     :param window: how many batches are remembered; tests set it lower to see that this is noticed.
     """
@@ -150,15 +150,15 @@ class ProducerState:
         self.producers: dict[int, ProducerEntry] = {}
         self.transactions = OpenTransactions()
         self.forgotten_marker = NO_OFFSET
-        """The newest marker of those producers that were forgotten with time."""
+        """It is the newest marker of those producers that were forgotten with time."""
         self._capture: Capture | None = None
-        """The state of an earlier moment, as long as it is being encoded."""
+        """It is the state of an earlier moment, as long as it is being encoded."""
         self._window = window
         self._compare_content = compare_content
         self._markers_need_newer_epoch = markers_need_newer_epoch
 
     def check(self, header: BatchHeader, content: int) -> RememberedBatch | None:
-        """May a client's batch be appended? The batch that it repeats, or None: append it.
+        """Return the batch that a client's batch repeats, or None if it may be appended.
 
         :raises InvalidProducerEpochError: the producer has a newer epoch here.
         :raises OutOfOrderSequenceNumberError: it does not follow what is there.
@@ -220,7 +220,7 @@ class ProducerState:
         )
 
     def applied(self, header: BatchHeader, now_ms: int, *, append_time: bool) -> None:
-        """A batch with offsets is in the log."""
+        """Note a batch with offsets that is in the log."""
         if header.producer_id < 0:
             return
         if self._capture is not None:
@@ -256,7 +256,8 @@ class ProducerState:
     # ---- markers
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> bool:
-        """May a coordinator's marker be appended? False: it was, or there is nothing to end.
+        """Return whether a coordinator's marker is to be appended; False if it was, or if there is
+        nothing to end.
 
         :raises TransactionCoordinatorFencedError: a newer coordinator has ended one here.
         :raises InvalidProducerEpochError: what is here is of a newer transaction.
@@ -281,7 +282,8 @@ class ProducerState:
         )
 
     def marked(self, marker: Marker, now_ms: int) -> AbortedRow | None:
-        """A marker is in the log; returns the range that it aborts, if it does and there is one."""
+        """Note a marker that is in the log; return the range that it aborts, if it does and there
+        is one."""
         if self._capture is not None:
             self._capture.keep(marker.producer_id)
         entry = self.producers.get(marker.producer_id)
@@ -311,17 +313,18 @@ class ProducerState:
         return AbortedRow(marker.producer_id, first, marker.offset, stable)
 
     def batches_since(self, producer_id: int, batch: RememberedBatch) -> int:
-        """How many of the producer's remembered batches came after this one."""
+        """Return how many of the producer's remembered batches came after this one."""
         batches = self.producers[producer_id].batches
         return len(batches) - 1 - batches.index(batch)
 
     def expire(self, now_ms: int, after_ms: int, latest_ms: int | None = None) -> int:
         """Forget producers that were not heard of for ``after_ms``, or for ``ENDED_MS`` behind the
-        end of a transaction, ``EXPIRED_AT_ONCE`` of them at most; returns how many.
+        end of a transaction, ``EXPIRED_AT_ONCE`` of them at most; return how many.
 
         :param now_ms: the time that it surely is; 0 when nobody knows.
-        :param latest_ms: the time that it may be already; ``now_ms`` unless said. Who was noted
-            later than that was noted when nobody knew the time, and counts as heard of now.
+        :param latest_ms: the time that it may be already; ``now_ms`` unless said. A producer that
+            was noted later than that was noted when nobody knew the time, and counts as heard of
+            now.
         """
         latest_ms = now_ms if latest_ms is None else latest_ms
         ended_after_ms = min(after_ms, ENDED_MS)
@@ -344,11 +347,11 @@ class ProducerState:
         return len(some)
 
     def truncate(self, end: int) -> list[int]:
-        """The log now ends at ``end``: forget the batches behind it. Returns the producers of which
+        """Forget the batches behind ``end``, where the log ends now. Return the producers of which
         nothing is left, or a marker is truncated, though the log may hold older batches of theirs
         that were not remembered. :meth:`recount` follows.
 
-        Of a producer whose first batch is remembered there is nothing older: it is just forgotten.
+        There is nothing older of a producer whose first batch is remembered: it is just forgotten.
         """
         self._capture = None
         unknown: list[int] = []
@@ -370,8 +373,8 @@ class ProducerState:
         return unknown
 
     def _is_whole(self, entry: ProducerEntry) -> bool:
-        """Whether all is remembered that a producer ever wrote here: its first epoch begins at
-        sequence 0, and numbers only wrap behind more batches than are remembered."""
+        """Return whether all is remembered that a producer ever wrote here: its first epoch begins
+        at sequence 0, and numbers only wrap behind more batches than are remembered."""
         return (
             entry.epoch == 0
             and entry.marker_offset < 0
@@ -380,8 +383,8 @@ class ProducerState:
         )
 
     def recount(self, end: int) -> None:
-        """The log was truncated to ``end`` and the producers are known again: so are
-        transactions."""
+        """Find the transactions again, as the log was truncated to ``end`` and the producers are
+        known again."""
         self.transactions.truncate(end, self._open())
 
     def _open(self) -> list[int]:
@@ -395,7 +398,7 @@ class ProducerState:
                 self.producers[producer_id] = entry
 
     def empty(self) -> ProducerState:
-        """A state without producers that goes by the same rules."""
+        """Return a state without producers that goes by the same rules."""
         return ProducerState(
             window=self._window,
             compare_content=self._compare_content,
@@ -403,11 +406,12 @@ class ProducerState:
         )
 
     def contradiction(self, replayed: ProducerState, *, compacted: bool = False) -> str:
-        """Where this state says other things than a replay of the log does [I14]; empty: nowhere.
+        """Return where this state says other things than a replay of the log does [I14]; empty
+        means nowhere.
 
-        What only one of the two remembers, since records were deleted or truncated, is no
-        contradiction, nor, of a ``compacted`` log, what went between a producer's last batch and
-        others.
+        If only one of the two remembers something, since records were deleted or truncated, that is
+        no contradiction. Nor is, in a ``compacted`` log, what went between a producer's last batch
+        and others.
         """
         for producer_id, other in replayed.producers.items():
             entry = self.producers.get(producer_id)
@@ -431,19 +435,19 @@ class ProducerState:
     # ---- snapshots
 
     def encode(self) -> bytes:
-        """The whole state, for a ``.snapshot`` file; checked by :meth:`restore`."""
+        """Return the whole state, for a ``.snapshot`` file; it is checked by :meth:`restore`."""
         capture = Capture(self)
         capture.encode_some(len(self.producers))
         return capture.encoded()
 
     def capture(self) -> Capture:
-        """The state of now, to be encoded some producers at a time while this one goes on. There is
-        one at most: an earlier one that has not ended is of no use any more."""
+        """Return the state of now, to be encoded some producers at a time while this one goes on.
+        There is one at most: an earlier one that has not ended is of no use any more."""
         self._capture = Capture(self)
         return self._capture
 
     def end_capture(self) -> None:
-        """It is encoded, or nobody wants it."""
+        """Forget the capture: it is encoded, or nobody wants it."""
         self._capture = None
 
     def restore(self, data: bytes) -> None:
@@ -455,7 +459,7 @@ class ProducerState:
             pass
 
     def restoring(self, data: bytes) -> Iterator[None]:
-        """:meth:`restore`, some producers a step."""
+        """Do what :meth:`restore` does, some producers a step."""
         if len(data) < 5 or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
             raise CheckpointError("producer snapshot: the checksum does not hold")
         unpacker = msgpack.Unpacker(max_buffer_size=len(data))
@@ -479,8 +483,8 @@ class ProducerState:
 
 
 class Capture:
-    """What a state was at one moment. Changes that come before all of it is encoded are announced
-    by the state, which is changed in place."""
+    """It is what a state was at one moment. Changes that come before all of it is encoded are
+    announced by the state, which is changed in place."""
 
     def __init__(self, state: ProducerState) -> None:
         self._entries = dict(state.producers)
@@ -492,17 +496,17 @@ class Capture:
 
     @property
     def left(self) -> int:
-        """Producers that are not encoded yet."""
+        """Return how many producers are not encoded yet."""
         return len(self._ids) - self._done
 
     def keep(self, producer_id: int) -> None:
-        """This producer's entry is about to change."""
+        """Keep a producer's entry as it is, since it is about to change."""
         entry = self._entries.pop(producer_id, None)
         if entry is not None:
             self._early[producer_id] = _row(producer_id, entry)
 
     def encode_some(self, count: int) -> None:
-        """Encode so many more."""
+        """Encode so many more producers."""
         for producer_id in self._ids[self._done : self._done + count]:
             entry = self._entries.pop(producer_id, None)
             self._rows.append(
@@ -511,7 +515,7 @@ class Capture:
         self._done = min(self._done + count, len(self._ids))
 
     def encoded(self) -> bytes:
-        """What ``ProducerState.restore`` takes. All must be encoded."""
+        """Return what ``ProducerState.restore`` takes. All must be encoded."""
         packer = msgpack.Packer()
         head = packer.pack_array_header(3) + packer.pack(_VERSION)
         head += packer.pack_array_header(len(self._rows))

@@ -1,4 +1,4 @@
-"""Loading one log after a stop, clean or not.
+"""One log is loaded here after a stop, clean or not.
 
 Owns the decision what of the files is the log. Rules:
 
@@ -64,7 +64,7 @@ from oncelog_runtime.files import File, Files
 logger = logged.get_logger(__name__)
 
 TRUNCATION_MARK = "truncation.json"
-"""Overrides what the directory's checkpoints say of one log, until they have followed a
+"""It overrides what the directory's checkpoints say of one log, until they have followed a
 truncation."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
@@ -73,38 +73,39 @@ _OFFSET_END = 2**63 - 1
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What the files of one partition hold."""
+    """The files of one partition hold this."""
 
     directory: str
     topic_id: str
     made_epoch: int
-    """Broker epoch under which it was made here; -1: before logs knew it."""
+    """It is the broker epoch under which it was made here; -1: before logs knew it."""
     segments: list[Segment]
     epochs: EpochHistory
     epochs_intact: bool
-    """Whether the epoch checkpoint on disk says what ``epochs`` says."""
+    """It tells whether the epoch checkpoint on disk says what ``epochs`` says."""
     log_start_offset: int
     recovery_point: int
     damage: str = ""
-    """What was written and does not hold, though no crash explains that; empty when all does."""
+    """It names what was written and does not hold, though no crash explains that; empty when all
+    does."""
     corrupt: bool = False
-    """Whether the damage lies in what the files hold, and not in where they end."""
+    """It tells whether the damage lies in what the files hold, and not in where they end."""
     refetch_until: int = NOT_REFETCHING
-    """How far the log reached before damage was found in it, this time or an earlier one."""
+    """The log reached so far before damage was found in it, this time or an earlier one."""
     truncated_bytes: int = 0
     truncation_offset: int = _OFFSET_END
-    """Where a truncation was, of which the directory's checkpoints may know nothing yet."""
+    """A truncation was there, of which the directory's checkpoints may know nothing yet."""
 
     producers: ProducerState = field(default_factory=ProducerState)
-    """What the batches say of producers; nothing, of a damaged log."""
+    """The batches say this of producers; it is empty for a damaged log."""
     snapshots: ProducerSnapshots | None = None
-    """Its files of that; None for a new log."""
+    """These are its files of that; None for a new log."""
     aborted: AbortedTransactions | None = None
-    """What the markers say; None for a new log."""
+    """The markers say this; None for a new log."""
 
     @property
     def marked(self) -> bool:
-        """Whether a truncation mark is there, to be removed after the next checkpoint."""
+        """Return whether a truncation mark is there, to be removed after the next checkpoint."""
         return self.truncation_offset < _OFFSET_END
 
     @property
@@ -123,7 +124,8 @@ class LoadedLog:
         *,
         marked: bool = False,
     ) -> LoadedLog:
-        """A log that has nothing yet; ``marked``: a truncation mark says so to checkpoints."""
+        """Return a log that has nothing yet; ``marked``: a truncation mark says so to
+        checkpoints."""
         segment = Segment(pool, directory, 0, interval_bytes)
         return cls(
             directory,
@@ -331,7 +333,7 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
 def _count_replaced(
     segment: Segment, summary: Summary | None, size: int, following: list[int]
 ) -> int:
-    """How many of the segments that begin at ``following`` have gone into this one."""
+    """Return how many of the segments that begin at ``following`` have gone into this one."""
     if len(following) < 2 or not size:
         return 0  # what compaction makes ends where one that it leaves alone begins
     end = segment.base_offset
@@ -380,7 +382,7 @@ def _load_sealed(
 
 
 def _load_tail(loader: _Loader, segment: Segment, size: int, *, last: bool) -> bool:
-    """Scan a segment that may hold unsynced bytes; False when some were truncated."""
+    """Scan a segment that may hold unsynced bytes; return False when some were truncated."""
     file = segment.open()
     if not _map_synced(loader, segment, size, loader.recovery_point):
         return True
@@ -412,7 +414,7 @@ def _load_tail(loader: _Loader, segment: Segment, size: int, *, last: bool) -> b
 
 
 def _is_cut_short(file: File, position: int, size: int) -> bool:
-    """Whether a batch begins at ``position`` and the file ends before it does."""
+    """Return whether a batch begins at ``position`` and the file ends before it does."""
     if size - position < BATCH_HEADER_BYTES:
         return True
     try:
@@ -422,7 +424,7 @@ def _is_cut_short(file: File, position: int, size: int) -> bool:
 
 
 def _reach(loader: _Loader, bases: list[int], sizes: list[int]) -> int:
-    """How far a damaged log may have reached, as far as its headers tell."""
+    """Return how far a damaged log may have reached, as far as its headers tell."""
     reach = max(loader.recovery_point, loader.segments[-1].next_offset)
     if not bases:
         return reach
@@ -439,7 +441,7 @@ def _reach(loader: _Loader, bases: list[int], sizes: list[int]) -> int:
 
 
 def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -> bool:
-    """Map the batches up to ``end_offset``, all of which must hold; False when they do not.
+    """Map the batches up to ``end_offset``, all of which must hold; return False when they do not.
 
     An index entry that does not fit the log is the index's fault: it is then made anew.
     """
@@ -478,7 +480,7 @@ def _map_synced(loader: _Loader, segment: Segment, size: int, end_offset: int) -
 
 
 def _scan_epochs(loader: _Loader, segment: Segment) -> None:
-    """The epoch checkpoint is gone or bad: read every batch header."""
+    """Read every batch header, as the epoch checkpoint is gone or bad."""
     scan = Scan(segment.open(), 0, segment.size_bytes, chunk_bytes=SCAN_CHUNK_BYTES)
     try:
         for _, header in scan:
@@ -541,8 +543,9 @@ def _tidy(pool: OpenSegments, directory: str) -> list[str]:
 
 
 def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: bool) -> None:
-    """No sync round of this log is known of: its small file and its names are not durable for sure,
-    and no later round would see to it. Nor is the removal of what was tidied away."""
+    """Sync the small file and the names of a log of which no sync round is known: they are not
+    durable for sure, and no later round would see to it. Nor is the removal of what was tidied
+    away."""
     if PARTITION_META in names:
         meta = pool.files.open(f"{directory}/{PARTITION_META}")
         try:
@@ -557,7 +560,8 @@ def _sync_names(pool: OpenSegments, directory: str, names: list[str], rewrite: b
 def _read_meta(
     pool: OpenSegments, directory: str, names: list[str], *, was_synced: bool
 ) -> tuple[str, int]:
-    """Which topic's it is ("": nobody knows), and the broker epoch under which it was made."""
+    """Return which topic's it is ("": nobody knows), and the broker epoch under which it was
+    made."""
     if PARTITION_META in names:
         try:
             data = pool.files.read_bytes(f"{directory}/{PARTITION_META}")

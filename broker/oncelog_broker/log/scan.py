@@ -1,6 +1,6 @@
-"""Walking over the batches of a segment file, header by header.
+"""A scan walks over the batches of a segment file, header by header.
 
-Owns the one loop that lookups, index rebuilding and recovery share. Rules:
+Lookups, index rebuilding and recovery share this one loop. Rules:
 
 - it reads in chunks, and steps over the bodies of batches that are larger than a chunk, unless it
   is to verify checksums;
@@ -27,7 +27,7 @@ SCAN_CHUNK_BYTES = 256 * 1024
 
 
 class Scan:
-    """Iterates over (position, header) from a batch start to ``end``, a size in bytes."""
+    """It iterates over (position, header) from a batch start to ``end``, a size in bytes."""
 
     __slots__ = ("_chunk_bytes", "_end", "_file", "_verify", "next_offset", "position")
 

@@ -43,43 +43,43 @@ OnDamage = Callable[[PartitionLog, str], None]
 
 
 class Stretch(NamedTuple):
-    """A part of a segment file that is to be read."""
+    """A part of a segment file is to be read."""
 
     base_offset: int
-    """Of the segment."""
+    """It is the base offset of the segment."""
     path: str
     position: int
-    """In bytes; a batch begins there."""
+    """It is in bytes; a batch begins there."""
     end: int
-    """Bytes that the segment had when the job was made."""
+    """The segment had so many bytes when the job was made."""
 
 
 class Job(NamedTuple):
-    """What an executor is to read of one log."""
+    """An executor is to read this of one log."""
 
     stretches: list[Stretch]
     next_offset: int
-    """With which the first batch begins."""
+    """The first batch begins with this offset."""
     epochs: EpochHistory
-    """A copy."""
+    """It is a copy of the log's history."""
     epochs_from: int
     """Below this offset the history says nothing."""
 
 
 class Checked(NamedTuple):
-    """How far a job came."""
+    """It tells how far a job came."""
 
     next_offset: int
     base_offset: int
-    """Of the segment in which that lies."""
+    """It is the base offset of the segment in which that lies."""
     position: int
     read_bytes: int
     damage: str = ""
-    """What does not hold at ``next_offset``; empty when all does."""
+    """It names what does not hold at ``next_offset``; empty when all does."""
 
 
 class Scrubber:
-    """Reads the logs of one directory again and again."""
+    """It reads the logs of one directory again and again."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class Scrubber:
         self._entropy = entropy
         self._on_damage = on_damage
         self.passes = 0
-        """How often everything was read."""
+        """Everything was read so often."""
         self.read_bytes = 0
-        """Bytes that were read and held, in all passes."""
+        """So many bytes were read and held, in all passes."""
 
     def set_pace(self, *, interval_ms: int, bytes_per_second: int) -> None:
         """Read at this pace from now on; an interval of 0 is no reading at all."""
@@ -124,7 +124,7 @@ class Scrubber:
                 await self._pause.sleep(min(self._interval_s, IDLE_S))
 
     async def scrub(self, begin_at: float = 0.0) -> None:
-        """One pass; ``begin_at``, from 0 to 1, says with which of the logs."""
+        """Read everything once; ``begin_at``, from 0 to 1, says with which of the logs to begin."""
         names = sorted(self._log_dir.logs)
         first = int(begin_at * len(names))
         for topic_partition in names[first:] + names[:first]:
@@ -134,7 +134,7 @@ class Scrubber:
         self.passes += 1
 
     def _rate(self) -> float:
-        """Bytes per second that spread what there is over the interval."""
+        """Return the bytes per second that spread what there is over the interval."""
         total = sum([log.size_bytes for log in self._log_dir.logs.values()])
         if not self._interval_s:
             return self._bytes_per_second  # switched off under the way: the pass comes to its end
@@ -192,8 +192,8 @@ class Scrubber:
 
 
 def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:
-    """(segment, position, offset) of the batch that holds ``offset`` now. What cannot be found is
-    looked for at the beginning of its segment."""
+    """Return (segment, position, offset) of the batch that holds ``offset`` now. If it cannot be
+    found, return the beginning of its segment."""
     segment = log.segments.find(offset)
     try:
         position, header = segment.header_at(offset)
@@ -203,7 +203,7 @@ def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:
 
 
 def _gather(log: PartitionLog, base_offset: int, position: int, next_offset: int) -> list[Stretch]:
-    """The next chunk's worth of segments, from the one that holds ``next_offset``."""
+    """Return the next chunk's worth of segments, from the one that holds ``next_offset``."""
     stretches: list[Stretch] = []
     size_bytes, offset = 0, next_offset
     while size_bytes < SCAN_CHUNK_BYTES:

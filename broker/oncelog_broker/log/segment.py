@@ -1,4 +1,4 @@
-"""One file of batches with its two sparse maps.
+"""A segment is one file of batches with its two sparse maps.
 
 Owns ``<base>.log``, ``<base>.index`` and ``<base>.timeindex``. Rules:
 
@@ -41,27 +41,27 @@ logger = logged.get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 TXN_INDEX_SUFFIX = ".txnindex"
-"""Aborted transactions; see ``aborted_transactions``."""
+"""It ends the file of aborted transactions; see ``aborted_transactions``."""
 FILE_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX)
-"""Of all files that a segment may have, the log last."""
+"""A segment may have files with these, the log last."""
 DELETED_SUFFIX = ".deleted"
 CLEANED_MARK = ".cleaned"
-"""In the names of files that compaction is writing, before the suffix: no data yet."""
+"""It stands in the names of files that compaction is writing, before the suffix: no data yet."""
 
 PARKED_ENTRIES_MAX = 256
-"""Entries of an index that stays in memory without a descriptor: 4 KiB, of about 1 MiB of log."""
+"""A parked index of at most so many entries stays in memory: 4 KiB, of about 1 MiB of log."""
 
 _HINT_COUNT = 8
-"""Ends of recent reads that are remembered, for readers that come back for what follows."""
+"""So many ends of recent reads are remembered, for readers that come back for what follows."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Name of a segment's file: its base offset in 20 digits, so that names sort as offsets do."""
+    """Return a file's name: the base offset in 20 digits, so that names sort as offsets do."""
     return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
-    """Batches from ``base_offset`` up to ``next_offset``, not including it."""
+    """It holds batches from ``base_offset`` up to ``next_offset``, not including it."""
 
     __slots__ = (
         "_file",
@@ -100,9 +100,9 @@ class Segment:
         self._hints: dict[int, int] = {}
         self._last_entry_position = 0
         self._persisted = 0
-        """Entries that the index files hold; -1 when the files hold something unknown."""
+        """The index files hold so many entries; -1 when the files hold something unknown."""
         self._persisted_summary: Summary | None = None
-        """What the end of the index file says."""
+        """The end of the index file says this."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -112,13 +112,13 @@ class Segment:
         self.used = False
         self.dirty = False
         self._size_at_sync_bytes = 0
-        """Its size when the last sync round began."""
+        """It had this size when the last sync round began."""
 
     @classmethod
     def cleaned(
         cls, pool: OpenSegments, directory: str, base_offset: int, interval_bytes: int
     ) -> Segment:
-        """An empty one for compaction to write, beside the segments that it may replace."""
+        """Return an empty one for compaction to write, beside the segments that it may replace."""
         segment = cls(pool, directory, base_offset, interval_bytes)
         segment._prefix += CLEANED_MARK
         return segment
@@ -190,7 +190,7 @@ class Segment:
     # ---- writing
 
     def must_roll(self, config: TopicConfig, size: int, last_offset: int, now_ms: int) -> bool:
-        """Whether so many more bytes, up to an offset, belong into a new segment."""
+        """Return whether so many more bytes, up to an offset, belong into a new segment."""
         return (
             self.size_bytes + size > config.segment_bytes
             or (self.created_ms >= 0 and now_ms - self.created_ms >= config.segment_ms)
@@ -205,15 +205,15 @@ class Segment:
         file.append(data)
 
     def wrote_unsynced(self) -> None:
-        """Some of it is not synced, so its file stays open."""
+        """Keep its file open, as some of it is not synced."""
         self.dirty = True
 
     def synced(self) -> None:
-        """All of it is synced."""
+        """Note that all of it is synced."""
         self.dirty = False
 
     def begin_sync(self) -> int:
-        """A sync round begins; return the bytes that were written since the last one began."""
+        """Begin a sync round; return the bytes that were written since the last one began."""
         written = max(0, self.size_bytes - self._size_at_sync_bytes)
         self._size_at_sync_bytes = self.size_bytes
         return written
@@ -232,7 +232,7 @@ class Segment:
     def note(
         self, base_offset: int, next_offset: int, size_bytes: int, max_timestamp: int, now_ms: int
     ) -> None:
-        """A batch now follows at the end: move the end, and map it."""
+        """Move the end behind a batch that now follows there, and map it."""
         position = self.size_bytes
         relative = base_offset - self.base_offset
         end = position + size_bytes
@@ -252,7 +252,7 @@ class Segment:
             self.stamp_ms = stamp_ms
 
     def date(self, now_ms: int) -> None:
-        """What was noted later than now was noted when nobody knew the time: it is of now."""
+        """Lower times that were noted later than now, when nobody knew the time."""
         if self.stamp_ms > now_ms:
             self.stamp_ms = now_ms
         if self.created_ms > now_ms:
@@ -312,7 +312,7 @@ class Segment:
         return file.read_at(start, end - start)
 
     def _position_of(self, file: File, offset: int) -> int:
-        """Where the batch that holds ``offset`` begins."""
+        """Return where the batch that holds ``offset`` begins."""
         relative = offset - self.base_offset
         position = self._tail.floor_offset(relative)
         if position >= 0:
@@ -334,12 +334,12 @@ class Segment:
         raise CorruptMessageError(f"{self.path}: offset {offset} is not in the file")
 
     def _floor_of(self, relative: int) -> int:
-        """A known batch start at or before the batch that holds a relative offset."""
+        """Return a known batch start at or before the batch that holds a relative offset."""
         position = self._tail.floor_offset(relative)
         return position if position >= 0 else self._index.floor_offset(relative)[1]
 
     def _floor_position(self, position: int) -> int:
-        """A known batch start at or below ``position``."""
+        """Return a known batch start at or below ``position``."""
         known = self._tail.floor_position(position)
         return known if known >= 0 else self._index.floor_position(position)
 
@@ -386,8 +386,8 @@ class Segment:
         self._rebuild(file, position, now_ms)
 
     def _sync_truncation(self, file: File) -> None:
-        """Before anything follows: the kernel may write the new content of the last block before
-        the new length, and a crash then leave new batches with old ones behind them."""
+        """Sync before anything follows: the kernel may write the new content of the last block
+        before the new length, and a crash then leave new batches with old ones behind them."""
         try:
             file.sync()
         except OSError as error:
@@ -425,7 +425,7 @@ class Segment:
         self.stamp_ms = max(min(stamp_ms, now_ms), self.stamp_ms)
 
     def note_header(self, header: BatchHeader, now_ms: int) -> None:
-        """:meth:`note` for a batch that was found in the file."""
+        """Do what :meth:`note` does for a batch that was found in the file."""
         self.note(
             header.base_offset,
             header.next_offset,
@@ -438,7 +438,7 @@ class Segment:
 
     @property
     def unpersisted_entries(self) -> int:
-        """Entries in memory that the files lack."""
+        """Return how many entries in memory the files lack."""
         return max(0, len(self._index) - max(0, self._persisted))
 
     def persist_index(self) -> None:
@@ -476,7 +476,7 @@ class Segment:
         self._persisted_summary = None
 
     def read_summary(self, size_bytes: int) -> Summary | None:
-        """What the index file says of a log of ``size_bytes``; None when it says nothing of it."""
+        """Return what the index file says of a log of ``size_bytes``; None if it says nothing."""
         return read_summary(self._pool.files, self._prefix, size_bytes, self.base_offset)
 
     def load_entries(self, offset_max: int) -> None:
@@ -516,7 +516,7 @@ class Segment:
         self._persisted = persisted
 
     def forget(self) -> None:
-        """Back to empty, in memory: the file is going to be mapped from its first byte."""
+        """Go back to empty, in memory: the file is going to be mapped from its first byte."""
         self._index.truncate(0)
         self._times.truncate(0)
         self._rewind(0)
@@ -546,13 +546,13 @@ class Segment:
 
     @property
     def lacks_index(self) -> bool:
-        """Whether its index is neither in memory nor on the disk, so that it is made of the log."""
+        """Return whether its index is neither in memory nor on disk, to be made of the log."""
         if self._file is not None or len(self._index) or not self.size_bytes:
             return False
         return self.read_summary(self.size_bytes) is None
 
     def twin(self) -> Segment:
-        """An empty one of the same name, to map the log's batches into beside this one."""
+        """Return an empty one of the same name, to map the log's batches into beside this one."""
         directory = self._prefix.rpartition("/")[0]
         return Segment(self._pool, directory, self.base_offset, self._interval_bytes)
 
@@ -567,7 +567,7 @@ class Segment:
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether it is beside the log, not part of it."""
+        """Return whether it is beside the log, not part of it."""
         return self._prefix.endswith(CLEANED_MARK)
 
     def take_place(self) -> None:

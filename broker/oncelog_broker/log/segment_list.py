@@ -1,4 +1,4 @@
-"""The segments of one log, in order of offsets.
+"""A segment list holds the segments of one log, in order of offsets.
 
 Owns the list, the lookup of the segment that holds an offset or a timestamp, and the moves that
 change the list. Rules:
@@ -24,7 +24,7 @@ _FILE_NAME = re.compile(r"\d{20}\.(log|index|timeindex|txnindex)")
 
 
 class SegmentList:
-    """All segments of one log; ``active`` is the last."""
+    """It keeps all segments of one log; ``active`` is the last."""
 
     __slots__ = ("_bases", "_directory", "_newest", "_pool", "_segments", "active", "changes")
 
@@ -34,7 +34,7 @@ class SegmentList:
         self._directory = directory
         self._segments = segments
         self.changes = 0
-        """How often others were in the list afterwards."""
+        """Others were in the list afterwards so often."""
         self._changed()
 
     def _changed(self) -> None:
@@ -44,7 +44,7 @@ class SegmentList:
         self._newest: list[int] | None = None
 
     def date(self, now_ms: int) -> None:
-        """The time is known now, for those that were noted when it was not."""
+        """Date segments that were noted when the time was not known."""
         for segment in self._segments:
             segment.date(now_ms)
 
@@ -117,7 +117,7 @@ class SegmentList:
         return trash
 
     def holds(self, run: Sequence[Segment]) -> bool:
-        """Whether these are neighbours in the list, the active one not among them."""
+        """Return whether these are neighbours in the list, the active one not among them."""
         first = bisect_left(self._bases, run[0].base_offset)
         here = self._segments[first : first + len(run)]
         return len(here) == len(run) < len(self._segments) - first and all(
@@ -125,12 +125,12 @@ class SegmentList:
         )
 
     def has(self, segment: Segment) -> bool:
-        """Whether this segment is in the list."""
+        """Return whether this segment is in the list."""
         first = bisect_left(self._bases, segment.base_offset)
         return first < len(self._segments) and self._segments[first] is segment
 
     def replace(self, run: Sequence[Segment], segment: Segment) -> None:
-        """One segment takes the place of a run, which must be in the list; no file is touched."""
+        """Put one segment in the place of a run, which must be in the list; no file is touched."""
         first = bisect_left(self._bases, run[0].base_offset)
         self._segments[first : first + len(run)] = [segment]
         self._changed()
@@ -147,7 +147,7 @@ class SegmentList:
         return trash
 
     def size_bytes(self) -> int:
-        """Sum of the segments' sizes."""
+        """Return the sum of the segments' sizes."""
         return sum([segment.size_bytes for segment in self._segments])
 
     def __iter__(self) -> Iterator[Segment]:

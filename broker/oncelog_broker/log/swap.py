@@ -30,7 +30,8 @@ from oncelog_broker.log.segment_list import SegmentList
 
 
 class Swap:
-    """The segments of one log that others have replaced, until their files are out of the way."""
+    """It knows the segments of one log that others have replaced, until their files are out of the
+    way."""
 
     __slots__ = ("_aborted", "_directory", "_log_dir", "_segments", "count", "replaced")
 
@@ -46,9 +47,9 @@ class Swap:
         self._segments = segments
         self._aborted = aborted
         self.count = 0
-        """How often compaction has replaced segments."""
+        """Compaction has replaced segments so often."""
         self.replaced: list[Segment] = []
-        """Segments whose files are there yet."""
+        """Files of these segments are there yet."""
 
     def put_in(
         self,
@@ -57,9 +58,9 @@ class Swap:
         markers_gone: Collection[int],
         delete_delay_ms: int,
     ) -> None:
-        """Step 2. ``segment`` is synced and closed, ``run`` is in the log; ``markers_gone``:
-        offsets of those that the new one lacks. Raises OSError, CorruptMessageError,
-        InvariantError, and then the log is as it was."""
+        """Carry out step 2. ``segment`` is synced and closed, ``run`` is in the log;
+        ``markers_gone`` are the offsets of those that the new one lacks. Raises OSError,
+        CorruptMessageError, InvariantError, and then the log is as it was."""
         first, last = run[0], run[-1]
         if (segment.base_offset, segment.next_offset) != (first.base_offset, last.next_offset):
             raise InvariantError(f"{segment!r} was to replace {first!r} to {last!r}")
@@ -75,14 +76,14 @@ class Swap:
         self.replaced = list(run[1:])
 
     def settle(self, delete_delay_ms: int) -> None:
-        """Steps 3 and 4, here and now, if they are due. Blocks. Raises OSError."""
+        """Carry out steps 3 and 4, here and now, if they are due. Blocks. Raises OSError."""
         if self.replaced:
             self.sync_names()
             self.drop_replaced(delete_delay_ms)
 
     def sync_names(self) -> None:
-        """Step 3. Blocks. Raises OSError, EIO whatever the reason: a sync that failed proves
-        nothing, and is no passing trouble."""
+        """Carry out step 3. Blocks. Raises OSError, EIO whatever the reason: a sync that failed
+        proves nothing, and is no passing trouble."""
         try:
             self._log_dir.files.sync_dir(self._directory)
         except FileNotFoundError:
@@ -91,7 +92,7 @@ class Swap:
             raise OSError(errno.EIO, f"sync failed: {error}", self._directory) from error
 
     def drop_replaced(self, delete_delay_ms: int) -> None:
-        """Step 4. Raises OSError."""
+        """Carry out step 4. Raises OSError."""
         replaced, self.replaced = self.replaced, []
         trash: list[str] = []
         for segment in replaced:

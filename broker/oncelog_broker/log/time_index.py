@@ -1,4 +1,6 @@
-"""Timestamp -> where to begin looking, in one segment. Pure.
+"""A time index maps timestamps of one segment to where to begin looking. Pure.
+
+Pure.
 
 Owns one column, parallel to the entries of the segment's offset index: entry ``i`` holds the
 newest timestamp of all batches *before* offset entry ``i``. So the column never decreases, one
@@ -20,7 +22,7 @@ ENTRY_BYTES = 8
 
 
 class TimeIndex:
-    """Running maximum of timestamps, one for each entry of the offset index."""
+    """It keeps a running maximum of timestamps, one for each entry of the offset index."""
 
     __slots__ = ("timestamps",)
 
@@ -44,7 +46,7 @@ class TimeIndex:
         return column_bytes(self.timestamps[first:])
 
     def extend(self, payload: bytes) -> bool:
-        """Take over encoded entries; False, and nothing taken, if they decrease."""
+        """Take over encoded entries; return False, and take nothing, if they decrease."""
         column = column_from("q", payload)
         if self.timestamps and column and column[0] < self.timestamps[-1]:
             return False

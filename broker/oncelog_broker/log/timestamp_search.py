@@ -1,4 +1,4 @@
-"""The first record at or after a time, in the segments of one log.
+"""The first record at or after a time is found here, in the segments of one log.
 
 Owns the walk from segments to batches to records. Rules:
 
@@ -17,7 +17,7 @@ from oncelog_protocol.records.compression import CodecUnavailableError
 from oncelog_protocol.records.decode import decode_batch
 
 Found = tuple[int, int, int]
-"""timestamp, offset, leader epoch"""
+"""It is (timestamp, offset, leader epoch)."""
 
 
 def find_timestamp(segments: SegmentList, timestamp: int, log_start_offset: int) -> Found | None:

@@ -1,15 +1,16 @@
-"""May this batch go into the log? Pure.
+"""A batch is checked here before it goes into the log. Pure.
 
-Owns the leader's checks of one batch of a client before it gets its offsets, and the follower's
-of what its leader sent. Rules for clients:
+It is the leader's check of one batch of a client before it gets its offsets, and the follower's of
+what its leader sent. Rules for clients:
 
 - only the header and the CRC are read; of the body no more than its first bytes, which must fit the
   codec and, uncompressed, the record count, and its last one: a column of offsets is written by
-  compaction only, and one that a client wrote would stop its readers. What is deeper in the body is
-  the consumer's decoder's business, which is bounded. Compacted topics are the exception: their
-  keys must be there;
-- what only the broker may set (control bit, append-time bit) is refused, and the transactional bit
-  without a producer; base offset and leader epoch are overwritten whatever they say;
+  compaction only, and one that a client wrote would stop its readers. Anything deeper in the body
+  is the business of the consumer's decoder, which is bounded. Compacted topics are the exception:
+  their keys must be there;
+- bits that only the broker may set (control bit, append-time bit) are refused, and the
+  transactional bit without a producer; base offset and leader epoch are overwritten whatever they
+  say;
 - a timestamp from the future beyond the topic's allowance is refused: it would spoil retention.
 """
 
@@ -45,7 +46,7 @@ from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 
 _BODY_ARRAY = 0x95
-"""msgpack: an array of the five columns."""
+"""It is msgpack for an array of the five columns."""
 _NIL = 0xC0
 _FIXARRAY = 0x90
 _ARRAY16 = 0xDC
@@ -62,7 +63,7 @@ def validate_client_batch(
     batch: memoryview, config: TopicConfig, now_ms: int, latest_ms: int | None = None
 ) -> BatchHeader:
     """Check exactly one batch and return its header; nothing is changed. It may be as late as
-    ``latest_ms`` already, by a clock that is in doubt; None: it is in none.
+    ``latest_ms`` already, by a clock that is in doubt; None means that the clock is not.
 
     Raises MessageTooLargeError, RecordListTooLargeError, CorruptMessageError (CRC, length,
     structure), InvalidRecordError, InvalidTimestampError, UnsupportedCompressionTypeError.
@@ -134,10 +135,11 @@ def check_replicated_batches(
 def take_replicated_batches(
     batches: memoryview, log_end_offset: int, *, empty: bool
 ) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-    """What of the leader's batches goes into a log, checked, and (position, header) of each.
+    """Return the part of the leader's batches that goes into a log, checked, and (position, header)
+    of each.
 
-    As :func:`check_replicated_batches`, for a log that is ``empty`` or not. If it is not, a hole
-    that begins below its end loses the part that the log has.
+    It checks as :func:`check_replicated_batches`, for a log that is ``empty`` or not. If it is not,
+    a hole that begins below its end loses the part that the log has.
     """
     found = check_replicated_batches(batches, log_end_offset, may_straddle=empty)
     if empty or not found or found[0][1].base_offset == log_end_offset:
