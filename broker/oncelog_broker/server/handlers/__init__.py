@@ -1,1 +1,1 @@
-"""One file per API: its behaviour, its versions and where its errors come from."""
+"""Each API has one file here: its behaviour, its versions and where its errors come from."""

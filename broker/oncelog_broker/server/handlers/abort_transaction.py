@@ -1,8 +1,8 @@
-"""AbortTransaction, v0: an abort marker for a transaction that no coordinator will end (KIP-664).
+"""AbortTransaction, v0, writes an abort marker for a transaction that no coordinator will end.
 
-Needs ALTER on the cluster. The marker carries what the partition knows of the producer, so that it
-ends the named transaction and no other; in a partition of committed offsets pending offsets of the
-transaction are dropped. Errors: those in ``messages.transaction_admin``.
+It needs ALTER on the cluster (KIP-664). The marker carries what the partition knows of the
+producer, so that it ends the named transaction and no other; in a partition of committed offsets
+pending offsets of the transaction are dropped. Errors: those in ``messages.transaction_admin``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRODUCER_EPOCH_MAX = 32767
 
 
 class AbortTransactionHandler:
-    """Serves AbortTransaction."""
+    """It serves AbortTransaction."""
 
     def __init__(
         self, replicas: ReplicaManager, writer: MarkerWriter, authorizer: Authorizer
@@ -49,7 +49,7 @@ class AbortTransactionHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when the marker is committed.
+        """Write the marker; the answer comes when it is committed.
 
         :raises ApiError: nothing was written.
         """
@@ -83,7 +83,7 @@ class AbortTransactionHandler:
         self._writer.write([marker], answer)
 
     def _known_epoch(self, request: AbortTransactionRequest) -> int:
-        """The coordinator epoch of the producer's last marker in the partition."""
+        """Return the coordinator epoch of the producer's last marker in the partition."""
         partition = self._replicas.partition(TopicPartition(request.topic, request.partition))
         partition.leader_role()
         for producer in partition.log.producers.describe(1, request.producer_id - 1)[0]:

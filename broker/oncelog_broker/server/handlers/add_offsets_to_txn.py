@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn, v0: the offsets partition of a group belongs to a transaction from now on.
+"""AddOffsetsToTxn, v0, adds the offsets partition of a group to a transaction.
 
-Needs WRITE on the transactional id and READ on the group. Clients need not ask: TxnOffsetCommit
+It needs WRITE on the transactional id and READ on the group. Clients need not ask: TxnOffsetCommit
 adds the partition. Errors: those in ``messages.transactions``.
 """
 
@@ -27,7 +27,7 @@ from oncelog_protocol.messages.transactions import (
 
 
 class AddOffsetsToTxnHandler:
-    """Serves AddOffsetsToTxn."""
+    """It serves AddOffsetsToTxn."""
 
     def __init__(
         self, transactions: TransactionsPort, authorizer: Authorizer, topics: InternalTopics
@@ -43,7 +43,7 @@ class AddOffsetsToTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered by the coordinator.
+        """Find the group's partition, and let the coordinator answer.
 
         :raises ApiError: an id or a group that may not be used, or nobody knows which partition.
         """

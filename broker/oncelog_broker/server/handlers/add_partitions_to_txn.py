@@ -1,5 +1,4 @@
-"""AddPartitionsToTxn, v0: partitions belong to transactions from now on; answered when that is
-committed.
+"""AddPartitionsToTxn, v0, adds partitions to transactions, and is answered when that is committed.
 
 Leaders ask for many transactions at once (KIP-890); they have checked who writes. A client needs
 WRITE on its transactional id and on the topics, which must exist. Errors: those in
@@ -7,7 +6,7 @@ WRITE on its transactional id and on the topics, which must exist. Errors: those
 
 One transaction must not hold up the others of a request, nor the requests behind it: when some are
 still parked at the coordinator ``PARKED_S`` after the request came, they are answered
-CONCURRENT_TRANSACTIONS, to be asked for again. What was asked may happen nevertheless, which is
+CONCURRENT_TRANSACTIONS, to be asked for again. The partitions may be added nevertheless, which is
 harmless.
 """
 
@@ -47,7 +46,7 @@ PARKED_S = 0.1
 
 
 class _Gathered:
-    """The results of one request, as they come."""
+    """It gathers the results of one request, as they come."""
 
     __slots__ = ("deadline", "missing", "respond", "results")
 
@@ -58,7 +57,7 @@ class _Gathered:
         self.deadline: Deadline | None = None
 
     def put(self, index: int, result: AddPartitionsResult) -> None:
-        """One is known; what comes late changes nothing."""
+        """Take in one result; one that comes late changes nothing."""
         if self.results[index] is None:
             self.results[index] = result
             self.missing -= 1
@@ -66,7 +65,7 @@ class _Gathered:
                 self.answer()
 
     def answer(self) -> None:
-        """All are known."""
+        """Answer the request, as all results are known."""
         if self.deadline is not None:
             self.deadline.cancel()
         results = [result for result in self.results if result is not None]
@@ -74,7 +73,7 @@ class _Gathered:
 
 
 class AddPartitionsToTxnHandler:
-    """Serves AddPartitionsToTxn."""
+    """It serves AddPartitionsToTxn."""
 
     def __init__(
         self,
@@ -95,7 +94,8 @@ class AddPartitionsToTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when all are known, or the time for those that are parked is up."""
+        """Ask the coordinator; answer when all are known, or the time for those that are parked is
+        up."""
         asked = request.transactions
         gathered = _Gathered(asked, respond)
         if not asked:
@@ -120,7 +120,10 @@ class AddPartitionsToTxnHandler:
             )
 
     def _check(self, context: RequestContext, transaction: AddedTransaction) -> None:
-        """:raises ApiError: the transaction is not even looked for."""
+        """Check whether the asker may add these partitions, and that they exist.
+
+        :raises ApiError: the transaction is not even looked for.
+        """
         by_leader = context.internal and self._authorizer.authorize(
             context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME
         )
@@ -143,7 +146,7 @@ class AddPartitionsToTxnHandler:
 
 
 class _Put:
-    """The callback of one transaction."""
+    """It is the callback of one transaction."""
 
     __slots__ = ("gathered", "index")
 

@@ -1,7 +1,7 @@
-"""AllocateProducerIds, v0, from brokers: a block of producer ids, by the controller (else
-NOT_CONTROLLER).
+"""AllocateProducerIds, v0, gives brokers a block of producer ids.
 
-Served on the internal listener only; the router sees to that.
+The controller serves it (else NOT_CONTROLLER), on the internal listener only; the router sees to
+that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_protocol.messages.transactions import (
 
 
 class AllocateProducerIdsHandler:
-    """Forwards to the controller."""
+    """It forwards to the controller."""
 
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
@@ -23,7 +23,7 @@ class AllocateProducerIdsHandler:
     async def handle_async(
         self, context: RequestContext, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        """The controller's answer as it is."""
+        """Return the controller's answer as it is."""
         response: AllocateProducerIdsResponse = await self._controller.handle(
             request, internal=True
         )

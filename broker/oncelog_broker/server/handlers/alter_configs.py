@@ -1,8 +1,8 @@
-"""AlterConfigs, v0: settings of topics and of brokers, by the controller; any other broker answers
-NOT_CONTROLLER.
+"""AlterConfigs, v0, changes settings of topics and of brokers.
 
-Refused here, per resource: INVALID_REQUEST (neither of the two, or an internal topic on a listener
-for clients), TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+The controller serves it; any other broker answers NOT_CONTROLLER. Refused here, per resource:
+INVALID_REQUEST (neither of the two, or an internal topic on a listener for clients),
+TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_protocol.messages.admin import (
 
 
 class AlterConfigsHandler:
-    """Forwards what is legal to the controller."""
+    """It forwards what is legal to the controller."""
 
     def __init__(self, requests: ControllerRequests) -> None:
         self._requests = requests
@@ -30,7 +30,7 @@ class AlterConfigsHandler:
     async def handle_async(
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse:
-        """One result a resource, in order."""
+        """Return one result a resource, in order."""
         results: dict[int, ConfigResourceResult] = {}
         allowed = []
         for index, item in enumerate(request.resources):

@@ -1,6 +1,7 @@
-"""AlterPartition, v0, from partition leaders: change ISRs, by the controller (else NOT_CONTROLLER).
+"""AlterPartition, v0, changes ISRs for partition leaders.
 
-Served on the internal listener only; the router sees to that.
+The controller serves it (else NOT_CONTROLLER), on the internal listener only; the router sees to
+that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from oncelog_protocol.messages.replication import AlterPartitionRequest, AlterPa
 
 
 class AlterPartitionHandler:
-    """Forwards to the controller."""
+    """It forwards to the controller."""
 
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
@@ -19,6 +20,6 @@ class AlterPartitionHandler:
     async def handle_async(
         self, context: RequestContext, request: AlterPartitionRequest
     ) -> AlterPartitionResponse:
-        """The controller's answer as it is."""
+        """Return the controller's answer as it is."""
         response: AlterPartitionResponse = await self._controller.handle(request, internal=True)
         return response

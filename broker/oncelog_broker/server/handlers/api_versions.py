@@ -1,5 +1,7 @@
-"""ApiVersions, v0 and v1: the APIs and versions that this release speaks, and who answers. Opens
-every connection."""
+"""ApiVersions, v0 and v1, tells which APIs and versions this release speaks, and who answers.
+
+It opens every connection.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from oncelog_protocol.registry import supported_ranges
 
 
 class ApiVersionsHandler:
-    """Answers from the registry; served also while the broker starts.
+    """It answers from the registry; it is served also while the broker starts.
 
     :param identity: this broker of this cluster.
     """
@@ -25,6 +27,6 @@ class ApiVersionsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """The whole table, always."""
+        """Respond with the whole table, always."""
         me = self._identity
         respond(ApiVersionsResponse(0, supported_ranges(), me.cluster_id, me.broker_id))

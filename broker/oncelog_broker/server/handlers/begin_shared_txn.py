@@ -1,7 +1,6 @@
-"""BeginSharedTxn, v0: an ordinal, from the coordinator of the ordinals. Binds nothing, so that
-everybody may have one.
+"""BeginSharedTxn, v0, gets an ordinal from the coordinator of the ordinals.
 
-Errors: those in ``messages.shared_transactions``.
+It binds nothing, so that everybody may have one. Errors: those in ``messages.shared_transactions``.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from oncelog_protocol.messages.shared_transactions import BeginSharedTxnRequest
 
 
 class BeginSharedTxnHandler:
-    """Serves BeginSharedTxn."""
+    """It serves BeginSharedTxn."""
 
     def __init__(self, transactions: TransactionsPort) -> None:
         self._transactions = transactions
@@ -24,5 +23,5 @@ class BeginSharedTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when the ordinal can be given to nobody else any more."""
+        """Answer when the ordinal can be given to nobody else any more."""
         self._transactions.begin_shared(request, respond)

@@ -1,6 +1,7 @@
-"""ControlledShutdown, v0, from a broker that stops: move its leaderships (else NOT_CONTROLLER).
+"""ControlledShutdown, v0, moves the leaderships of a broker that stops.
 
-Served on the internal listener only; the router sees to that.
+The controller serves it (else NOT_CONTROLLER), on the internal listener only; the router sees to
+that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from oncelog_protocol.messages.replication import (
 
 
 class ControlledShutdownHandler:
-    """Forwards to the controller."""
+    """It forwards to the controller."""
 
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
@@ -22,6 +23,6 @@ class ControlledShutdownHandler:
     async def handle_async(
         self, context: RequestContext, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
-        """The controller's answer as it is."""
+        """Return the controller's answer as it is."""
         response: ControlledShutdownResponse = await self._controller.handle(request, internal=True)
         return response

@@ -1,9 +1,10 @@
-"""What all handlers of the controller's APIs share: authorization, internal topics, forwarding.
+"""Handlers of the controller's APIs share authorization, internal topics and forwarding.
 
 A request for several topics is answered item by item. Items that the server itself refuses never
 reach the controller; the controller's answers are put back in the order of the request. Internal
 topics (``__consumer_offsets``, ``__transaction_state``) are not created, deleted, grown or altered
-on listeners that are not internal."""
+on listeners that are not internal.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +28,22 @@ R = TypeVar("R")
 
 
 class ControllerRequests:
-    """Asks the controller of this process, after what can be refused without it."""
+    """It asks the controller of this process, after refusing what can be refused without it."""
 
     def __init__(self, controller: ControllerPort, authorizer: Authorizer) -> None:
         self.controller = controller
         self.authorizer = authorizer
 
     def require_cluster(self, context: RequestContext, operation: str) -> None:
-        """:raises ClusterAuthorizationFailedError: the principal may not do it to the cluster."""
+        """Check that the principal may do ``operation`` to the cluster.
+
+        :raises ClusterAuthorizationFailedError: it may not.
+        """
         if not self.authorizer.authorize(context, operation, CLUSTER, CLUSTER_NAME):
             raise ClusterAuthorizationFailedError
 
     def cluster_error(self, context: RequestContext, operation: str) -> ApiError | None:
-        """Why the cluster's own settings may not be touched, or None."""
+        """Return why the cluster's own settings may not be touched, or None."""
         try:
             self.require_cluster(context, operation)
         except ApiError as error:
@@ -47,7 +51,7 @@ class ControllerRequests:
         return None
 
     def topic_error(self, context: RequestContext, operation: str, topic: str) -> ApiError | None:
-        """Why ``topic`` may not be touched, or None."""
+        """Return why ``topic`` may not be touched, or None."""
         if not is_legal_topic(topic):
             return InvalidTopicError(f"{topic[:64]!r} is not a legal topic name")
         if topic in INTERNAL_TOPICS and not context.internal:
@@ -65,7 +69,7 @@ class ControllerRequests:
     ) -> tuple[int, list[TopicResult]]:
         """Refuse what must be; ``forward(indexes)`` makes the request for the others.
 
-        Returns (whole-request error code, one result a name in their order).
+        Return (whole-request error code, one result a name in their order).
         """
         results: list[TopicResult | None] = [None] * len(names)
         allowed = []

@@ -1,4 +1,4 @@
-"""CreateTopics, v0: by the controller; any other broker answers NOT_CONTROLLER.
+"""CreateTopics, v0, is served by the controller; any other broker answers NOT_CONTROLLER.
 
 Refused here, per topic: INVALID_TOPIC (illegal or internal name), TOPIC_AUTHORIZATION_FAILED.
 """
@@ -12,7 +12,7 @@ from oncelog_protocol.messages.admin import CreateTopicsRequest, CreateTopicsRes
 
 
 class CreateTopicsHandler:
-    """Forwards what is legal to the controller."""
+    """It forwards what is legal to the controller."""
 
     def __init__(self, requests: ControllerRequests) -> None:
         self._requests = requests
@@ -20,7 +20,7 @@ class CreateTopicsHandler:
     async def handle_async(
         self, context: RequestContext, request: CreateTopicsRequest
     ) -> CreateTopicsResponse:
-        """One result a topic, in order."""
+        """Return one result a topic, in order."""
         code, results = await self._requests.topics(
             context,
             CREATE,

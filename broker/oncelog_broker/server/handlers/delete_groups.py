@@ -1,6 +1,6 @@
-"""DeleteGroups, v0: forget groups without members, with their offsets.
+"""DeleteGroups, v0, forgets groups without members, with their offsets.
 
-Needs DELETE on each group (GROUP_AUTHORIZATION_FAILED stands with it). Further errors: those in
+It needs DELETE on each group (GROUP_AUTHORIZATION_FAILED stands with it). Further errors: those in
 ``messages.groups``.
 """
 
@@ -18,7 +18,7 @@ from oncelog_protocol.messages.groups import (
 
 
 class DeleteGroupsHandler:
-    """Serves DeleteGroups."""
+    """It serves DeleteGroups."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -31,7 +31,7 @@ class DeleteGroupsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when the last of them is committed; one result a group, in order."""
+        """Answer when the last of them is committed; there is one result a group, in order."""
         allowed = [
             self._authorizer.authorize(context, DELETE, GROUP, group) for group in request.groups
         ]

@@ -1,6 +1,6 @@
-"""DeleteRecords, v0: partitions begin at a later offset, at every in-sync replica, for good.
+"""DeleteRecords, v0, lets partitions begin at a later offset, at every in-sync replica, for good.
 
-Needs DELETE on each topic. Answered when that is on the disks of all, see
+It needs DELETE on each topic. It is answered when that is on the disks of all, see
 ``replication.record_deletion``, or when the time is up: REQUEST_TIMED_OUT, and it may still happen.
 Whole-request error: INVALID_REQUEST (a partition twice). Other errors: those in ``messages.admin``,
 per partition.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Parked:
-    """A request of which not all partitions have answered."""
+    """Not all partitions of such a request have answered."""
 
     __slots__ = ("deadline", "pending", "respond", "response", "waiting")
 
@@ -49,7 +49,7 @@ class _Parked:
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
-        """A partition's answer is known."""
+        """Count a partition whose answer is known; the last one answers the request."""
         self.pending -= 1
         if self.pending == 0:
             if self.deadline is not None:
@@ -57,7 +57,7 @@ class _Parked:
             self.respond(self.response)
 
     def expired(self) -> None:
-        """Time is up for those that still wait."""
+        """Answer the partitions that still wait, as their time is up."""
         self.deadline = None
         waiting, self.waiting = self.waiting, {}
         for answer, waiter in waiting.values():
@@ -67,7 +67,7 @@ class _Parked:
 
 
 class DeleteRecordsHandler:
-    """Serves DeleteRecords."""
+    """It serves DeleteRecords."""
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas

@@ -1,4 +1,4 @@
-"""DeleteTopics, v0: by the controller; any other broker answers NOT_CONTROLLER.
+"""DeleteTopics, v0, is served by the controller; any other broker answers NOT_CONTROLLER.
 
 Refused here, per topic: INVALID_TOPIC (illegal or internal name), TOPIC_AUTHORIZATION_FAILED.
 """
@@ -12,7 +12,7 @@ from oncelog_protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsRes
 
 
 class DeleteTopicsHandler:
-    """Forwards what is legal to the controller."""
+    """It forwards what is legal to the controller."""
 
     def __init__(self, requests: ControllerRequests) -> None:
         self._requests = requests
@@ -20,7 +20,7 @@ class DeleteTopicsHandler:
     async def handle_async(
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
-        """One result a topic, in order."""
+        """Return one result a topic, in order."""
         code, results = await self._requests.topics(
             context,
             DELETE,

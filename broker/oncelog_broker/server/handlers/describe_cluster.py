@@ -1,4 +1,4 @@
-"""DescribeCluster, v0: live brokers with every listener and broker epoch, and the controller."""
+"""DescribeCluster, v0, lists live brokers with listeners and broker epochs, and the controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 
 
 class DescribeClusterHandler:
-    """Answers from the image; of this broker's own epoch it knows before any controller does.
+    """It answers from the image; this broker knows its own epoch before any controller does.
 
     :param fence: knows the epoch of this broker's registration.
     """
@@ -40,7 +40,10 @@ class DescribeClusterHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """:raises ClusterAuthorizationFailedError: the principal may not describe the cluster."""
+        """Answer from the image, for a principal that may describe the cluster.
+
+        :raises ClusterAuthorizationFailedError: it may not.
+        """
         if not self._authorizer.authorize(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
             raise ClusterAuthorizationFailedError
         image = self._image

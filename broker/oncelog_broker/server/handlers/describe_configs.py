@@ -1,10 +1,10 @@
-"""DescribeConfigs, v0: settings of topics, this broker's own, and those set for all brokers.
+"""DescribeConfigs, v0, tells settings of topics, of this broker, and those set for all brokers.
 
 Any broker answers for topics: an override comes with source "topic", a default as the broker has it
 with "dynamic_default", "dynamic_broker" or "broker", else "default". A broker's own settings only
-that broker knows (INVALID_REQUEST for another id); what may not change while it runs is read-only,
-and a secret has no value. UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST,
-INVALID_CONFIG (a key that does not exist) and TOPIC_AUTHORIZATION_FAILED stand with the resource.
+that broker knows (INVALID_REQUEST for another id); a setting that may not change while it runs is
+read-only, and a secret has no value. UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (a
+key that does not exist) and TOPIC_AUTHORIZATION_FAILED stand with the resource.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from oncelog_protocol.topic_config import TOPIC_SETTINGS, normalise_key
 
 
 class Settings(Protocol):
-    """The settings of this broker, as they are in force."""
+    """These are the settings of this broker, as they are in force."""
 
     def described(self) -> Sequence[tuple[str, str | None, str, bool]]:
-        """(key, value, source, whether it is read-only) of each."""
+        """Return (key, value, source, whether it is read-only) of each."""
         ...
 
     def described_default(self) -> Sequence[tuple[str, str | None, str, bool]]:
-        """The same of those that are set for all brokers while they run."""
+        """Return the same of those that are set for all brokers while they run."""
         ...
 
     def topic_default(self, key: str) -> tuple[str, str]:
-        """(value, source) of a setting of topics, for those that do not say."""
+        """Return (value, source) of a setting of topics, for those that do not say."""
         ...
 
 
 class DescribeConfigsHandler:
-    """Reads the image and the settings; changes nothing."""
+    """It reads the image and the settings; it changes nothing."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class DescribeConfigsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """One result a resource, in order."""
+        """Respond with one result a resource, in order."""
         results = []
         for resource in request.resources:
             result = ConfigResourceResult(resource.resource_type, resource.resource_name)
@@ -133,10 +133,10 @@ class DescribeConfigsHandler:
 
 
 def _plain(key: str) -> str:
-    """Whichever way its words are joined."""
+    """Return the key whichever way its words are joined."""
     return key.replace(".", "_")
 
 
 def _whole(key: str) -> str:
-    """Of a listener's part or a map's entry, the setting that it belongs to."""
+    """Return the setting to which a listener's part or a map's entry belongs."""
     return key.partition(".")[0]

@@ -1,8 +1,8 @@
-"""DescribeGroups, v0: members of groups, and with ``include_offsets`` offsets and lag.
+"""DescribeGroups, v0, tells members of groups, and with ``include_offsets`` offsets and lag.
 
-Needs DESCRIBE on each group (GROUP_AUTHORIZATION_FAILED stands with it); offsets of topics that the
-principal may not describe are left out. Where a partition ends its leader is asked; lag lies
-between, is never below 0, and -1 where the leader could not be asked. Further errors: those in
+It needs DESCRIBE on each group (GROUP_AUTHORIZATION_FAILED stands with it); offsets of topics that
+the principal may not describe are left out. The leader of a partition is asked where it ends; lag
+lies between, is never below 0, and -1 where the leader could not be asked. Further errors: those in
 ``messages.groups``.
 """
 
@@ -25,17 +25,17 @@ from oncelog_protocol.types import TopicPartition
 
 
 class Ends(Protocol):
-    """What is needed of ``EndOffsets``."""
+    """The handler needs this of ``EndOffsets``."""
 
     async def fetch(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """(log start, last stable offset) of each, None where that is not known now."""
+        """Return (log start, last stable offset) of each, None where that is not known now."""
         ...
 
 
 class DescribeGroupsHandler:
-    """Serves DescribeGroups."""
+    """It serves DescribeGroups."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer, end_offsets: Ends) -> None:
         self._groups = groups
@@ -45,7 +45,7 @@ class DescribeGroupsHandler:
     async def handle_async(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
-        """One answer a group, in order."""
+        """Return one answer a group, in order."""
         allowed = [
             self._authorizer.authorize(context, DESCRIBE, GROUP, group) for group in request.groups
         ]

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, v0: directories of this broker, their space, and the replicas on each.
+"""DescribeLogDirs, v0, tells directories of this broker, their space, and the replicas on each.
 
 Whole-request error: CLUSTER_AUTHORIZATION_FAILED. A directory that is offline: STORAGE_ERROR. One
 with logs in which rot was found is listed twice: these replicas follow under CORRUPT_MESSAGE.
@@ -27,7 +27,7 @@ from oncelog_runtime.files import Files
 
 
 class DescribeLogDirsHandler:
-    """Answers from the logs and the file system."""
+    """It answers from the logs and the file system."""
 
     def __init__(
         self, files: Files, logs: LogManager, replicas: ReplicaManager, authorizer: Authorizer
@@ -44,7 +44,10 @@ class DescribeLogDirsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """:raises ClusterAuthorizationFailedError: the principal may not describe the cluster."""
+        """Answer from the logs, for a principal that may describe the cluster.
+
+        :raises ClusterAuthorizationFailedError: it may not.
+        """
         if not self._authorizer.authorize(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
             raise ClusterAuthorizationFailedError
         wanted = None if request.topics is None else frozenset(request.topics)

@@ -1,11 +1,10 @@
-"""DescribeProducers, v0 to v1: what partitions know of their producers, asked of the leaders
-(KIP-664).
+"""DescribeProducers, v0 to v1, asks leaders what partitions know of their producers (KIP-664).
 
-In a partition of committed offsets these are the producers with pending ones. Needs READ on each
+In a partition of committed offsets these are the producers with pending ones. It needs READ on each
 topic. Errors: those in ``messages.transaction_admin``; COORDINATOR_LOAD_IN_PROGRESS.
 
 A partition may remember 100,000 producers. An answer holds ``COUNT_MAX`` of all its partitions
-together; those that it has no room for are told to be asked about again (v1).
+together; partitions for which it has no room are told to be asked about again (v1).
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_protocol.types import TopicPartition
 
 COUNT_MAX = 2_000
-"""Producers in one answer: some milliseconds of work."""
+"""One answer has so many producers: some milliseconds of work."""
 
 
 class _Asked:
-    """One request, as it is answered."""
+    """It is one request, as it is answered."""
 
     __slots__ = ("after", "open_count", "paged", "respond", "response", "room")
 
@@ -53,7 +52,7 @@ class _Asked:
         self.respond = respond
 
     def one_known(self) -> None:
-        """A partition has its answer, or all were asked about."""
+        """Count a partition that has its answer, or that all were asked about."""
         self.open_count -= 1
         if not self.open_count:
             self.respond(self.response)
@@ -64,14 +63,14 @@ class _Asked:
         producers: list[DescribedProducer],
         more: bool = False,
     ) -> None:
-        """Producers of one partition, by id; no more than there is room for."""
+        """Take in producers of one partition, by id; no more than there is room for."""
         answer.producers = producers[: self.room]
         answer.more = more or len(producers) > self.room
         self.room -= len(answer.producers)
 
 
 class DescribeProducersHandler:
-    """Serves DescribeProducers."""
+    """It serves DescribeProducers."""
 
     def __init__(
         self, replicas: ReplicaManager, groups: GroupCoordinator, authorizer: Authorizer
@@ -87,7 +86,7 @@ class DescribeProducersHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once, as a rule."""
+        """Answer at once, as a rule."""
         asked = _Asked(request, context, respond)
         for topic in request.topics:
             allowed = self._authorizer.authorize(context, READ, TOPIC, topic.topic)

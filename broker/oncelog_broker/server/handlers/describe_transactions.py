@@ -1,7 +1,7 @@
-"""DescribeTransactions, v0: the state of transactional ids, asked of their coordinator.
+"""DescribeTransactions, v0, asks the coordinator for the state of transactional ids.
 
-Needs DESCRIBE on each id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED stands with it), and on the topics
-that are named: others are left out. Further errors: those in ``messages.transaction_admin``.
+It needs DESCRIBE on each id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED stands with it), and on the
+topics that are named: others are left out. Further errors: those in ``messages.transaction_admin``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog_protocol.messages.transactions import TxnTopic
 
 
 class DescribeTransactionsHandler:
-    """Serves DescribeTransactions."""
+    """It serves DescribeTransactions."""
 
     def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
         self._transactions = transactions
@@ -32,7 +32,7 @@ class DescribeTransactionsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when all that is told is committed; one answer an id, in order."""
+        """Answer when all that is told is committed; there is one answer an id, in order."""
         asked = request.transactional_ids
         allowed = [
             self._authorizer.authorize(context, DESCRIBE, TRANSACTIONAL_ID, each) for each in asked

@@ -1,4 +1,4 @@
-"""ElectLeaders, v0: preferred or unclean election, by the controller (else NOT_CONTROLLER).
+"""ElectLeaders, v0, has the controller hold a preferred or unclean election (else NOT_CONTROLLER).
 
 Whole-request error here: CLUSTER_AUTHORIZATION_FAILED.
 """
@@ -12,7 +12,7 @@ from oncelog_protocol.messages.admin import ElectLeadersRequest, ElectLeadersRes
 
 
 class ElectLeadersHandler:
-    """Forwards to the controller."""
+    """It forwards to the controller."""
 
     def __init__(self, requests: ControllerRequests) -> None:
         self._requests = requests
@@ -20,7 +20,10 @@ class ElectLeadersHandler:
     async def handle_async(
         self, context: RequestContext, request: ElectLeadersRequest
     ) -> ElectLeadersResponse:
-        """:raises ClusterAuthorizationFailedError: the principal may not alter the cluster."""
+        """Forward the request of a principal that may alter the cluster.
+
+        :raises ClusterAuthorizationFailedError: it may not.
+        """
         self._requests.require_cluster(context, ALTER)
         response: ElectLeadersResponse = await self._requests.controller.handle(
             request, internal=context.internal

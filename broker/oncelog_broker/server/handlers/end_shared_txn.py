@@ -1,6 +1,6 @@
-"""EndSharedTxn, v0: commit what the winners of a shared transaction wrote, or abort all.
+"""EndSharedTxn, v0, commits what the winners of a shared transaction wrote, or aborts all.
 
-Needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
+It needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.shared_transactions import EndSharedTxnRequest
 
 
 class EndSharedTxnHandler:
-    """Serves EndSharedTxn."""
+    """It serves EndSharedTxn."""
 
     def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
         self._transactions = transactions
@@ -26,7 +26,7 @@ class EndSharedTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered by the coordinator.
+        """Check the id, and let the coordinator answer.
 
         :raises ApiError: an id that may not be used.
         """

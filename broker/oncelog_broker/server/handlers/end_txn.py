@@ -1,6 +1,6 @@
-"""EndTxn, v0: commit or abort; answered when that is decided for good.
+"""EndTxn, v0, commits or aborts; it is answered when that is decided for good.
 
-Needs WRITE on the transactional id. Errors: those in ``messages.transactions``.
+It needs WRITE on the transactional id. Errors: those in ``messages.transactions``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.transactions import EndTxnRequest
 
 
 class EndTxnHandler:
-    """Serves EndTxn."""
+    """It serves EndTxn."""
 
     def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
         self._transactions = transactions
@@ -26,7 +26,7 @@ class EndTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered by the coordinator.
+        """Check the id, and let the coordinator answer.
 
         :raises ApiError: an id that may not be used.
         """

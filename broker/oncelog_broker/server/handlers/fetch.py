@@ -1,11 +1,11 @@
-"""Fetch, v0: records for consumers (parked until there is enough) and for followers (sessions).
+"""Fetch, v0, serves consumers (parked until there is enough) and followers (sessions).
 
 Consumers read below the high watermark, see ``replication.consumer_fetch``; followers read to the
 log end over an incremental session that belongs to the connection, see
 ``replication.fetch_session``.
 
-Whole-request errors: CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not
-internal, or our own: a consumer that poses as a replica could fake the ISR, CVE-2018-1288),
+Whole-request errors: CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not internal,
+or our own: a consumer that poses as a replica could fake the ISR, CVE-2018-1288),
 STALE_BROKER_EPOCH, INVALID_REQUEST, INVALID_FETCH_SESSION_EPOCH. Per partition: those in
 ``messages.fetch``.
 """
@@ -39,8 +39,8 @@ FULL_SESSION = 0
 
 
 class _ConsumerSlot:
-    """The fetch that a consumer's connection has parked, so that it goes when the connection
-    does."""
+    """It holds the fetch that a consumer's connection has parked, so that it goes when the
+    connection does."""
 
     __slots__ = ("fetch",)
 
@@ -48,13 +48,13 @@ class _ConsumerSlot:
         self.fetch: ConsumerFetch | None = None
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Forget the fetch, as the connection is gone."""
         if self.fetch is not None:
             self.fetch.close()
 
 
 class FetchHandler:
-    """Serves Fetch."""
+    """It serves Fetch."""
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas

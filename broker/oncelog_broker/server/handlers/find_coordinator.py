@@ -1,13 +1,13 @@
-"""FindCoordinator, v0: which broker coordinates a group or a transactional id, by the address of
-the asking listener.
+"""FindCoordinator, v0, tells which broker coordinates a group or a transactional id.
 
-Any broker answers, from what it knows of the cluster: the leader of the partition of the internal
-topic that the key falls on. The topic is made when it is asked for first.
+The address is that of the asking listener. Any broker answers, from what it knows of the cluster:
+the leader of the partition of the internal topic that the key falls on. The topic is made when it
+is asked for first.
 
 Errors: INVALID_REQUEST (a ``key_type`` that is not known, an empty transactional id),
-INVALID_GROUP_ID (an empty name), GROUP_AUTHORIZATION_FAILED,
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE (the topic is being made, the
-partition has no leader, or the leader has no such listener).
+INVALID_GROUP_ID (an empty name), GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+COORDINATOR_NOT_AVAILABLE (the topic is being made, the partition has no leader, or the leader has
+no such listener).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class FindCoordinatorHandler:
-    """Answers from the image."""
+    """It answers from the image."""
 
     def __init__(
         self, image: MetadataImage, topics: InternalTopics, authorizer: Authorizer

@@ -1,6 +1,6 @@
-"""Heartbeat, v0: a member's sign of life, answered at once.
+"""Heartbeat, v0, is a member's sign of life, answered at once.
 
-Needs READ on the group. Errors: those in ``messages.groups``.
+It needs READ on the group. Errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.groups import HeartbeatRequest
 
 
 class HeartbeatHandler:
-    """Serves Heartbeat."""
+    """It serves Heartbeat."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -26,7 +26,7 @@ class HeartbeatHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once.
+        """Answer at once.
 
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
         """

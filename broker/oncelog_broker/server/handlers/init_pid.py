@@ -1,9 +1,9 @@
-"""InitPid, v0: a producer id at epoch 0 from any broker, or, from the coordinator of a
-transactional id, its producer under a new epoch.
+"""InitPid, v0, gives a producer id at epoch 0, or a transactional id's producer a new epoch.
 
-With a transactional id: needs WRITE on it; errors are those in ``messages.transactions``. Without:
-COORDINATOR_NOT_AVAILABLE when no id could be had, which the client tries again; INVALID_REQUEST for
-a producer id of its own, of which nobody could say whether it is.
+With a transactional id its coordinator is asked. It needs WRITE on the id; errors are those in
+``messages.transactions``. Without one any broker answers. Its errors are COORDINATOR_NOT_AVAILABLE
+when no id could be had, which the client tries again, and INVALID_REQUEST for a producer id of its
+own, of which nobody could say whether it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog_protocol.types import NO_PRODUCER_ID
 
 
 class InitPidHandler:
-    """Serves InitPid."""
+    """It serves InitPid."""
 
     def __init__(
         self, producer_ids: ProducerIds, transactions: TransactionsPort, authorizer: Authorizer
@@ -33,7 +33,7 @@ class InitPidHandler:
     async def handle_async(
         self, context: RequestContext, request: InitPidRequest
     ) -> InitPidResponse:
-        """An id of this broker's block, or what the coordinator says.
+        """Return an id of this broker's block, or what the coordinator says.
 
         :raises ApiError: see the module.
         """

@@ -1,6 +1,7 @@
-"""JoinGroup, v0: take part in the next generation of a group.
+"""JoinGroup, v0, lets a member take part in the next generation of a group.
 
-Parked until the round is complete. Needs READ on the group. Errors: those in ``messages.groups``.
+It is parked until the round is complete. It needs READ on the group. Errors: those in
+``messages.groups``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from oncelog_protocol.messages.groups import JoinGroupRequest
 
 
 class JoinGroupHandler:
-    """Serves JoinGroup."""
+    """It serves JoinGroup."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -26,7 +27,7 @@ class JoinGroupHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when all have joined.
+        """Answer when all have joined.
 
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
         """

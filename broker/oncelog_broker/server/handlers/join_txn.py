@@ -1,6 +1,6 @@
-"""JoinTxn, v0: one writer more for a shared transaction.
+"""JoinTxn, v0, adds one writer to a shared transaction.
 
-Needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
+It needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.shared_transactions import JoinTxnRequest
 
 
 class JoinTxnHandler:
-    """Serves JoinTxn."""
+    """It serves JoinTxn."""
 
     def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
         self._transactions = transactions
@@ -26,7 +26,7 @@ class JoinTxnHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered by the coordinator.
+        """Check the id, and let the coordinator answer.
 
         :raises ApiError: an id that may not be used.
         """

@@ -1,7 +1,8 @@
-"""LeaderAndIsr, v0, from the controller: become leader or follower of partitions.
+"""LeaderAndIsr, v0, from the controller, makes this broker leader or follower of partitions.
 
 Whole-request errors: see controller_fence. Per partition the replica manager decides, and repeats
-are acknowledged without effect [Z4] [Z15]."""
+are acknowledged without effect [Z4] [Z15].
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from oncelog_protocol.messages.replication import LeaderAndIsrRequest, LeaderAnd
 
 
 class LeaderAndIsrHandler:
-    """Fence, note who is controller and alive, apply."""
+    """It fences, notes who is controller and alive, and applies."""
 
     def __init__(
         self, fence: ControllerFence, image: MetadataImage, replicas: ReplicaManager
@@ -26,7 +27,7 @@ class LeaderAndIsrHandler:
     async def handle_async(
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        """Applied as a whole before the answer leaves [Z13]."""
+        """Apply the order as a whole before the answer leaves [Z13]."""
         await self._fence.admit(
             request.controller_id, request.controller_epoch, request.broker_epoch
         )

@@ -1,6 +1,6 @@
-"""LeaveGroup, v0: members leave, one answer each; the rest rebalances.
+"""LeaveGroup, v0, lets members leave, with one answer each; the rest rebalances.
 
-Needs READ on the group. Errors: those in ``messages.groups``.
+It needs READ on the group. Errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.groups import LeaveGroupRequest
 
 
 class LeaveGroupHandler:
-    """Serves LeaveGroup."""
+    """It serves LeaveGroup."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -26,7 +26,7 @@ class LeaveGroupHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once, or when a group that is empty now is known to be.
+        """Answer at once, or when a group that is empty now is known to be.
 
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
         """

@@ -1,6 +1,6 @@
-"""ListGroups, v0: the groups that this broker coordinates.
+"""ListGroups, v0, lists the groups that this broker coordinates.
 
-With DESCRIBE on the cluster all of them, else those that the principal may describe.
+With DESCRIBE on the cluster all of them are listed, else those that the principal may describe.
 COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.
 """
 
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.groups import ListGroupsRequest
 
 
 class ListGroupsHandler:
-    """Serves ListGroups."""
+    """It serves ListGroups."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -26,7 +26,7 @@ class ListGroupsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once."""
+        """Answer at once."""
         allowed = self._authorizer.authorize
         response = self._groups.list_groups(request.states)
         if not allowed(context, DESCRIBE, CLUSTER, CLUSTER_NAME):

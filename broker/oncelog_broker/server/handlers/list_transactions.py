@@ -1,4 +1,4 @@
-"""ListTransactions, v0: the transactional ids that this broker coordinates.
+"""ListTransactions, v0, lists the transactional ids that this broker coordinates.
 
 Those that the principal may DESCRIBE are listed. COORDINATOR_LOAD_IN_PROGRESS stands beside what is
 known already.
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.transaction_admin import ListTransactionsRequest
 
 
 class ListTransactionsHandler:
-    """Serves ListTransactions."""
+    """It serves ListTransactions."""
 
     def __init__(self, transactions: TransactionsPort, authorizer: Authorizer) -> None:
         self._transactions = transactions
@@ -26,7 +26,7 @@ class ListTransactionsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once."""
+        """Answer at once."""
         response = self._transactions.list(request)
         response.transactions = [
             listed

@@ -1,4 +1,4 @@
-"""Metadata, v0: brokers, topics and leaders, by the advertised addresses of the asking listener.
+"""Metadata, v0, tells brokers, topics and leaders, by the addresses of the asking listener.
 
 * ``topics`` None: every topic, in order of name; an empty list: brokers only.
 * A partition without a live leader: LEADER_NOT_AVAILABLE, with what else is known of it.
@@ -34,7 +34,7 @@ from oncelog_protocol.types import INTERNAL_TOPICS
 
 
 class MetadataHandler:
-    """Answers from the image; topics are rendered once per version of it."""
+    """It answers from the image; topics are rendered once per version of it."""
 
     def __init__(
         self, image: MetadataImage, authorizer: Authorizer, creation: TopicCreation | None

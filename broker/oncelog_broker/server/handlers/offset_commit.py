@@ -1,9 +1,9 @@
-"""OffsetCommit, v0 and v1: remember how far a group has come; answered when that is committed.
+"""OffsetCommit, v0 and v1, notes how far a group has come; it is answered when that is committed.
 
-Needs READ on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker
-does not know are refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with
-INCONSISTENT_TOPIC_ID; the others are committed. Who does not say of which topic its offsets are
-means that which there is now. Further errors: those in ``messages.groups``.
+It needs READ on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this
+broker does not know are refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that
+name with INCONSISTENT_TOPIC_ID; the others are committed. A client that does not say of which topic
+its offsets are means the one that there is now. Further errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog_protocol.messages.groups import (
 
 
 class OffsetCommitHandler:
-    """Serves OffsetCommit. ``image`` says which partitions there are."""
+    """It serves OffsetCommit. ``image`` says which partitions there are."""
 
     def __init__(
         self, groups: GroupCoordinator, authorizer: Authorizer, image: MetadataImage
@@ -45,7 +45,7 @@ class OffsetCommitHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when what can be committed is.
+        """Answer when what can be committed is.
 
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
         """
@@ -95,7 +95,7 @@ def _whole(
     refused: dict[tuple[int, int], int],
     answer: OffsetCommitResponse,
 ) -> OffsetCommitResponse:
-    """The coordinator's answer, with what it was not asked in its place."""
+    """Return the coordinator's answer, with what it was not asked in its place."""
     if answer.error_code != NO_ERROR:
         return answer
     answer.topics = [

@@ -1,6 +1,6 @@
-"""OffsetDelete, v0: forget committed offsets of topics that nobody in the group reads (KIP-496).
+"""OffsetDelete, v0, forgets offsets of topics that nobody in the group reads (KIP-496).
 
-Needs DELETE on the group, and READ on each topic (TOPIC_AUTHORIZATION_FAILED). Further errors:
+It needs DELETE on the group, and READ on each topic (TOPIC_AUTHORIZATION_FAILED). Further errors:
 those in ``messages.groups``.
 """
 
@@ -24,7 +24,7 @@ from oncelog_protocol.messages.groups import (
 
 
 class OffsetDeleteHandler:
-    """Serves OffsetDelete."""
+    """It serves OffsetDelete."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -37,7 +37,7 @@ class OffsetDeleteHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when it is committed.
+        """Answer when it is committed.
 
         :raises GroupAuthorizationFailedError: the principal may not delete of the group.
         """

@@ -1,7 +1,7 @@
-"""OffsetFetch, v0: what a group has committed; told once that cannot be lost any more.
+"""OffsetFetch, v0, tells what a group has committed, once that cannot be lost any more.
 
-Needs DESCRIBE on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED; when all are asked for,
-the others are left out). Further errors: those in ``messages.groups``.
+It needs DESCRIBE on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED; when all are asked
+for, the others are left out). Further errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog_protocol.messages.groups import (
 
 
 class OffsetFetchHandler:
-    """Serves OffsetFetch."""
+    """It serves OffsetFetch."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -36,7 +36,7 @@ class OffsetFetchHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when all that was appended for the group before is committed.
+        """Answer when all that was appended for the group before is committed.
 
         :raises GroupAuthorizationFailedError: the principal may not describe the group.
         """

@@ -1,8 +1,8 @@
-"""ListOffsets and OffsetForLeaderEpoch, v0: questions about offsets, asked of partition leaders.
+"""ListOffsets and OffsetForLeaderEpoch, v0, ask partition leaders about offsets.
 
 Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log
-start, -1 the high watermark (at read_committed the last stable offset), else the first record at
-or after a timestamp, if it is below that. A new leader that may know too low an end says so:
+start, -1 the high watermark (at read_committed the last stable offset), else the first record at or
+after a timestamp, if it is below that. A new leader that may know too low an end says so:
 OFFSET_NOT_AVAILABLE (KIP-207, see ``listed_offsets``). Per-partition errors: those in
 ``messages.offsets``; INVALID_REQUEST for a timestamp below -2.
 """
@@ -41,7 +41,7 @@ from oncelog_protocol.types import (
 
 
 class ListOffsetsHandler:
-    """Serves ListOffsets."""
+    """It serves ListOffsets."""
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas
@@ -54,7 +54,7 @@ class ListOffsetsHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once.
+        """Answer at once.
 
         :raises InvalidRequestError: an unknown isolation level.
         """
@@ -102,7 +102,7 @@ class ListOffsetsHandler:
 
 
 class OffsetForLeaderEpochHandler:
-    """Serves OffsetForLeaderEpoch."""
+    """It serves OffsetForLeaderEpoch."""
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._replicas = replicas
@@ -115,7 +115,7 @@ class OffsetForLeaderEpochHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered at once."""
+        """Answer at once."""
         response = OffsetForLeaderEpochResponse()
         for topic in request.topics:
             allowed = self._authorizer.authorize(context, DESCRIBE, TOPIC, topic.topic)

@@ -1,4 +1,4 @@
-"""Produce, v0: append one batch to each of several partitions, answer when it is held as asked.
+"""Produce, v0, appends one batch to each of several partitions; it answers when they are held.
 
 ``acks`` 0: no answer. 1: when this broker holds it (with ``flush=commit``: synced). -1 (all): when
 the high watermark has passed it, that is when every in-sync replica holds it.
@@ -59,7 +59,7 @@ _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
 
 class _Parked:
-    """A produce request whose batches are not all acknowledged, or not yet appended."""
+    """Not all batches of such a request are acknowledged, or not yet appended."""
 
     __slots__ = ("acks", "deadline", "pending", "respond", "response", "wait_s", "waiters")
 
@@ -75,7 +75,7 @@ class _Parked:
         self.deadline: Deadline | None = None
 
     def one_done(self) -> None:
-        """A partition's answer is known."""
+        """Count a partition whose answer is known; the last one answers the request."""
         self.pending -= 1
         if self.pending == 0:
             if self.deadline is not None:
@@ -83,7 +83,8 @@ class _Parked:
             self.respond(self.response)
 
     def expired(self) -> None:
-        """Time is up for the partitions that still wait; their records may yet be committed."""
+        """Answer the partitions that still wait, as their time is up; their records may yet be
+        committed."""
         self.deadline = None
         logger.debug(logged.PRODUCE_WAITED, self.pending)
         for answer, waiter in self.waiters:
@@ -93,7 +94,7 @@ class _Parked:
 
 
 class _PartitionAnswer:
-    """The callback of one partition of a parked request."""
+    """It is the callback of one partition of a parked request."""
 
     __slots__ = ("answer", "done", "parked")
 
@@ -111,7 +112,7 @@ class _PartitionAnswer:
 
 
 class ProduceHandler:
-    """Serves Produce."""
+    """It serves Produce."""
 
     def __init__(
         self, replicas: ReplicaManager, authorizer: Authorizer, verifier: Verifier
@@ -213,7 +214,7 @@ class ProduceHandler:
             refuse(CorruptMessageError(str(error)))
 
     def _arm(self, parked: _Parked) -> None:
-        """From now on the replicas have their time."""
+        """Begin the time that the replicas have."""
         if parked.deadline is None:
             parked.deadline = self._replicas.deadlines.add(
                 self._replicas.now() + parked.wait_s, parked.expired
@@ -260,7 +261,7 @@ class ProduceHandler:
 
 
 def _is_transactional(batch: memoryview) -> bool:
-    """By the bit in its header; what is too short for one is not."""
+    """Return whether the bit in its header says so; a batch that is too short for one is not."""
     return len(batch) > ATTRIBUTES_LOW_OFFSET and bool(
         batch[ATTRIBUTES_LOW_OFFSET] & TRANSACTIONAL_BIT
     )
@@ -276,7 +277,7 @@ def _refuse(answer: ProducePartitionResponse, error: ApiError) -> None:
 
 
 def _check_once(request: ProduceRequest) -> None:
-    """One batch per partition and request: more would have no defined order."""
+    """Refuse more than one batch per partition and request: they would have no defined order."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return

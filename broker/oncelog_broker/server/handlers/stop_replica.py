@@ -1,8 +1,9 @@
-"""StopReplica, v0, from the controller: stop serving replicas, and delete them if told so.
+"""StopReplica, v0, from the controller, ends serving replicas, and deletes them if told so.
 
-Whole-request errors: see controller_fence. Answered when the directories are
-out of the way; requests behind it on the connection wait, so that an order to create the same topic
-again finds its place free."""
+Whole-request errors: see controller_fence. It is answered when the directories are out of the way;
+requests behind it on the connection wait, so that an order to create the same topic again finds its
+place free.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from oncelog_protocol.messages.replication import StopReplicaRequest, StopReplic
 
 
 class StopReplicaHandler:
-    """Fence, then stop."""
+    """It fences, then stops."""
 
     def __init__(self, fence: ControllerFence, replicas: ReplicaManager) -> None:
         self._fence = fence
@@ -23,7 +24,10 @@ class StopReplicaHandler:
     async def handle_async(
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
-        """:raises StaleControllerEpochError, StaleBrokerEpochError: not obeyed."""
+        """Stop the replicas that the controller names.
+
+        :raises StaleControllerEpochError, StaleBrokerEpochError: not obeyed.
+        """
         await self._fence.admit(
             request.controller_id, request.controller_epoch, request.broker_epoch
         )

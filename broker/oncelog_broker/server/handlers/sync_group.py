@@ -1,6 +1,6 @@
-"""SyncGroup, v0: the leader hands in the assignments, every member gets its own.
+"""SyncGroup, v0, takes the assignments from the leader, and gives every member its own.
 
-Parked until the leader's are durable. Needs READ on the group. Errors: those in
+It is parked until the leader's are durable. It needs READ on the group. Errors: those in
 ``messages.groups``.
 """
 
@@ -14,7 +14,7 @@ from oncelog_protocol.messages.groups import SyncGroupRequest
 
 
 class SyncGroupHandler:
-    """Serves SyncGroup."""
+    """It serves SyncGroup."""
 
     def __init__(self, groups: GroupCoordinator, authorizer: Authorizer) -> None:
         self._groups = groups
@@ -27,7 +27,7 @@ class SyncGroupHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when the generation is assigned.
+        """Answer when the generation is assigned.
 
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
         """

@@ -1,6 +1,6 @@
-"""Whether a transactional id may be used: what all handlers of transactions ask first.
+"""All handlers of transactions ask here first whether a transactional id may be used.
 
-Names of the coordinators' own (``__ordinals``) and the empty one are nobody's.
+The coordinators' own name (``__ordinals``) and the empty one are nobody's.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""TxnOffsetCommit, v0 and v1: offsets that become a group's when the transaction commits.
+"""TxnOffsetCommit, v0 and v1, takes offsets that become a group's when the transaction commits.
 
-Answered when they are pending for good: the group's coordinator has had its partition added to the
-transaction, and what it wrote is committed. Needs WRITE on the transactional id, READ on the group,
-and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker does not know are
-refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with
-INCONSISTENT_TOPIC_ID; the others are taken. Further errors: those in
-``messages.transactions``.
+It is answered when they are pending for good: the group's coordinator has had its partition added
+to the transaction, and what it wrote is committed. It needs WRITE on the transactional id, READ on
+the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this broker does not know
+are refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with
+INCONSISTENT_TOPIC_ID; the others are taken. Further errors: those in ``messages.transactions``.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from oncelog_protocol.messages.transactions import (
 )
 
 _Refused = dict[tuple[int, int], int]
-"""Error code by index of topic and of partition."""
+"""It maps (index of topic, index of partition) to error codes."""
 
 
 class TxnOffsetCommitHandler:
-    """Serves TxnOffsetCommit. ``image`` says which partitions there are."""
+    """It serves TxnOffsetCommit. ``image`` says which partitions there are."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class TxnOffsetCommitHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when what can be pending is.
+        """Answer when what can be pending is.
 
         :raises TransactionalIdAuthorizationFailedError: not under this transactional id.
         :raises GroupAuthorizationFailedError: the principal may not read of the group.
@@ -102,7 +101,7 @@ class TxnOffsetCommitHandler:
 
 
 def _without(request: TxnOffsetCommitRequest, refused: _Refused) -> TxnOffsetCommitRequest:
-    """What is left to ask the coordinator; every topic keeps its place."""
+    """Return what is left to ask the coordinator; every topic keeps its place."""
     return TxnOffsetCommitRequest(
         request.transactional_id,
         request.producer_id,
@@ -125,7 +124,7 @@ def _without(request: TxnOffsetCommitRequest, refused: _Refused) -> TxnOffsetCom
 def _whole(
     request: TxnOffsetCommitRequest, refused: _Refused, answer: TxnOffsetCommitResponse
 ) -> TxnOffsetCommitResponse:
-    """The coordinator's answer, with what it was not asked in its place."""
+    """Return the coordinator's answer, with what it was not asked in its place."""
     if answer.error_code != NO_ERROR or not refused:
         return answer
     answer.topics = [

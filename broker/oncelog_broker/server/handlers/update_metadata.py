@@ -1,5 +1,7 @@
-"""UpdateMetadata, v0 to v2, from the controller: what this broker tells clients, topic configs, and
-since v1 the settings that change while brokers run. Since v2 a full one may come in slices.
+"""UpdateMetadata, v0 to v2, from the controller, updates what this broker tells clients.
+
+It carries topic configs, and since v1 the settings that change while brokers run. Since v2 a full
+one may come in slices.
 
 Whole-request errors: see controller_fence; INVALID_REQUEST (a slice without those before it).
 """
@@ -21,8 +23,8 @@ from oncelog_protocol.messages.replication import (
 
 
 class UpdateMetadataHandler:
-    """Fence, apply to the image, hand changed configs to the replicas, and what is set for brokers
-    to ``take_settings``."""
+    """It fences, applies to the image, and hands changed configs to the replicas, and what is set
+    for brokers to ``take_settings``."""
 
     def __init__(
         self,
@@ -39,7 +41,8 @@ class UpdateMetadataHandler:
     async def handle_async(
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
-        """The image is changed before the answer leaves, that of a slice but for the last one."""
+        """Change the image before the answer leaves; only the last slice of a sliced one changes
+        it."""
         await self._fence.admit(
             request.controller_id, request.controller_epoch, request.broker_epoch
         )

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, v0: a coordinator tells how transactions ended. Between brokers only.
+"""WriteTxnMarkers, v0, lets a coordinator tell how transactions ended, between brokers only.
 
 Errors: those in ``messages.transactions``, per partition.
 """
@@ -11,7 +11,7 @@ from oncelog_protocol.messages.transactions import WriteTxnMarkersRequest, Write
 
 
 class WriteTxnMarkersHandler:
-    """Serves WriteTxnMarkers."""
+    """It serves WriteTxnMarkers."""
 
     def __init__(self, writer: MarkerWriter) -> None:
         self._writer = writer
@@ -23,7 +23,7 @@ class WriteTxnMarkersHandler:
         payload: memoryview,
         respond: Respond,
     ) -> None:
-        """Answered when the markers are committed, see ``marker_writer``."""
+        """Answer when the markers are committed, see ``marker_writer``."""
         self._writer.write(
             request.markers, lambda results: respond(WriteTxnMarkersResponse(0, results))
         )
