@@ -1,1 +1,1 @@
-"""The network face of a broker: listeners, routing, one handler per API, the metadata image."""
+"""The server is a broker's network face: listeners, routing, handlers, the metadata image."""

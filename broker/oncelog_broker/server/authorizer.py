@@ -1,4 +1,4 @@
-"""The authorizer port: may this principal do this to that resource?
+"""The authorizer port decides whether a principal may do something to a resource.
 
 Handlers ask before they act. Operations and resource types carry Kafka's names. The only version
 for now allows everything; the one with ACLs comes with authentication.
@@ -27,24 +27,24 @@ DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
 ALTER_CONFIGS = "ALTER_CONFIGS"
 
 ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection that did not authenticate, as in Kafka."""
+"""A connection that did not authenticate has this principal, as in Kafka."""
 
 
 class Authorizer(Protocol):
-    """Decides; must be quick, it is called on the request path."""
+    """It decides; it must be quick, since it is called on the request path."""
 
     def authorize(
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
-        """Whether the principal of ``context`` may do ``operation`` to the resource."""
+        """Return whether the principal of ``context`` may do ``operation`` to the resource."""
         ...
 
 
 class AllowAllAuthorizer:
-    """Says yes."""
+    """It allows everything."""
 
     def authorize(
         self, context: RequestContext, operation: str, resource_type: str, resource_name: str
     ) -> bool:
-        """Always true."""
+        """Return true, always."""
         return True

@@ -1,7 +1,7 @@
-"""Requests to other brokers' internal listeners, over connections that are kept.
+"""Requests go to other brokers' internal listeners over connections that are kept.
 
-A connection belongs to a broker and a *lane*: who must not wait behind another's slow request asks
-on a lane of its own. One call at a time in a lane; the caller sees to that.
+A connection belongs to a broker and a *lane*: a caller that must not wait behind another's slow
+request asks on a lane of its own. One call at a time in a lane; the caller sees to that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog_runtime.channel import RequestChannel
 
 
 class BrokerCalls:
-    """Made open; ``close`` ends it."""
+    """It keeps the connections. It is made open; ``close`` ends it."""
 
     def __init__(self, connector: BrokerConnector) -> None:
         self._connector = connector
@@ -24,7 +24,7 @@ class BrokerCalls:
     async def call(
         self, broker_id: int, request: Request, *, timeout_s: float, lane: int = 0
     ) -> Any:
-        """The broker's response to ``request``.
+        """Return the broker's response to ``request``.
 
         :raises OSError: it cannot be reached, or the connection broke. TimeoutError: no answer
             within ``timeout_s``. OncelogError: it does not speak our language. Except with
@@ -41,7 +41,7 @@ class BrokerCalls:
         return reply.message
 
     def close(self) -> None:
-        """Drop the connections; who waits gets an error."""
+        """Drop the connections; callers that wait get an error."""
         self._closed = True
         for channel in self._channels.values():
             channel.close("the broker stops")

@@ -1,4 +1,4 @@
-"""One accepted connection: bytes in, requests to the router, responses out in request order.
+"""A connection takes bytes in, hands requests to the router, and answers in request order.
 
 Rules
 -----
@@ -13,7 +13,7 @@ Rules
 * A request of a *holding* API (Fetch of a consumer, the controller's orders) keeps the ones behind
   it from starting: a consumer that pipelines long polls cannot gather megabytes of answers, and
   orders of the controller take effect in their order.
-* Whatever breaks the protocol closes this connection, and only this one.
+* A breach of the protocol closes this connection, and only this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logged.get_logger(__name__)
 HOLDING_APIS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA})
 HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
 MEASURED_APIS = frozenset({ApiKey.FETCH})
-"""Begun only while the broker's byte pool has room: their answers may be large."""
+"""These are begun only while the broker's byte pool has room: their answers may be large."""
 _NOTHING = memoryview(b"")
 
 
@@ -71,19 +71,19 @@ class Acceptor(Protocol):
 
     @property
     def router(self) -> Dispatcher:
-        """Where requests go."""
+        """Return where requests go."""
         ...
 
     def admit(self, channel: ServerChannel) -> bool:
-        """Whether a new connection is within the limits; if so it is counted."""
+        """Return whether a new connection is within the limits; if so it is counted."""
         ...
 
     def forget(self, channel: ServerChannel) -> None:
-        """A counted connection is gone."""
+        """Note that a counted connection is gone."""
         ...
 
     def misled(self, channel: ServerChannel, client_id: str, reason: str) -> None:
-        """A peer meant somebody else."""
+        """Count and log a peer that meant somebody else."""
         ...
 
     def broken(self, channel: ServerChannel, reason: str) -> None:
@@ -96,7 +96,8 @@ class Acceptor(Protocol):
 
 
 class Slot:
-    """The place of one request in the order of answers. Calling it answers the request."""
+    """A slot is the place of one request in the order of answers. Calling it answers the
+    request."""
 
     __slots__ = (
         *("_arrived", "_channel", "_incoming", "buffers", "close_after", "done", "holding"),
@@ -114,7 +115,7 @@ class Slot:
         self.done = False
         self.holding = holding
         self.close_after = False
-        """Close the connection once this answer is written."""
+        """If set, the connection is closed once this answer is written."""
 
     def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
         if self.done:
@@ -144,14 +145,14 @@ class Slot:
 
 
 class ServerChannel(asyncio.BufferedProtocol):
-    """Drives one :class:`ServerConnection` over a transport."""
+    """It drives one :class:`ServerConnection` over a transport."""
 
     def __init__(self, listener: Acceptor) -> None:
         self.listener = listener
         self.limits = listener.limits
         self.stats = listener.router.stats
         self.arrived = 0.0
-        """When the newest requests did, by the stopwatch of the statistics."""
+        """The newest requests arrived then, by the stopwatch of the statistics."""
         self.machine = ServerConnection(
             reuse=True, identity=listener.identity, between_brokers=listener.names_askers
         )
@@ -170,7 +171,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._backlog: deque[IncomingRequest] = deque()
         self._holding = 0
         self._queued_bytes = 0
-        """Encoded answers that wait for an earlier one."""
+        """So many bytes of encoded answers wait for an earlier one."""
         self._partial_bytes = 0
         self._pumping = False
         self._reading = True
@@ -209,7 +210,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: no more than the broker has room for."""
+        """Return where the next bytes go: no more than the broker has room for."""
         view = self.machine.get_buffer(sizehint)
         if self.listener.internal:
             return view
@@ -240,16 +241,16 @@ class ServerChannel(asyncio.BufferedProtocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. A process that died looks the same as one that only half-closed,
-        so the connection ends: what is written still leaves, what is parked is freed."""
+        """End the connection, as the peer sends no more. A process that died looks the same as one
+        that only half-closed: what is written still leaves, what is parked is freed."""
         return False
 
     def pause_writing(self) -> None:
-        """The peer takes too little: stop reading from it."""
+        """Stop reading from a peer that takes too little."""
         self._adjust_reading()
 
     def resume_writing(self) -> None:
-        """The peer took enough."""
+        """Go on with a peer that has taken enough."""
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -276,15 +277,15 @@ class ServerChannel(asyncio.BufferedProtocol):
     # -- for the listener and the pool -------------------------------------------------------
 
     def unsent_bytes(self) -> int:
-        """Bytes of answers that the kernel has not taken yet."""
+        """Return how many bytes of answers the kernel has not taken yet."""
         return self._queued_bytes + self._transport.get_write_buffer_size()
 
     def held_bytes(self) -> int:
-        """What this connection adds to the broker's account."""
+        """Return what this connection adds to the broker's account."""
         return self._partial_bytes + self.unsent_bytes()
 
     def resume_from_pool(self) -> None:
-        """The byte pool lets this connection go on."""
+        """Go on, as the byte pool lets this connection."""
         self._pool_wait = False
         if not self.state.closed:
             self._pump()
@@ -306,7 +307,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.idle(self, f"idle for {limits.idle_s:g} s")
 
     def _stalled(self, now: float) -> bool:
-        """Whether there are bytes for the peer and it has long taken none of them."""
+        """Return whether there are bytes for the peer and it has long taken none of them."""
         unsent = self._transport.get_write_buffer_size()
         taken = self._written - unsent
         if not unsent or taken != self._taken:
@@ -326,11 +327,11 @@ class ServerChannel(asyncio.BufferedProtocol):
     # -- requests and answers ----------------------------------------------------------------
 
     def protocol_error(self, exc: Exception) -> None:
-        """The peer broke the rules of the wire: say so once, then close."""
+        """Say once that the peer broke the rules of the wire, then close."""
         self.listener.broken(self, str(exc))
 
     def answered(self, slot: Slot) -> None:
-        """Called by a slot whose answer is ready."""
+        """Write what can be written, now that a slot has its answer."""
         self._queued_bytes += slot.size
         if slot.holding:
             self._holding -= 1
@@ -338,7 +339,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self._pump()
 
     def _may_start(self) -> bool:
-        """Whether the first request of the backlog may begin."""
+        """Return whether the first request of the backlog may begin."""
         if not self._backlog:
             return False
         if not self._pool_wait and self._backlog[0].api_key in self._measured_apis:
@@ -399,7 +400,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         incoming.message = None
 
     def _say_why(self, incoming: IncomingRequest) -> None:
-        """One clear line where the peer meant somebody else, or did not name itself."""
+        """Log one clear line where the peer meant somebody else, or did not name itself."""
         reason = incoming.misfit or incoming.error
         if incoming.api_key == ApiKey.API_VERSIONS and reason is not None:
             self.listener.misled(self, incoming.client_id, str(reason))

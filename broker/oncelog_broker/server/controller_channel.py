@@ -1,4 +1,4 @@
-"""This broker's way to the controller, and to partition leaders.
+"""This broker reaches the controller, and partition leaders, through these channels.
 
 :class:`ControllerChannel` sends requests to whoever is controller, by the image: over a connection
     to its internal listener, or by a plain call when that is this very process. All requests sent
@@ -41,21 +41,22 @@ from oncelog_runtime.tasks import Tasks
 logger = logged.get_logger(__name__)
 
 RETRY_S = 0.1
-"""Pause after a failed attempt, unless new metadata comes sooner."""
+"""A failed attempt is followed by this pause, unless new metadata comes sooner."""
 
 ATTEMPT_S = 5.0
-"""How long one attempt may take before its connection is given up."""
+"""One attempt may take so long before its connection is given up."""
 
 ALTER_PARTITION_S = 15.0
 CONNECT_S = 3.0
 
 RETRIED = (NotControllerError, RebootstrapRequiredError)
-"""Answers that another attempt may change: the controller moved, or its address leads astray."""
+"""Another attempt may change these answers: the controller moved, or its address leads astray."""
 
 
 class BrokerConnector:
-    """Opens connections to other brokers' internal listeners, by the image: each names the broker
-    that is meant, its cluster and this one. ``check_identity`` is the safeguard of that name."""
+    """It opens connections to other brokers' internal listeners, by the image: each names the
+    broker that is meant, its cluster and this one. ``check_identity`` is the safeguard of that
+    name."""
 
     def __init__(
         self,
@@ -70,10 +71,11 @@ class BrokerConnector:
         self._listener = listener
         self._check_identity = check_identity
         self._astray: dict[int, str] = {}
-        """What was found last in place of a broker, by its id: said once, not at every attempt."""
+        """This was found last in place of a broker, by its id: it is said once, not at every
+        attempt."""
 
     async def open(self, broker_id: int) -> RequestChannel:
-        """A new connection whose reply payloads live until the next read.
+        """Open a new connection whose reply payloads live until the next read.
 
         :raises OSError: not in the metadata, refused, or broken. TimeoutError: no answer in time.
         :raises RebootstrapRequiredError: another broker, or one of another cluster, is there.
@@ -100,7 +102,7 @@ class BrokerConnector:
 
 
 class ControllerChannel:
-    """Requests to the controller of the moment."""
+    """It sends requests to the controller of the moment."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class ControllerChannel:
         self._opening = asyncio.Lock()
 
     async def call(self, request: Request, *, timeout_s: float) -> Any:
-        """The controller's response to ``request``.
+        """Return the controller's response to ``request``.
 
         :raises TimeoutError: no controller answered in time; the request may have had an effect.
         """
@@ -177,7 +179,7 @@ class ControllerChannel:
 
 
 class IsrChannel:
-    """The replica manager's ``IsrPort``: AlterPartition, one request at a time, batched."""
+    """It is the replica manager's ``IsrPort``: AlterPartition, one request at a time, batched."""
 
     def __init__(
         self,
@@ -247,7 +249,7 @@ class IsrChannel:
 
 
 def _not_controller(response: Any) -> bool:
-    """Whether the answer, or any item of it, says NOT_CONTROLLER."""
+    """Return whether the answer, or any item of it, says NOT_CONTROLLER."""
     if response.error_code == NotControllerError.code:
         return True
     items = getattr(response, "topics", None) or getattr(response, "partitions", None) or ()

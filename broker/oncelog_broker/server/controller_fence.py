@@ -1,4 +1,4 @@
-"""Which orders of controllers this broker still obeys.
+"""The fence decides which orders of controllers this broker still obeys.
 
 * [Z4]: an order with a controller epoch below the highest one seen is refused with
   STALE_CONTROLLER_EPOCH.
@@ -9,7 +9,8 @@
   one: it refuses all with BROKER_NOT_AVAILABLE, which controllers send again.
 * [K21] (KIP-380): an order meant for an earlier life of this broker, that is with a lower broker
   epoch than ours, is refused with STALE_BROKER_EPOCH; a higher one is obeyed, because the
-  controller may learn of a new registration before this broker does (KAFKA-9839)."""
+  controller may learn of a new registration before this broker does (KAFKA-9839).
+"""
 
 from __future__ import annotations
 
@@ -28,17 +29,19 @@ from oncelog_protocol.errors import (
 logger = logged.get_logger(__name__)
 
 Elected: TypeAlias = Callable[[], Awaitable[tuple[int, int]]]
-"""Who is controller by the store, -1 for nobody, and the newest controller epoch.
+"""It returns who is controller by the store, -1 for nobody, and the newest controller epoch.
 
-:raises BrokerNotAvailableError: the store does not answer."""
+:raises BrokerNotAvailableError: the store does not answer.
+"""
 
 
 class ControllerFence:
-    """The highest controller epoch seen, and the epoch of our registration (-1: none yet)."""
+    """It knows the highest controller epoch seen, and the epoch of our registration (-1: none
+    yet)."""
 
     def __init__(self, *, elected: Elected | None = None, check_broker_epoch: bool = True) -> None:
-        """``elected`` None: whoever claims to be controller is believed. ``check_broker_epoch`` is
-        the safeguard of that name."""
+        """With ``elected`` None, whoever claims to be controller is believed.
+        ``check_broker_epoch`` is the safeguard of that name."""
         self._elected = elected
         self._check_broker_epoch = check_broker_epoch
         self._reading = asyncio.Lock()
@@ -46,7 +49,7 @@ class ControllerFence:
         self.broker_epoch = -1
 
     async def admit(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
-        """As ``check``, and the store is asked about a controller that is not known yet.
+        """Check as ``check`` does, and ask the store about a controller that is not known yet.
 
         :raises NotControllerError: the store knows nothing of that controller.
         :raises BrokerNotAvailableError: also: the store does not answer.

@@ -1,8 +1,8 @@
-"""The controller as the server sees it: a request in, a response out.
+"""The server sees the controller through this port: a request in, a response out.
 
 The server may not import the controller's package; the application hands in the controller's
-runner, which has this shape. A runner that is not the active controller answers with
-NOT_CONTROLLER inside the response.
+runner, which has this shape. A runner that is not the active controller answers with NOT_CONTROLLER
+inside the response.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CONTROLLER_APIS = (
     ApiKey.CONTROLLED_SHUTDOWN,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""What the port serves."""
+"""The port serves these."""
 
 
 class ControllerPort(Protocol):
-    """The controller of this process, active or not."""
+    """It is the controller of this process, active or not."""
 
     async def handle(self, request: Request, *, internal: bool = False) -> Any:
-        """Serve one of :data:`CONTROLLER_APIS` and return its response message. ``internal``: it
-        came from a broker, which may touch internal topics."""
+        """Serve one of :data:`CONTROLLER_APIS` and return its response message. ``internal`` means
+        that it came from a broker, which may touch internal topics."""
         ...

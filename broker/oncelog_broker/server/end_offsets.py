@@ -1,14 +1,15 @@
-"""Where partitions begin and end, and ended at other times, asked of their leaders: what the lag of
-groups is counted from.
+"""Leaders are asked where partitions begin and end, and ended at other times.
+
+The lag of groups is counted from that.
 
 Rules
 -----
 * The end is the last stable offset, for that is as far as any consumer is sure to get.
 * Own partitions are looked up here; every other leader is asked once, all at the same time, by
-  ListOffsets on its internal listener. Who is a leader, the image says.
+  ListOffsets on its internal listener. The image says who leads.
 * Nobody waits longer than ``DEADLINE_S``. A partition without a leader, or whose leader is silent,
   has moved or refuses, is answered None: unknown is an answer, a guess is not.
-* One connection a broker, kept; a bounded number of questions at once, the others wait.
+* One connection a broker is kept; a bounded number of questions is asked at once, the others wait.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from oncelog_runtime.channel import RequestChannel
 logger = logged.get_logger(__name__)
 
 DEADLINE_S = 2.0
-"""How long one ``fetch`` may take: a person waits for it, and a parked request holds memory."""
+"""One ``fetch`` may take so long: a person waits for it, and a parked request holds memory."""
 
 FETCHES_MAX = 16
-"""Calls of ``fetch`` that ask others at once; further ones wait within their deadline."""
+"""So many calls of ``fetch`` ask others at once; further ones wait within their deadline."""
 
 ENTRIES_PER_REQUEST_MAX = 20_000
-"""One for each partition and time: well below what one array may have on the wire."""
+"""There is one for each partition and time: well below what one array may have on the wire."""
 
 Ends = dict[TopicPartition, tuple[int, int] | None]
 Offsets = dict[TopicPartition, list[int] | None]
@@ -57,24 +58,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Question(Protocol[T_co]):
-    """What is asked of every partition."""
+    """A question is asked of every partition."""
 
     @property
     def times_ms(self) -> Sequence[int]:
-        """What another leader is asked for, as ListOffsets names it; at least one."""
+        """Return what another leader is asked for, as ListOffsets names it; at least one."""
         ...
 
     def own(self, partition: Partition) -> T_co:
-        """The answer of a partition that is led here."""
+        """Return the answer of a partition that is led here."""
         ...
 
     def answer(self, offsets: list[int]) -> T_co:
-        """The answer of another leader: one offset for each time."""
+        """Return the answer of another leader, from one offset for each time."""
         ...
 
 
 class _EndsQuestion:
-    """Where it begins and ends."""
+    """It asks where a partition begins and ends."""
 
     times_ms = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
 
@@ -86,7 +87,7 @@ class _EndsQuestion:
 
 
 class _TimesQuestion:
-    """Where it ended at some times."""
+    """It asks where a partition ended at some times."""
 
     def __init__(self, times_ms: Sequence[int]) -> None:
         self.times_ms = times_ms
@@ -101,7 +102,8 @@ class _TimesQuestion:
 
 
 class EndOffsets:
-    """Log starts and ends of any partitions of the cluster. Made open; ``close`` ends it."""
+    """It finds log starts and ends of any partitions of the cluster. It is made open; ``close``
+    ends it."""
 
     def __init__(
         self,
@@ -120,7 +122,8 @@ class EndOffsets:
         self._closed = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Ends:
-        """(log start, last stable offset) of each partition, None where that is not known now."""
+        """Return (log start, last stable offset) of each partition, None where that is not known
+        now."""
         found: Ends = dict.fromkeys(partitions)
         await self._gather(found, _EndsQuestion())
         return found
@@ -128,8 +131,8 @@ class EndOffsets:
     async def at_times(
         self, partitions: Iterable[TopicPartition], times_ms: Sequence[int]
     ) -> Offsets:
-        """For each partition the offset of the first record of each time or later, by the records'
-        own timestamps; -1 where there is none yet, None where that is not known now."""
+        """Return for each partition the offset of the first record of each time or later, by the
+        records' own timestamps; -1 where there is none yet, None where that is not known now."""
         found: Offsets = dict.fromkeys(partitions)
         await self._gather(found, _TimesQuestion(times_ms))
         return found
@@ -164,7 +167,7 @@ class EndOffsets:
                 self._slots.release()
 
     def close(self) -> None:
-        """Drop the connections; what waits for them gets None."""
+        """Drop the connections; questions that wait for them get None."""
         self._closed = True
         for channel in self._channels.values():
             channel.close("the broker stops")
@@ -226,7 +229,8 @@ def _take(
     question: _Question[T],
     found: dict[TopicPartition, T | None],
 ) -> None:
-    """Answers come in the order of asking: all of a partition, then all of the next."""
+    """Take the answers, which come in the order of asking: all of a partition, then all of the
+    next."""
     if response.error_code:
         return
     count = len(question.times_ms)

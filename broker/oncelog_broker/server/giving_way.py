@@ -1,4 +1,4 @@
-"""Leaders whose disk is full, or does not answer, give way to followers that can be written to
+"""Leaders whose disk is full or does not answer give way to followers that can be written to.
 
 * A full disk refuses writes and goes on reading, so its leaders would refuse for as long as it is
   full. While a directory is full, the brokers of in-sync followers are asked how much room they
@@ -7,9 +7,9 @@
   long. A leader whose writes wait gives way sooner, as soon as a follower holds on its own disk
   what the leader's log held when the round of syncs began. Nobody needs to be asked.
 
-A leader without such a follower stays, and serves readers. Who gave way does not follow before its
-directory takes writes again: on an idle partition it would be in sync at once, and be made the
-leader again.
+A leader without such a follower stays, and serves readers. A leader that gave way does not follow
+before its directory takes writes again: on an idle partition it would be in sync at once, and be
+made the leader again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from oncelog_protocol.types import TopicPartition
 logger = logged.get_logger(__name__)
 
 LOOK_S = 1.0
-"""Between two looks at the directories."""
+"""The directories are looked at this often."""
 
 LEADERS_PER_TURN = 128
-"""Leaders that one turn of the loop looks at."""
+"""One turn of the loop looks at so many leaders."""
 
 ASK_S = 5.0
-"""How long a broker may take to answer."""
+"""A broker may take so long to answer."""
 
 
 class GivingWay:
-    """Of one broker."""
+    """It lets the leaders of one broker give way."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class GivingWay:
         *,
         when_stalled: bool = True,
     ) -> None:
-        """``when_stalled``: see ``Safeguards.give_way_when_stalled``."""
+        """``when_stalled`` is the safeguard ``Safeguards.give_way_when_stalled``."""
         self._logs = logs
         self._replicas = replicas
         self._calls = calls
@@ -66,11 +66,11 @@ class GivingWay:
                 await self.look()
 
     def close(self) -> None:
-        """Nobody is asked any more."""
+        """Stop asking others."""
         self._calls.close()
 
     def look_here(self) -> None:
-        """Directories that take writes again let their replicas follow."""
+        """Let replicas follow again in directories that take writes again."""
         for log_dir in self._logs.dirs:
             if log_dir.full:
                 try:
@@ -83,7 +83,8 @@ class GivingWay:
     # ---- disks that do not answer
 
     async def look_at_stall(self, log_dir: LogDir) -> None:
-        """Give away what waits for this directory and is safe elsewhere, if it stalls."""
+        """Give away the partitions that wait for this directory and are safe elsewhere, if it
+        stalls."""
         if log_dir.flusher.stalled_since is None or not self._when_stalled:
             return
         partitions = self._replicas.partitions()
@@ -93,7 +94,8 @@ class GivingWay:
             await asyncio.sleep(0)
 
     def _is_elsewhere(self, partition: Partition, log_dir: LogDir) -> bool:
-        """Whether what waits for this directory is synced on another replica that may lead."""
+        """Return whether what waits for this directory is synced on another replica that may
+        lead."""
         log, leader, since = partition.log, partition.leader, log_dir.flusher.stalled_since
         if leader is None or leader.gives_way or log.log_dir is not log_dir or since is None:
             return False
@@ -135,7 +137,7 @@ class GivingWay:
     async def _ask(
         self, broker_id: int, topics: list[str]
     ) -> dict[tuple[int, TopicPartition], None]:
-        """The replicas there that have room to grow."""
+        """Return the replicas there that have room to grow."""
         try:
             response: DescribeLogDirsResponse = await self._calls.call(
                 broker_id, DescribeLogDirsRequest(topics), timeout_s=ASK_S

@@ -1,4 +1,4 @@
-"""The groups that this broker coordinates, put together: engine, internal topic, service.
+"""The groups that this broker coordinates are put together here: engine, internal topic, service.
 
 Beside the wiring it owns one rule: when a topic is deleted, or made anew under its name, the
 offsets that groups have committed for it are dropped (by each coordinator, of its own groups).
@@ -29,7 +29,8 @@ DELETED_IDS_MAX = 10_000
 
 
 class GroupCoordination:
-    """Made before the first order of the controller arrives; ``stop`` before replication stops.
+    """It is made before the first order of the controller arrives; call ``stop`` before replication
+    stops.
 
     :param commit_timeout_ms: how long an answer waits for the replicas of what it has written.
     """
@@ -52,9 +53,9 @@ class GroupCoordination:
         safeguards = safeguards if safeguards is not None else CoordinatorSafeguards()
         self._image = image
         self.assertions_failed = 0
-        """Groups that had to begin anew because what was known of them contradicted itself."""
+        """So many groups had to begin anew because what was known of them contradicted itself."""
         self._deleted_ids: dict[str, None] = {}
-        """For shards that are loaded later: they did not hear of it."""
+        """They are kept for shards that are loaded later: they did not hear of it."""
         self.gateway = PartitionGateway(replicas, clock)
         self.engine: CoordinatorEngine[GroupShard] = CoordinatorEngine(
             name="groups",

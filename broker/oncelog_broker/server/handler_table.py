@@ -1,4 +1,4 @@
-"""Which handler serves which API: the table that the application gives to the router."""
+"""This table says which handler serves which API; the application gives it to the router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinators' internal topics: made on first use, by whichever broker is asked first.
+"""The coordinators' internal topics are made on first use, by whichever broker is asked first.
 
 Rules:
 
@@ -43,21 +43,21 @@ CREATE_TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What an internal topic is to be like."""
+    """An internal topic is to be like this."""
 
     topic: str
     partition_count: int
     replication_factor: int
     setting: str
-    """The broker's setting that says so."""
+    """This setting of the broker says so."""
     configs: dict[str, str] = field(default_factory=dict)
 
 
 def group_topic(
     partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
 ) -> InternalTopic:
-    """Where groups and their offsets are kept, by Kafka's settings but for the size of a batch: one
-    must hold a group of ``group_max_size`` members."""
+    """Return the topic in which groups and their offsets are kept, by Kafka's settings but for the
+    size of a batch: one must hold a group of ``group_max_size`` members."""
     configs = _configs(segment_bytes)
     setting = "offsets_topic_replication_factor"
     return InternalTopic(GROUP_TOPIC, partition_count, replication_factor, setting, configs)
@@ -66,8 +66,8 @@ def group_topic(
 def transaction_topic(
     partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
 ) -> InternalTopic:
-    """Where transactional ids are kept. One batch must hold a shared transaction of many writers.
-    What was decided must not be undone by an election."""
+    """Return the topic in which transactional ids are kept. One batch must hold a shared
+    transaction of many writers. A decision must not be undone by an election."""
     configs = {**_configs(segment_bytes), "unclean_leader_election_enable": "false"}
     setting = "transaction_state_log_replication_factor"
     return InternalTopic(TRANSACTION_TOPIC, partition_count, replication_factor, setting, configs)
@@ -83,7 +83,7 @@ def _configs(segment_bytes: int) -> dict[str, str]:
 
 
 class InternalTopics:
-    """Knows the internal topics and asks the controller for those that are not there.
+    """It knows the internal topics and asks the controller for those that are not there.
 
     :param min_insync_replicas: what the broker's settings say now for topics that do not say.
     """
@@ -105,7 +105,8 @@ class InternalTopics:
         self._pending: set[str] = set()
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions ``topic`` has; None while it is not there, or not as a whole."""
+        """Return how many partitions ``topic`` has; None while it is not there, or not as a
+        whole."""
         known = self._image.topics.get(topic)
         if known is None or not self._image.updated:
             return None
@@ -114,7 +115,7 @@ class InternalTopics:
         return count if max(known.partitions) == count - 1 else None
 
     def follow(self, engine: CoordinatorEngine[Any]) -> Callable[[], None]:
-        """Keep ``engine`` informed of its topic's partition count; returns what ends that."""
+        """Keep ``engine`` informed of its topic's partition count; return what ends that."""
 
         def changed() -> None:
             engine.set_partition_count(self.partition_count(engine.topic))

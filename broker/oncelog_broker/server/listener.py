@@ -1,4 +1,4 @@
-"""One named listener: its socket, its connections, their limits and deadlines.
+"""A named listener has its socket, its connections, their limits and deadlines.
 
 Two listeners serve a broker: *internal*, between brokers, and *external*, for clients. Each has its
 own connection limits, so that a flood of clients does not keep brokers out.
@@ -24,31 +24,32 @@ logger = logged.get_logger(__name__)
 
 BACKLOG = 512
 ACCEPT_ROUNDS = 4
-"""Rounds of asyncio's loop from accepting a socket to its end, if it is refused."""
+"""asyncio's loop makes so many rounds from accepting a socket to its end, if it is refused."""
 
 CLOSE_S = 0.5
-"""How long closing waits for written answers to leave."""
+"""Closing waits so long for written answers to leave."""
 
 PEERS_REMEMBERED_MAX = 1024
-"""Hosts whose last log line is remembered; beyond it the oldest is forgotten."""
+"""The last log line of so many hosts is remembered; beyond it the oldest is forgotten."""
 
 
 @dataclass(slots=True)
 class ListenerCounters:
-    """Grows only."""
+    """These counts only grow."""
 
     accepted: int = 0
     refused: int = 0
-    """Over a connection limit."""
+    """So many were over a connection limit."""
     broken: int = 0
-    """Closed for broken input or a missed deadline."""
+    """So many were closed for broken input or a missed deadline."""
     idle_closed: int = 0
     misled: int = 0
-    """Refused in the first exchange: they meant another broker, or did not say whom."""
+    """So many were refused in the first exchange: they meant another broker, or did not say
+    whom."""
 
 
 class Listener:
-    """Accepts connections on one address."""
+    """It accepts connections on one address."""
 
     def __init__(
         self,
@@ -60,7 +61,8 @@ class Listener:
         pool: BytePool,
         names_askers: bool | None = None,
     ) -> None:
-        """``names_askers``: version 0 of ApiVersions is refused; by default between brokers."""
+        """``names_askers`` means that version 0 of ApiVersions is refused; by default it is between
+        brokers."""
         self.name = name
         self.internal = internal
         self.router = router
@@ -69,7 +71,7 @@ class Listener:
         self.principal = ANONYMOUS
         self.names_askers = internal if names_askers is None else names_askers
         self.identity = UNKNOWN
-        """Who answers here, once it is known: see ``serve``."""
+        """It answers here, once it is known: see ``serve``."""
         self.counters = ListenerCounters()
         self.address: tuple[str, int] = ("", 0)
         self.connections: dict[ServerChannel, None] = {}
@@ -130,7 +132,7 @@ class Listener:
             await asyncio.sleep(0)
 
     def admit(self, channel: ServerChannel) -> bool:
-        """Whether a new connection is within the limits; if so it is counted."""
+        """Return whether a new connection is within the limits; if so it is counted."""
         if self._closing:
             return False
         of_host = self._per_host.get(channel.peer_host, 0)
@@ -148,7 +150,7 @@ class Listener:
         return False
 
     def forget(self, channel: ServerChannel) -> None:
-        """A counted connection is gone."""
+        """Note that a counted connection is gone."""
         del self.connections[channel]
         if not self.connections:
             self._empty.set()
@@ -159,7 +161,8 @@ class Listener:
             del self._per_host[channel.peer_host]
 
     def misled(self, channel: ServerChannel, client_id: str, reason: str) -> None:
-        """The address led a peer here that meant somebody else; it is told so, and closed."""
+        """Count and log a peer that the address led here though it meant somebody else; it is told
+        so, and closed."""
         self.counters.misled += 1
         self._log(channel.peer_host, "refused", channel.peer, f"{client_id}: {reason}")
 
@@ -175,7 +178,7 @@ class Listener:
         channel.abort(reason)
 
     def _log(self, host: str, verb: str, peer: str, reason: str) -> None:
-        """One line per host and interval; the next one says how many were left out."""
+        """Log one line per host and interval; the next one says how many were left out."""
         now = self.loop.time()
         last, left_out = self._logged.pop(host, (float("-inf"), 0))
         if now - last < self.limits.log_interval_s:

@@ -1,4 +1,4 @@
-"""Log lines of the server: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""The server writes these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 

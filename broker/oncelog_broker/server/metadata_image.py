@@ -1,8 +1,9 @@
-"""What this broker knows of the cluster: brokers, topics, partition states, topic configs. Pure.
+"""The image is what this broker knows of the cluster: brokers, topics, partitions, configs. Pure.
 
-Changed only by the controller's orders, which the fence has let through. Requests are answered from
-it without asking anybody. ``version`` grows with every change; ``on_change`` callbacks run after
-it."""
+It is changed only by the controller's orders, which the fence has let through. Requests are
+answered from it without asking anybody. ``version`` grows with every change; ``on_change``
+callbacks run after it.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.types import NO_BROKER, TopicPartition
 
 DELETED_LEADER = -2
-"""Leader of a partition in UpdateMetadata that is no more."""
+"""In UpdateMetadata it is the leader of a partition that is no more."""
 
 
 @dataclass(slots=True)
 class TopicImage:
-    """One topic: its id and the newest known state of each partition."""
+    """It is one topic: its id and the newest known state of each partition."""
 
     topic: str
     topic_id: str
@@ -34,38 +35,39 @@ class TopicImage:
 
 @dataclass(slots=True)
 class _Slices:
-    """A whole image while it arrives."""
+    """It is a whole image while it arrives."""
 
     head: tuple[int, int, int]
-    """Which controller describes it, and to which life of this broker."""
+    """It tells which controller describes it, and to which life of this broker."""
     topics: dict[str, TopicImage] = field(default_factory=dict)
     configs: list[TopicConfig] = field(default_factory=list)
 
 
 class MetadataImage:
-    """The cluster as the controller last described it."""
+    """It is the cluster as the controller last described it."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
         self.controller_epoch = -1
         self.brokers: dict[int, ClusterBroker] = {}
-        """Live brokers by id, in order of id."""
+        """Live brokers stand here by id, in order of id."""
         self.topics: dict[str, TopicImage] = {}
         self.version = 0
         self.topics_version = 0
-        """Grows when topics come and go; in between only their partitions' states have changed."""
+        """It grows when topics come and go; in between only their partitions' states have
+        changed."""
         self.updated = False
-        """Whether a whole image has arrived since start. What changes may be told before: a part of
-        the partitions of a topic is then no answer to how many it has."""
+        """It tells whether a whole image has arrived since start. Changes may be told before: a
+        part of the partitions of a topic is then no answer to how many it has."""
         self.on_change: list[Callable[[], None]] = []
         self.broker_configs: list[BrokerOverrides] = []
-        """What is set for brokers while they run, of all of them."""
+        """These settings are set for brokers while they run, for all of them."""
         self._configs: dict[str, TopicConfig] = {}
         self._slices: _Slices | None = None
 
     def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
-        """Take in an order; returns the topic configs that changed by it. A slice of a whole image
+        """Take in an order; return the topic configs that changed by it. A slice of a whole image
         changes nothing before the last one.
 
         :raises InvalidRequestError: a slice without those before it.
@@ -104,7 +106,7 @@ class MetadataImage:
     def note_controller(
         self, controller_id: int, controller_epoch: int, live_brokers: Iterable[ClusterBroker]
     ) -> None:
-        """Every order names its controller and all live brokers."""
+        """Take over the controller and all live brokers, which every order names."""
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers = {b.broker_id: b for b in sorted(live_brokers, key=lambda b: b.broker_id)}
@@ -113,29 +115,30 @@ class MetadataImage:
             callback()
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic; "" if it is not known."""
+        """Return the id of a topic; "" if it is not known."""
         known = self.topics.get(topic)
         return "" if known is None else known.topic_id
 
     def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
-        """The newest known state of a partition."""
+        """Return the newest known state of a partition."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def address(self, broker_id: int, listener: str) -> ListenerAddress | None:
-        """Where a live broker advertises ``listener``."""
+        """Return where a live broker advertises ``listener``."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             return None
         return next((a for a in broker.listeners if a.name == listener), None)
 
     def overrides(self, topic: str) -> dict[str, str]:
-        """The settings of ``topic`` that differ from the defaults."""
+        """Return the settings of ``topic`` that differ from the defaults."""
         config = self._configs.get(topic)
         return {} if config is None else dict(zip(config.keys, config.values, strict=True))
 
     def _apply_configs(self, configs: list[TopicConfig], full: bool) -> list[TopicConfig]:
-        """A full update that does not name a topic leaves it without overrides."""
+        """Take over topic configs; a full update that does not name a topic leaves it without
+        overrides."""
         changed = []
         if full:
             named = {config.topic for config in configs}
@@ -151,7 +154,7 @@ class MetadataImage:
 
 
 def _apply_partition(topics: dict[str, TopicImage], order: PartitionOrder) -> int:
-    """Into ``topics``; returns 1 if a topic has come or gone by it."""
+    """Apply a state to ``topics``; return 1 if a topic has come or gone by it."""
     topic = topics.get(order.topic)
     if order.leader == DELETED_LEADER:
         if topic is not None and topic.topic_id == order.topic_id:

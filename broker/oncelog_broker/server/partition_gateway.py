@@ -1,11 +1,11 @@
-"""The coordinators' internal partitions, over this broker's replicas.
+"""The gateway gives coordinators their internal partitions, over this broker's replicas.
 
-Fulfils ``PartitionWriter`` and tells the engines which partitions this broker leads. Rules:
+It fulfils ``PartitionWriter`` and tells the engines which partitions this broker leads. Rules:
 
 - all is written with acks=all: a coordinator's word counts when every in-sync replica has it;
-- who writes or reads names the leader epoch in which it was elected, and is refused in any other;
-- a partition is read from its log start to its log end, not to the high watermark: what a new
-  leader has is what will be committed. Who must not see what may be lost waits for the commit;
+- a writer or reader names the leader epoch in which it was elected, and is refused in any other;
+- a partition is read from its log start to its log end, not to the high watermark: whatever a new
+  leader has will be committed. A reader that must not see what may be lost waits for the commit;
 - control batches, and what compaction left of batches, hold nothing and are passed over.
 """
 
@@ -36,8 +36,8 @@ from oncelog_runtime.clock import WallClock
 logger = logged.get_logger(__name__)
 
 READ_BYTES = 32 * 1024
-"""Read and decoded in one turn of the loop: some milliseconds, were it all batches of one record.
-One batch may be larger."""
+"""So much is read and decoded in one turn of the loop: some milliseconds, were it all batches of
+one record. One batch may be larger."""
 
 
 class PartitionGateway:
@@ -71,7 +71,7 @@ class PartitionGateway:
         leader_epoch: int,
         records: Sequence[CoordinatorRecord],
     ) -> int:
-        """Append all in one batch; returns the log end behind it.
+        """Append all in one batch; return the log end behind it.
 
         :raises ApiError: as the port says.
         """
@@ -102,7 +102,7 @@ class PartitionGateway:
             callback(NotLeaderOrFollowerError.code)
 
     def end_offset(self, topic_partition: TopicPartition, leader_epoch: int) -> int:
-        """The log end.
+        """Return the log end.
 
         :raises NotLeaderOrFollowerError, UnknownTopicOrPartitionError: not leader in that epoch.
         """
@@ -111,7 +111,7 @@ class PartitionGateway:
     async def read(
         self, topic_partition: TopicPartition, leader_epoch: int
     ) -> AsyncGenerator[Sequence[CoordinatorRecord], None]:
-        """All records from the log start to the log end as of now, in order.
+        """Yield all records from the log start to the log end as of now, in order.
 
         :raises ApiError: not leader in that epoch (any more), or the log cannot be read. A batch
             that does not hold is rot: the replica is told, so that another one shall lead.
@@ -151,7 +151,7 @@ class PartitionGateway:
 
 
 def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]:
-    """The records of one batch at or behind ``offset``; the log may start inside of it."""
+    """Return the records of one batch at or behind ``offset``; the log may start inside of it."""
     keys, values = columns.keys, columns.values
     if keys is None or None in keys:
         logger.error(logged.RECORDS_WITHOUT_KEYS, columns.base_offset)

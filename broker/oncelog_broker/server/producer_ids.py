@@ -1,8 +1,9 @@
-"""Producer ids that this broker may hand out: blocks from the controller (KIP-730).
+"""This broker hands out producer ids from blocks of the controller (KIP-730).
 
 The first block is asked for when the broker starts, the next one while some of the last are left.
 So nobody waits for one as a rule, and new producers can begin while the metadata store is silent.
-One request at a time however many wait; a block that comes when it is no longer waited for is kept.
+There is one request at a time however many wait; a block that comes when it is no longer waited for
+is kept.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ LEFT_MIN = 100
 
 BLOCK_TIMEOUT_S = 10.0
 RETRY_S = 1.0
-"""Before the first block is asked for again."""
+"""The first block is asked for again after this pause."""
 
 
 _SILENCE = "it did not answer in time, as when the metadata store (ZooKeeper) is silent"
 
 
 class ControllerCalls(Protocol):
-    """The way to the controller; ``ControllerChannel`` is one."""
+    """It is the way to the controller; ``ControllerChannel`` is one."""
 
     async def call(self, request: Request, *, timeout_s: float) -> AllocateProducerIdsResponse:
-        """The controller's response. :raises TimeoutError: none came."""
+        """Return the controller's response. :raises TimeoutError: none came."""
         ...
 
 
 class ProducerIds:
-    """Hands out each id once."""
+    """It hands out each id once."""
 
     def __init__(
         self, broker_id: int, controller: ControllerCalls, fence: BrokerEpoch, tasks: Tasks
@@ -55,11 +56,11 @@ class ProducerIds:
         self._following: tuple[int, int] | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._failure = ""
-        """Why the last block that was asked for did not come."""
+        """It says why the last block that was asked for did not come."""
 
     @property
     def left(self) -> int:
-        """How many ids can be given out without asking anybody."""
+        """Return how many ids can be given out without asking anybody."""
         return self._left + (self._following[1] if self._following is not None else 0)
 
     async def stock(self) -> None:
@@ -70,7 +71,7 @@ class ProducerIds:
                 await asyncio.sleep(RETRY_S)
 
     async def take(self) -> int:
-        """A producer id that nobody had.
+        """Return a producer id that nobody had.
 
         :raises CoordinatorNotAvailableError: there is none left and no block could be had.
         """
@@ -117,9 +118,9 @@ class ProducerIds:
 
 
 class BrokerEpoch(Protocol):
-    """Who knows under which epoch the broker is registered; ``ControllerFence`` does."""
+    """It knows under which epoch the broker is registered; ``ControllerFence`` does."""
 
     @property
     def broker_epoch(self) -> int:
-        """The czxid of the registration."""
+        """Return the czxid of the registration."""
         ...

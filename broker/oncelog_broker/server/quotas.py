@@ -1,6 +1,6 @@
-"""Budgets: what one connection may hold, and what all of them may hold together.
+"""Budgets bound what one connection may hold, and what all of them may hold together.
 
-Owns :class:`ConnectionLimits` (plain numbers) and :class:`BytePool`, the broker-wide account of
+They are :class:`ConnectionLimits` (plain numbers) and :class:`BytePool`, the broker-wide account of
 bytes that belong to requests not yet complete and to responses not yet taken by their peer.
 
 Rules of the pool
@@ -13,7 +13,7 @@ Rules of the pool
 * A Fetch takes a quarter of the room at most (``room_for_answer``), and is not begun while there is
   none. So a few peers that take nothing of what they asked for leave room for the others.
 * One waiting member at a time goes on even without room, so that half frames can be completed and
-  freed. So what is counted is bounded by the limit, one frame, and a little for each connection.
+  freed. So the count is bounded by the limit, one frame, and a little for each connection.
 * Responses leave by themselves, so while the pool is full it asks its members every 20 ms what they
   still hold.
 """
@@ -25,62 +25,64 @@ from dataclasses import dataclass
 from typing import Protocol
 
 REFRESH_S = 0.02
-"""How often a full pool counts again."""
+"""A full pool counts again this often."""
 
 SMALL_BYTES = 64 * 1024
-"""What a connection may hold without being counted: most requests never touch the pool."""
+"""A connection may hold so much without being counted: most requests never touch the pool."""
 
 ANSWER_SHARE = 4
 """One answer takes this part of the room at most."""
 
 READ_BYTES_MIN = 4 * 1024
-"""What may be read when there is no room: a transport is never given an empty buffer."""
+"""So much may be read when there is no room: a transport is never given an empty buffer."""
 
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """Bounds of one listener and of each of its connections.
-    Those that may change while the broker runs change in place."""
+    """These are the bounds of one listener and of each of its connections. Those that may change
+    while the broker runs change in place."""
 
     connections_max: int = 2000
     connections_per_ip_max: int = 1000
     handshake_s: float = 5.0
-    """From accept to the first whole request."""
+    """A connection has so long from accept to the first whole request."""
     frame_s: float = 10.0
-    """From the first byte of a frame to its last, not counting the time we did not read."""
+    """A frame may take so long from its first byte to its last, not counting the time we did not
+    read."""
     idle_s: float = 600.0
-    """Without a byte received and without a request in flight; 0 for no bound."""
+    """A connection may be so long without a byte received and without a request in flight; 0 for no
+    bound."""
     in_flight_max: int = 64
     unsent_bytes_max: int = 16 * 1024 * 1024
-    """Unsent responses of one connection above which nothing more is read from it."""
+    """Above so many unsent bytes of one connection's responses nothing more is read from it."""
     stall_s: float = 30.0
-    """How long a peer may take nothing of what is there for it."""
+    """A peer may take nothing of what is there for it for so long."""
     sweep_s: float = 0.5
-    """How often deadlines are looked at."""
+    """Deadlines are looked at this often."""
     log_interval_s: float = 10.0
-    """One line a peer host in this time about broken input."""
+    """One line a peer host is logged in this time about broken input."""
 
 
 class PoolMember(Protocol):
-    """A connection, as the pool sees it."""
+    """The pool sees a connection by this."""
 
     def held_bytes(self) -> int:
-        """Bytes of unfinished requests and unsent responses right now."""
+        """Return the bytes of unfinished requests and unsent responses right now."""
         ...
 
     def resume_from_pool(self) -> None:
-        """There is room again: go on reading."""
+        """Go on reading, as there is room again."""
         ...
 
 
 class BytePool:
-    """Bytes held by all connections of a broker, bounded by ``bytes_max``."""
+    """It counts the bytes held by all connections of a broker, bounded by ``bytes_max``."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
         self.exhausted_count = 0
-        """How often the pool became full."""
+        """The pool became full so often."""
         self._held: dict[PoolMember, int] = {}
         self._waiting: dict[PoolMember, None] = {}
         self._runner: PoolMember | None = None
@@ -88,16 +90,16 @@ class BytePool:
 
     @property
     def exhausted(self) -> bool:
-        """Whether members that ask must wait."""
+        """Return whether members that ask must wait."""
         return self.used >= self.bytes_max
 
     @property
     def waiting_count(self) -> int:
-        """Members in line."""
+        """Return how many members are in line."""
         return len(self._waiting)
 
     def update(self, member: PoolMember, held: int) -> None:
-        """``member`` now holds ``held`` bytes; little counts as nothing."""
+        """Note that ``member`` now holds ``held`` bytes; little counts as nothing."""
         before = self._held.get(member, 0)
         now = held if held > SMALL_BYTES else 0
         if now == before:
@@ -113,20 +115,21 @@ class BytePool:
             self._arm()
 
     def room_for(self, member: PoolMember) -> int:
-        """How many bytes ``member`` may read at once."""
+        """Return how many bytes ``member`` may read at once."""
         if member is self._runner:
             return self.bytes_max
         return max(self.bytes_max - self.used, READ_BYTES_MIN)
 
     def room_for_answer(self, member: PoolMember) -> int:
-        """How many bytes of records ``member`` may be answered with now; 0: none, look again."""
+        """Return how many bytes of records ``member`` may be answered with now; 0: none, look
+        again."""
         room = max(self.bytes_max - self.used, 0)
         if member is self._runner:
             return max(room, SMALL_BYTES)
         return min(room, max(room // ANSWER_SHARE, SMALL_BYTES))
 
     def must_wait(self, member: PoolMember) -> bool:
-        """Whether ``member`` has to stop reading; if so it stands in line from now on."""
+        """Return whether ``member`` has to stop reading; if so it stands in line from now on."""
         if not self.exhausted or member is self._runner:
             return False
         self._waiting.setdefault(member)
@@ -134,7 +137,7 @@ class BytePool:
         return True
 
     def drop(self, member: PoolMember) -> None:
-        """``member`` is gone."""
+        """Forget ``member``, which is gone."""
         self._waiting.pop(member, None)
         self.used -= self._held.pop(member, 0)
         if self._runner is member:

@@ -1,4 +1,4 @@
-"""What a handler gets beside the request itself: who asks, over which listener, how to answer.
+"""A handler is told who asks, over which listener, and how to answer, beside the request itself.
 
 Rules
 -----
@@ -27,7 +27,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Respond(Protocol):
-    """Answers one request, exactly once."""
+    """It answers one request, exactly once."""
 
     def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
         """Hand over the response, or None for none at all."""
@@ -36,40 +36,40 @@ class Respond(Protocol):
 
 @dataclass(slots=True)
 class ConnectionState:
-    """What handlers keep per connection; gone with it."""
+    """Handlers keep this per connection; it is gone with it."""
 
     fetch_session: Any = None
-    """The follower's fetch session, owned by the fetch handler."""
+    """It is the follower's fetch session, owned by the fetch handler."""
     on_close: list[Callable[[], None]] = field(default_factory=list)
-    """Called once, in order, when the connection is lost; must not raise."""
+    """They are called once, in order, when the connection is lost; they must not raise."""
     closed: bool = False
-    """Whether the connection is gone; an answer given now is dropped."""
+    """It tells whether the connection is gone; an answer given now is dropped."""
     room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX
-    """How many bytes of records an answer may have now; 0: none, look again later."""
+    """It returns how many bytes of records an answer may have now; 0: none, look again later."""
 
 
 NOBODY = Introduction()
-"""A peer that has not said who it is."""
+"""It stands for a peer that has not said who it is."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """Who asks. ``internal`` says whether the listener is the one between brokers."""
+    """It tells who asks. ``internal`` says whether the listener is the one between brokers."""
 
     listener: str
     internal: bool
     principal: str
     client_id: str
     peer: str
-    """Address of the peer as ``host:port``, for logs."""
+    """It is the address of the peer as ``host:port``, for logs."""
     api_version: int
     connection: ConnectionState
     introduction: Introduction = NOBODY
-    """What the peer said of itself and of us in the first exchange."""
+    """The peer said this of itself and of us in the first exchange."""
 
 
 class Handler(Protocol):
-    """One API, answered on the spot or by a callback later."""
+    """It serves one API, on the spot or by a callback later."""
 
     def handle(
         self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
@@ -79,7 +79,7 @@ class Handler(Protocol):
 
 
 class AsyncHandler(Protocol):
-    """One API whose answer must be awaited; the router runs it in a supervised task.
+    """It serves one API whose answer must be awaited; the router runs it in a supervised task.
 
     The payload is not passed on: no such API carries one.
     """

@@ -1,4 +1,4 @@
-"""What a broker counts of requests, per API: begun, answered, given up, errors, latency.
+"""A broker counts requests per API: begun, answered, given up, errors, latency.
 
 Handlers know nothing of it: a connection counts when it starts a request, and when it is given the
 answer. Latencies are measured only once a stopwatch was attached, by whoever shows them.
@@ -12,14 +12,14 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_runtime.observe import Histogram, Stopwatch
 
 UNKNOWN_API = -1
-"""Instead of an API key that this release does not know: peers must not make up series."""
+"""It stands for an API key that this release does not know: peers must not make up series."""
 
 _WITH_PARTITIONS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
-"""Whose answers may carry errors of single partitions that nobody would see otherwise."""
+"""Their answers may carry errors of single partitions that nobody would see otherwise."""
 
 
 class ApiStats:
-    """Of one API. Grows only."""
+    """It counts requests of one API. Counts only grow."""
 
     __slots__ = ("_with_partitions", "answered", "dropped", "errors", "key", "latency", "started")
 
@@ -28,20 +28,20 @@ class ApiStats:
         self.started = 0
         self.answered = 0
         self.dropped = 0
-        """Requests whose connection was lost before their answer."""
+        """So many requests lost their connection before their answer."""
         self.errors: dict[int, int] = {}
-        """By error code."""
+        """They stand here by error code."""
         self.latency = Histogram()
         self._with_partitions = key in _WITH_PARTITIONS
 
     @property
     def waiting(self) -> int:
-        """Requests that are not answered yet."""
+        """Return how many requests are not answered yet."""
         return self.started - self.answered - self.dropped
 
     @property
     def name(self) -> str:
-        """As the API is called in the protocol's documents."""
+        """Return the API's name as in the protocol's documents."""
         if self.key == UNKNOWN_API:
             return "Unknown"
         return "".join(word.capitalize() for word in ApiKey(self.key).name.split("_"))
@@ -60,17 +60,17 @@ class ApiStats:
 
 
 class RequestStats:
-    """Of all APIs of one broker."""
+    """It keeps the statistics of all APIs of one broker."""
 
     __slots__ = ("_apis", "stopwatch")
 
     def __init__(self) -> None:
         self.stopwatch: Stopwatch | None = None
-        """What latencies are measured with; None: they are not."""
+        """Latencies are measured with it; None means that they are not."""
         self._apis: dict[int, ApiStats] = {}
 
     def of(self, api_key: int) -> ApiStats:
-        """The statistics of one API, known or not."""
+        """Return the statistics of one API, known or not."""
         stats = self._apis.get(api_key)
         if stats is None:
             key = api_key if api_key in ApiKey.__members__.values() else UNKNOWN_API
@@ -80,5 +80,5 @@ class RequestStats:
         return stats
 
     def all(self) -> list[ApiStats]:
-        """Those that were ever asked for, by key."""
+        """Return those that were ever asked for, by key."""
         return [self._apis[key] for key in sorted(self._apis)]

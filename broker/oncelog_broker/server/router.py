@@ -1,4 +1,4 @@
-"""From an API key to its handler, and from whatever goes wrong to an answer.
+"""The router finds the handler of an API key, and turns whatever goes wrong into an answer.
 
 Order of checks: the peer speaks this API and version; the API may be used on this listener, and by
 this peer; the broker is ready; then the handler. An :class:`ApiError` refuses the whole request;
@@ -39,7 +39,7 @@ logger = logged.get_logger(__name__)
 
 
 def refusal(request: Request | type[Request], code: int, message: str | None = None) -> Any:
-    """An otherwise empty response that refuses the whole request."""
+    """Return an otherwise empty response that refuses the whole request."""
     cls = request if isinstance(request, type) else type(request)
     if cls is MetadataRequest:
         return MetadataResponse("", -1, error_code=code)
@@ -50,8 +50,8 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
 
 
 class Router:
-    """The table of handlers. ``handlers`` answer at once or by callback, ``async_handlers`` in a
-    supervised task of ``tasks``. ``check_identity`` is the safeguard of that name."""
+    """It is the table of handlers. ``handlers`` answer at once or by callback, ``async_handlers``
+    in a supervised task of ``tasks``. ``check_identity`` is the safeguard of that name."""
 
     def __init__(
         self, tasks: Tasks, authorizer: Authorizer, *, check_identity: bool = True
@@ -60,7 +60,7 @@ class Router:
         """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and
         the controller are served."""
         self.stats = RequestStats()
-        """What all connections count."""
+        """All connections count here."""
         self._tasks = tasks
         self._authorizer = authorizer
         self._check_identity = check_identity
@@ -76,7 +76,7 @@ class Router:
 
     @property
     def served(self) -> frozenset[int]:
-        """The API keys that have a handler."""
+        """Return the API keys that have a handler."""
         return frozenset(self._handlers) | frozenset(self._async_handlers)
 
     def dispatch(self, context: RequestContext, incoming: IncomingRequest, respond: Slot) -> None:
@@ -165,7 +165,7 @@ class Router:
 
 
 def _check_introduction(introduction: Introduction, request: Request) -> None:
-    """Brokers obey and believe only who meant them, and speaks for itself.
+    """Check that a broker's peer meant this one, and speaks for itself.
 
     :raises ClusterAuthorizationFailedError: the connection named somebody else, or nobody.
     """

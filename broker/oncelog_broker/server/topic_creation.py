@@ -1,8 +1,10 @@
-"""Auto-creation of topics that a client asks about (off by default, ``auto_create_topics_enable``).
+"""Topics that a client asks about may be created here (off by default).
 
-The broker asks the controller, with the broker's defaults for partitions and replication factor,
-and answers the client's question without waiting. A name is asked for once at a time, and only so
-many at once: a client that asks for random names must not bury the controller."""
+The setting is ``auto_create_topics_enable``. The broker asks the controller, with the broker's
+defaults for partitions and replication factor, and answers the client's question without waiting. A
+name is asked for once at a time, and only so many at once: a client that asks for random names must
+not bury the controller.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ CREATE_TIMEOUT_MS = 10_000
 
 
 class TopicCreation:
-    """Asks the controller for topics, each name once at a time."""
+    """It asks the controller for topics, each name once at a time."""
 
     def __init__(self, channel: ControllerChannel, tasks: Tasks, authorizer: Authorizer) -> None:
         self._channel = channel
@@ -30,7 +32,8 @@ class TopicCreation:
         self._pending: set[str] = set()
 
     def request(self, context: RequestContext, topic: str) -> bool:
-        """Have ``topic`` created; false when the principal may not or too many are pending."""
+        """Have ``topic`` created; return false when the principal may not or too many are
+        pending."""
         if topic in self._pending:
             return True
         if len(self._pending) >= PENDING_MAX:

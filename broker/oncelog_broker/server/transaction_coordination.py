@@ -1,4 +1,4 @@
-"""The transactions that this broker coordinates, and what it does for those of others.
+"""The transactions that this broker coordinates are put together here, with the work for others'.
 
 Beside the wiring it owns nothing. The coordinator (engine and service) decides, ``MarkerSender``
 tells the leaders, ``MarkerWriter`` writes what they are told, ``TransactionVerifier`` asks before a
@@ -34,7 +34,8 @@ from oncelog_runtime.tasks import Tasks
 
 
 class TransactionCoordination:
-    """Made before the first order of the controller arrives; ``stop`` before replication stops.
+    """It is made before the first order of the controller arrives; call ``stop`` before replication
+    stops.
 
     :param commit_timeout_ms: how long an answer waits for the replicas of what it has written.
     :param is_deleted: see ``MarkerSender``.
@@ -99,7 +100,7 @@ class TransactionCoordination:
         )
 
     async def stop(self) -> None:
-        """Give up all transactions; who waits is told to look for the next coordinator."""
+        """Give up all transactions; callers that wait are told to look for the next coordinator."""
         self.engine.close()
         self._unfollow()
         self.verifier.close()

@@ -1,4 +1,4 @@
-"""Handlers need this of the transaction coordinator: the port.
+"""Handlers need this port of the transaction coordinator.
 
 Callbacks come once, at once or later, on the loop.
 """
@@ -32,37 +32,37 @@ from oncelog_protocol.messages.transactions import (
 
 
 class TransactionsPort(Protocol):
-    """``coordinator.transaction.service.TransactionCoordinator``. Who may do what is for the
-    handlers; what is wrong with a request or not possible now is for the answer's error code."""
+    """It is ``coordinator.transaction.service.TransactionCoordinator``. Handlers check who may do
+    what; a request that is wrong or not possible now is told by the answer's error code."""
 
     def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
-        """The producer of a transactional id under a new epoch."""
+        """Respond with the producer of a transactional id under a new epoch."""
         ...
 
     def add_partitions(
         self, transaction: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
     ) -> None:
-        """Partitions belong to a transaction from now on, or are looked for in it."""
+        """Add partitions to a transaction, or look for them in it."""
         ...
 
     def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
-        """Commit or abort."""
+        """Commit or abort, and respond when that is decided."""
         ...
 
     def begin_shared(
         self, request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
     ) -> None:
-        """An ordinal."""
+        """Respond with a new ordinal."""
         ...
 
     def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
-        """A writer of a shared transaction."""
+        """Add a writer to a shared transaction."""
         ...
 
     def end_shared(
         self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
     ) -> None:
-        """The end of a shared transaction."""
+        """End a shared transaction."""
         ...
 
     def describe(
@@ -70,9 +70,9 @@ class TransactionsPort(Protocol):
         transactional_ids: Sequence[str],
         respond: Callable[[list[DescribedTransaction]], None],
     ) -> None:
-        """One answer an id, in order."""
+        """Respond with one answer an id, in order."""
         ...
 
     def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """The transactional ids of this coordinator."""
+        """Return the transactional ids of this coordinator."""
         ...
