@@ -1,1 +1,1 @@
-"""The broker: partitioned logs, replication, coordinators, and the server in front of them."""
+"""The broker keeps partitioned logs, replicates them, coordinates clients and serves them."""

@@ -1,8 +1,8 @@
-"""``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]``: one broker in the foreground; or,
-with ``config check`` or ``config show``, what its settings are.
+"""``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]`` runs one broker in the foreground.
 
-SIGTERM and SIGINT stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed,
-2 a configuration that cannot work.
+With ``config check`` or ``config show`` it tells what the broker's settings are. SIGTERM and SIGINT
+stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a configuration
+that cannot work.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HELD_LONG_S = 1.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a broker until it is told to stop; returns the exit code."""
+    """Run a broker until it is told to stop; return the exit code."""
     options = _parse(argv)
     try:
         loaded = load(options.config, environment=os.environ, arguments=options.settings)
@@ -81,7 +81,7 @@ def _run_broker(loaded: Loaded, options: argparse.Namespace) -> int:
 
 
 def _tell(loaded: Loaded, options: argparse.Namespace) -> int:
-    """``config check`` and ``config show``: what would be run with."""
+    """Carry out ``config check`` and ``config show``, which tell what would be run with."""
     document: dict[str, Any] = {"ignored": list(loaded.ignored)}
     if options.verb == "show":
         rows = report.shown_settings(loaded)
@@ -112,7 +112,8 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _add_sources(parser: argparse.ArgumentParser, defaults: dict[str, Any]) -> None:
-    """``defaults`` are said once: those of a sub-command would hide what stands before it."""
+    """Add the options for sources of settings. ``defaults`` are said once: those of a sub-command
+    would hide what stands before it."""
     unset = argparse.SUPPRESS
     parser.add_argument(
         "--config",
@@ -132,7 +133,7 @@ def _add_sources(parser: argparse.ArgumentParser, defaults: dict[str, Any]) -> N
 
 
 def _run(main_coro: Coroutine[Any, Any, int]) -> int:
-    """uvloop where there is one, else the standard loop."""
+    """Run the coroutine on uvloop where there is one, else on the standard loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
         import uvloop
@@ -145,7 +146,7 @@ def _run(main_coro: Coroutine[Any, Any, int]) -> int:
 
 
 def make_store(config: BrokerConfig) -> MetadataStore:
-    """ZooKeeper at ``zookeeper_connect``, whose chroot follows the first slash."""
+    """Return ZooKeeper at ``zookeeper_connect``, whose chroot follows the first slash."""
     return ZooKeeperStore.from_connect_string(
         config.zookeeper_connect,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
@@ -188,7 +189,7 @@ async def _serve(loaded: Loaded, ready_file: str | None) -> int:
 
 
 def log_held(held: Held) -> None:
-    """A warning where the work was long; a machine that was slow is worth a line."""
+    """Log a warning where the work was long; a machine that was slow is worth a line."""
     serious = held.cpu_s >= BOUND_S or held.seconds >= HELD_LONG_S
     logger.log(
         logging.WARNING if serious else logging.INFO,
@@ -209,7 +210,7 @@ def _endpoint(broker: Broker, turns: TurnWatch) -> Endpoint:
 async def _live(
     loaded: Loaded, broker: Broker, endpoint: Endpoint | None, ready_file: str | None
 ) -> int:
-    """From the first signal handler to the broker's end; its exit code."""
+    """Run from the first signal handler to the broker's end; return its exit code."""
     config, files = loaded.config, broker.files
     stop = _stop_signal()
     _log_settings(loaded)
@@ -240,7 +241,7 @@ async def _live(
 
 
 def _stop_signal() -> asyncio.Future[None]:
-    """Done with the first signal; the second one ends the process."""
+    """Return a future that is done with the first signal; the second one ends the process."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
@@ -269,7 +270,7 @@ async def _start(broker: Broker, stop: asyncio.Future[None]) -> bool:
 
 
 async def _until_stopped(broker: Broker, stop: asyncio.Future[None]) -> bool:
-    """Wait for a signal or a failure; true when it was a failure."""
+    """Wait for a signal or a failure; return true when it was a failure."""
     ended = asyncio.Event()
     stop.add_done_callback(lambda _: ended.set())
     broker.failed.add_done_callback(lambda _: ended.set())
@@ -289,7 +290,8 @@ def _write_ready_file(files: Files, path: str, broker: Broker, endpoint: Endpoin
 
 
 def _raise_file_limit() -> None:
-    """Segments, indexes and connections all take descriptors: use what the system allows."""
+    """Use as many descriptors as the system allows: segments, indexes and connections all take
+    some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

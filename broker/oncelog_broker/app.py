@@ -1,17 +1,17 @@
-"""One broker, wired: where its rooms meet, and the one file that knows the controller.
+"""One broker is wired here: its rooms meet, and this one file knows the controller.
 
 Start: bind the listeners (so that ports are known, and nothing is created when one is taken), look
 at the directories, connect to the metadata store, learn the cluster id, load the logs, start
 replication, serve the internal listener, register, run for controller, and serve clients once the
 controller has described the cluster.
 
-Stop [D10]: have the leaderships moved, resign, leave, give up the transactions and the
-groups, close the listeners, stop replication, sync everything, write the clean-shutdown file with
-the broker epoch.
+Stop [D10]: have the leaderships moved, resign, leave, give up the transactions and the groups,
+close the listeners, stop replication, sync everything, write the clean-shutdown file with the
+broker epoch.
 
 Losing the session with the metadata store is not the end: the broker goes on serving, registers
-again under a new broker epoch, and is told what to do by the controller. What does end a broker
-comes out of :attr:`Broker.failed`.
+again under a new broker epoch, and is told what to do by the controller. An error that does end a
+broker comes out of :attr:`Broker.failed`.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ from oncelog_runtime.tasks import Tasks
 logger = logged.get_logger(__name__)
 
 SESSION_FILE = SESSION
-"""In the first log directory: the session that owns the registration, removed after a crash."""
+"""It holds the session that owns the registration, in the first log directory."""
 
 STORE_STEP_S = 10.0
-"""What a step of stopping may take that needs the metadata store, which may be away."""
+"""A step of stopping that needs the metadata store, which may be away, may take so long."""
 
 SHUTDOWN_RETRY_S = 0.05
 SHUTDOWN_RETRY_MAX_S = 0.5
@@ -91,7 +91,7 @@ class BrokerFailedError(OncelogError):
 
 
 class Broker:
-    """One broker. ``start`` once, ``stop`` once; many may live in one process.
+    """It is one broker. Call ``start`` once and ``stop`` once; many may live in one process.
 
     :param metadata_store: not started yet; the broker starts and closes it.
     """
@@ -114,7 +114,7 @@ class Broker:
         self.live.on_change.append(self._settings_changed)
         self.broker_id = config.broker_id
         self.addresses: dict[str, tuple[str, int]] = {}
-        """Where each listener accepts, by its name; ports are known from ``start`` on."""
+        """Each listener, by its name, accepts here; ports are known from ``start`` on."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the exception after which this broker cannot go on."""
         self.failed.add_done_callback(_retrieve)
@@ -179,7 +179,7 @@ class Broker:
         return BrokerConnector(self.broker_id, self.image, listener, check_identity=check)
 
     def _make_router(self) -> Router:
-        """Clusters for tests put their faults in front of it."""
+        """Make the router; clusters for tests put their faults in front of it."""
         return Router(self.tasks, self.authorizer, check_identity=self._check_identity)
 
     def _make_runner(self, safeguards: ControllerSafeguards | None) -> ControllerRunner:
@@ -273,18 +273,18 @@ class Broker:
 
     @property
     def identity(self) -> Identity:
-        """What this broker answers to; unknown before it has learned which cluster it is of."""
+        """Return what this broker answers to; unknown before it has learned its cluster."""
         known = self.image.cluster_id and self._check_identity
         return Identity(self.image.cluster_id, self.broker_id) if known else UNKNOWN
 
     @property
     def metadata_store(self) -> MetadataStore:
-        """Where the cluster's state is kept; for reading what its session is."""
+        """Return where the cluster's state is kept; for reading what its session is."""
         return self._store
 
     @property
     def broker_epoch(self) -> int:
-        """The czxid of the registration; -1 before it."""
+        """Return the czxid of the registration; -1 before it."""
         return self.fence.broker_epoch
 
     # -- start -------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class Broker:
     # -- while it runs -----------------------------------------------------------------------
 
     def _registered(self, broker_epoch: int) -> None:
-        """A new registration, at start or after the session expired."""
+        """Take over a new registration, at start or after the session expired."""
         if broker_epoch > self.fence.broker_epoch:
             self.logs.continuity.registered(broker_epoch)
             logger.info(logged.BROKER_REGISTERED, self.broker_id, broker_epoch)
@@ -465,7 +465,7 @@ class Broker:
             return None
 
     def _remember_session(self, session_id: int) -> None:
-        """A session that is not remembered only makes the next start wait for its expiry."""
+        """Write the session down; otherwise the next start waits for its expiry."""
         try:
             self.files.write_atomic_now(
                 f"{self.config.log_dirs[0]}/{SESSION_FILE}",
@@ -475,7 +475,7 @@ class Broker:
             logger.warning(logged.SESSION_NOT_REMEMBERED, exc)
 
     def _directory_failed(self, directory: LogDir) -> None:
-        """[D9]: the replicas there stop, and the controller takes their roles from them; without
+        """Stop the replicas there, and have the controller take their roles from them [D9]; without
         any directory left, the broker stops."""
         self.logs.continuity.note_failed(directory)
         self.replicas.directory_failed(directory)
@@ -483,8 +483,8 @@ class Broker:
             self.tasks.spawn("noting a failure", self._note_failure(directory))
 
     async def _note_failure(self, directory: LogDir) -> None:
-        """What may be lost with a directory is on record before the broker ends for it, or the next
-        life would not know. Without the store that life could not register either."""
+        """Put on record what may be lost with a directory before the broker ends for it, or the
+        next life would not know. Without the store that life could not register either."""
         lossy = await self.logs.continuity.directory_failed(directory)
         if lossy and self.membership is not None and self.broker_epoch >= 0:
             await self.membership.report_loss(lossy)
@@ -544,7 +544,7 @@ class Broker:
     async def _step(
         self, name: str, work: Awaitable[None], *, timeout_s: float | None = None
     ) -> None:
-        """A step that fails or hangs must not keep the next from flushing (KAFKA-13315)."""
+        """Carry out a step; its failure must not keep the next from flushing (KAFKA-13315)."""
         try:
             async with asyncio.timeout(timeout_s):
                 await work
@@ -594,6 +594,6 @@ def _sentence(text: str) -> str:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Whoever holds the broker may not look at ``failed``; that is no warning's business."""
+    """Take the exception, or asyncio warns of it where nobody looks at ``failed``."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Holds the clock of a broker against those of its peers: now and then, and soon after a leap"""
+"""The clock of a broker is held against those of its peers: now and then, and soon after a leap."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from oncelog_runtime.pause import Pause
 logger = logged.get_logger(__name__)
 
 ROUND_MS_MIN = 1_000
-"""Between two rounds, and while the clock is in doubt."""
+"""It is the least time between two rounds, and the time while the clock is in doubt."""
 
 PARTITIONS_PER_TURN = 1_000
-"""Whose replicas are counted between two turns of the loop."""
+"""The replicas of so many partitions are counted between two turns of the loop."""
 
 
 class Peers(Protocol):
-    """Where the clocks of other brokers can be read; see ``ClockExchange``."""
+    """The clocks of other brokers can be read here; see ``ClockExchange``."""
 
     async def tell(self) -> None:
         """Say what time it is here."""
         ...
 
     async def peers(self) -> list[int] | None:
-        """What the others said last, in milliseconds since 1970; None: nobody knows."""
+        """Return what the others said last, in milliseconds since 1970; None if nobody knows."""
         ...
 
 
 class ClockWatch:
-    """Of one broker.
+    """It watches the clock of one broker.
 
     :param interval_ms: between two rounds.
     """
@@ -55,8 +55,8 @@ class ClockWatch:
         clock.on_leap = self._leapt
 
     async def look(self) -> None:
-        """What peers say before this broker belongs to them, so that logs are loaded in the right
-        year. It decides nothing for who finds nobody."""
+        """Hear what peers say before this broker belongs to them, so that logs are loaded in the
+        right year. If nobody is found, that decides nothing."""
         found = await self._peers.peers()
         if found:
             self._clock.heard(found, len(found) + 1)
@@ -80,7 +80,8 @@ class ClockWatch:
             self._clock.heard(found, await self._expected())
 
     async def _expected(self) -> int:
-        """How many brokers there are, up or down: those that live and those that have replicas."""
+        """Return how many brokers there are, up or down: those that live and those that have
+        replicas."""
         known = {self._broker_id, *self._image.brokers}
         counted = 0
         for topic in list(self._image.topics.values()):

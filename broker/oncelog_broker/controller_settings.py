@@ -1,6 +1,6 @@
-"""What the controller in a broker is told of settings: its own, and what may be set for brokers.
+"""The controller in a broker is told its settings here, and which may be set for brokers.
 
-Beside ``app`` the one module of the broker that knows the controller.
+Beside ``app`` this is the one module of the broker that knows the controller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Texts = Mapping[str, str]
 
 
 class ControllerSettings:
-    """The ``BrokerSettings`` of a controller whose broker was started with ``config``."""
+    """It is the ``BrokerSettings`` of a controller whose broker was started with ``config``."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -27,8 +27,8 @@ class ControllerSettings:
     def altered(
         self, broker_id: int, configs: Mapping[int, Texts], entries: Sequence[ConfigEntry]
     ) -> dict[str, str]:
-        """See the port. Of other brokers' files and environments nothing is known here: what
-        does not go together with those, they leave out themselves."""
+        """See the port. Nothing is known here of other brokers' files and environments: a broker
+        leaves out itself what does not go together with its own."""
         return dynamic.altered(self._config, broker_id, configs, entries)
 
     def controller_config(self, configs: Mapping[int, Texts]) -> ControllerConfig:
@@ -42,7 +42,7 @@ class ControllerSettings:
 
 
 def controller_config(config: BrokerConfig) -> ControllerConfig:
-    """The settings of the controller."""
+    """Return the settings of the controller."""
     return ControllerConfig(
         inter_broker_listener=config.inter_broker_listener,
         num_partitions=config.num_partitions,

@@ -1,7 +1,7 @@
-"""The settings in force: what the broker was started with, and what is set while it runs.
+"""The settings in force are those that the broker was started with, and those set while it runs.
 
 Each room has one object with its settings. It is changed in place, and rooms look at it whenever
-they need it; what a room has derived from it is renewed by ``on_change``.
+they need it; ``on_change`` renews what a room has derived from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT = "default"
 
 
 class Described(NamedTuple):
-    """One setting as it is told to who asks; a secret has no value."""
+    """It is one setting as it is told to who asks; a secret has no value."""
 
     key: str
     value: str | None
@@ -34,11 +34,12 @@ class Described(NamedTuple):
 
 
 class LiveConfig:
-    """Of one broker. ``take`` is called with what the controller says, whole."""
+    """It keeps the settings of one broker. ``take`` is called with what the controller says,
+    whole."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.given = config
-        """What the broker was started with."""
+        """The broker was started with these."""
         self.current = config
         self.log = room_configs.log_config(config)
         self.replicas = room_configs.replica_config(config)
@@ -46,14 +47,14 @@ class LiveConfig:
         self.transactions = room_configs.transaction_config(config)
         self.connections = room_configs.connection_limits(config)
         self.on_change: list[Callable[[], None]] = []
-        """Called after ``current`` and the rooms' objects have changed."""
+        """They are called after ``current`` and the rooms' objects have changed."""
         self._default: dict[str, str] = {}
         self._own: dict[str, str] = {}
         self._taken: list[BrokerOverrides] = []
 
     def take(self, configs: Iterable[BrokerOverrides]) -> None:
-        """Live by what is set for all brokers and for this one; nothing is set any more that is not
-        named. What cannot hold is logged and left out."""
+        """Apply what is set for all brokers and for this one; a setting that is not named is not
+        set any more. An invalid one is logged and left out."""
         taken = [c for c in configs if c.broker_id in (BROKER_DEFAULT, self.given.broker_id)]
         if taken == self._taken:
             return
@@ -88,7 +89,7 @@ class LiveConfig:
     # ---- what is told to who asks
 
     def described(self) -> list[Described]:
-        """Every setting in force, by key; maps entry by entry."""
+        """Return every setting in force, by key; maps come entry by entry."""
         rows: list[Described] = []
         for key, field in BrokerConfig.model_fields.items():
             if key == "listeners":
@@ -120,7 +121,7 @@ class LiveConfig:
         ]
 
     def described_default(self) -> list[Described]:
-        """What is set for all brokers while they run."""
+        """Return what is set for all brokers while they run."""
         rows = []
         for key, text in sorted(self._default.items()):
             field = BrokerConfig.model_fields[key.partition(".")[0]]
@@ -129,7 +130,7 @@ class LiveConfig:
         return rows
 
     def topic_default(self, key: str) -> tuple[str, str]:
-        """(value, source) of a topic setting here, for topics that do not say."""
+        """Return (value, source) of a topic setting here, for topics that do not say."""
         default = TOPIC_SETTINGS[key].default
         texts = {normalise_key(k): v for k, v in self.current.topic_default_texts().items()}
         text = texts.get(key, default)

@@ -1,4 +1,4 @@
-"""Which log lines are written: a level for all, and levels for rooms or single modules.
+"""Log levels decide which lines are written: one for all, and others for rooms or single modules.
 
 A room is named as it is in the documentation (``replication``), a module by the name of its logger
 (``oncelog_broker.log.cleaner``). Of two names that fit the longer one holds.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 __all__ = ["LOGGERS", "REPEAT_MAX", "logger_name", "set_levels"]
 
 REPEAT_MAX = 20
-"""Lines about the same thing in one interval; what is more is counted, not written."""
+"""So many lines about the same thing are written in one interval; further ones are only counted."""
 
 LOGGERS = {
     "broker": "oncelog_broker",
@@ -28,11 +28,11 @@ LOGGERS = {
     "zookeeper": "kazoo",
     "http": "uvicorn",
 }
-"""What may be named in ``log_levels``, and the logger that it means."""
+"""These names are possible in ``log_levels``, and each means a logger."""
 
 
 def logger_name(name: str) -> str:
-    """The logger that a name in ``log_levels`` means.
+    """Return the logger that a name in ``log_levels`` means.
 
     Raises ValueError for one that no line is ever written under.
     """

@@ -1,4 +1,7 @@
-"""Log lines of the broker as a whole: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""The broker as a whole writes these log lines: names, texts, fields.
+
+See ``oncelog_runtime.logs``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a broker process writes its log: text for a person, JSON lines for a machine.
+"""A broker process writes its log as text for a person, or as JSON lines for a machine.
 
 All rooms log with the standard library, as ``oncelog_runtime.logs`` says; here, once per process,
 those records get their shape from structlog. Nothing below ``__main__`` calls this.
@@ -69,9 +69,9 @@ def configure_logging(
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes lines, and of the same line only so many in a while.
+    """It writes lines, and of the same line only so many in a while.
 
-    What was left out is told with the next line of whatever kind. DEBUG and CRITICAL always pass:
+    It tells what was left out with the next line of whatever kind. DEBUG and CRITICAL always pass:
     the one is asked for, the other is rare.
     """
 
@@ -112,7 +112,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def _text(colors: bool) -> logging.Formatter:
-    """``timestamp [level] text [logger] name=event``"""
+    """Return the formatter of ``timestamp [level] text [logger] name=event``."""
     return _formatter(
         _name_after_text,
         structlog.dev.ConsoleRenderer(
@@ -173,7 +173,7 @@ def _fields_and_name(
 
 
 def _plain(value: object) -> Any:
-    """What JSON can say of a value."""
+    """Return what JSON can say of a value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, BaseException):

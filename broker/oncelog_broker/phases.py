@@ -1,4 +1,4 @@
-"""How far a broker has come, from its first to its last moment. Pure."""
+"""A broker goes through these phases, from its first to its last moment. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import Enum, unique
 
 @unique
 class BrokerPhase(Enum):
-    """The value says it to a person. A broker goes through them in this order and never back."""
+    """The value tells a person the phase. A broker goes through them in this order and never
+    back."""
 
     NEW = "not started"
     BINDING = "taking its ports and looking at its directories"
@@ -21,5 +22,5 @@ class BrokerPhase(Enum):
 
     @property
     def label(self) -> str:
-        """For metrics and programs."""
+        """Return the name for metrics and programs."""
         return self.name.lower()

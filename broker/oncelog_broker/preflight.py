@@ -1,7 +1,7 @@
-"""What is wrong with the log directories, found before anything is created.
+"""Mistakes about the log directories are found here before anything is created.
 
-Reads only. The locks and the final word on identity are the log manager's; these checks exist so
-that a mistake in the configuration gets a message that names key, directory and remedy.
+This only reads. The locks and the final word on identity are the log manager's; these checks exist
+so that a mistake in the configuration gets a message that names key, directory and remedy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from oncelog_runtime.files import Files
 
 
 def check_directories(files: Files, config: BrokerConfig) -> None:
-    """:raises ConfigError: a directory cannot be used, or belongs to another broker."""
+    """Check that every log directory can be used by this broker.
+
+    :raises ConfigError: a directory cannot be used, or belongs to another broker.
+    """
     clusters: dict[str, str] = {}
     for path in config.log_dirs:
         _check_usable(files, path)
@@ -39,7 +42,7 @@ def check_directories(files: Files, config: BrokerConfig) -> None:
 
 
 def known_cluster_id(files: Files, config: BrokerConfig) -> str | None:
-    """The cluster that the directories belong to; None when they are new."""
+    """Return the cluster that the directories belong to; None when they are new."""
     for path in config.log_dirs:
         meta = _meta(files, path)
         if meta is not None and meta.get("cluster_id"):
@@ -74,7 +77,7 @@ def _check_writable(files: Files, path: str, existing: str) -> None:
 
 
 def _meta(files: Files, path: str) -> dict[str, object] | None:
-    """The identity file, or None where there is none that can be read."""
+    """Return the identity file, or None where there is none that can be read."""
     name = f"{path}/{META}"
     if not files.exists(name):
         return None

@@ -1,4 +1,7 @@
-"""What each room of a broker is told of its settings. (The controller is told by ``app``.)"""
+"""Each room of a broker gets its part of the settings here.
+
+(``app`` tells the controller.)
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from oncelog_protocol.messages.metadata import ListenerAddress
 
 
 def log_config(config: BrokerConfig) -> LogConfig:
-    """Of the logs."""
+    """Return the settings of the logs."""
     return LogConfig(
         log_dirs=config.log_dirs,
         flush=config.flush,
@@ -40,7 +43,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
 
 
 def replica_config(config: BrokerConfig) -> ReplicaConfig:
-    """Of replication."""
+    """Return the settings of replication."""
     return ReplicaConfig(
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
@@ -51,7 +54,7 @@ def replica_config(config: BrokerConfig) -> ReplicaConfig:
 
 
 def group_config(config: BrokerConfig) -> GroupConfig:
-    """Of the group coordinator."""
+    """Return the settings of the group coordinator."""
     return GroupConfig(
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -64,7 +67,7 @@ def group_config(config: BrokerConfig) -> GroupConfig:
 
 
 def transaction_config(config: BrokerConfig) -> TransactionConfig:
-    """Of the transaction coordinator."""
+    """Return the settings of the transaction coordinator."""
     return TransactionConfig(
         transaction_max_timeout_ms=config.transaction_max_timeout_ms,
         transactional_id_expiration_ms=config.transactional_id_expiration_ms,
@@ -72,7 +75,7 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """Of each listener."""
+    """Return the limits of each listener."""
     return ConnectionLimits(
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
@@ -88,7 +91,8 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
 def advertised_listeners(
     config: BrokerConfig, addresses: Mapping[str, tuple[str, int]]
 ) -> list[ListenerAddress]:
-    """What the registration says of where this broker is; ``addresses`` are those it listens at."""
+    """Return what the registration says of where this broker is; ``addresses`` are those it listens
+    at."""
     return [
         ListenerAddress(
             listener.name,

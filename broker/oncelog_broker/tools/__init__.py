@@ -1,1 +1,1 @@
-"""Programs for people who look at a broker's files."""
+"""These programs are for people who look at a broker's files."""

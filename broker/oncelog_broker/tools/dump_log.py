@@ -43,7 +43,7 @@ from oncelog_protocol.records.decode import decode_batch
 from oncelog_runtime.files import File, Files, SystemFiles
 
 Line = dict[str, Any]
-"""One line of output; "kind" says what it is about."""
+"""It is one line of output; "kind" says what it is about."""
 
 _OFFSET_CHECKPOINTS = (checkpoint.RECOVERY_POINT, checkpoint.HIGH_WATERMARK, checkpoint.LOG_START)
 
@@ -142,7 +142,7 @@ def _record_lines(file: File, position: int, header: BatchHeader) -> Iterator[Li
 
 
 def _text(data: bytes | None) -> str | None:
-    """UTF-8 as it is, anything else as base64 with a prefix that says so."""
+    """Return UTF-8 as it is, anything else as base64 with a prefix that says so."""
     if data is None:
         return None
     try:
@@ -251,7 +251,7 @@ def _plain(line: Line) -> str:
 
 
 def _files_in(files: Files, directory: str) -> list[str]:
-    """The files of a partition's directory, in order of their names."""
+    """Return the files of a partition's directory, in order of their names."""
     paths = [os.path.join(directory, name) for name in sorted(files.list_dir(directory))]
     return [path for path in paths if os.path.isfile(path)]
 

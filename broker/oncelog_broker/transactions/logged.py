@@ -1,4 +1,7 @@
-"""Log lines of the transactions room: names, texts, fields (see ``oncelog_runtime.logs``)"""
+"""The transactions room writes these log lines: names, texts, fields.
+
+See ``oncelog_runtime.logs``.
+"""
 
 from __future__ import annotations
 

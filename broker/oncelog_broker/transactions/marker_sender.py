@@ -1,14 +1,14 @@
-"""Markers on their way from the coordinator of a transaction to the leaders of its partitions.
+"""Markers go from the coordinator of a transaction to the leaders of its partitions.
 
 Rules
 -----
 * An order is carried out in all its partitions, each for itself, for ever: with pauses, and by
   whoever leads the partition then. It is done when every partition has it, exactly once [B16], and
-  never within ``send``. What is cancelled does nothing more.
-* What is to be told to one broker while a request is under way leaves together in the next one. A
+  never within ``send``. A cancelled order does nothing more.
+* Markers for one broker that come while a request is under way leave together in the next one. A
   marker that did not get through the first time travels apart from those that have yet to try, so
   that a partition that is down holds up only itself. This broker itself is told without a socket.
-* A topic that is no more needs no markers. That this broker does not know a partition proves
+* A topic that is no more needs no markers. If this broker does not know a partition, that proves
   nothing: a coordinator that came later may have heard less than the one that added it. So the
   metadata store is asked, and the marker waits until it says so, or the partition is known.
 * INVALID_PRODUCER_EPOCH says that a newer transaction is open there, so this one has ended there.
@@ -46,27 +46,27 @@ from oncelog_runtime.tasks import Tasks
 logger = logged.get_logger(__name__)
 
 ATTEMPT_S = MARKER_WAIT_S + 2.0
-"""How long one request to another broker may take before its connection is given up."""
+"""One request to another broker may take so long before its connection is given up."""
 
 PAUSE_S = 0.02
 PAUSE_S_MAX = 1.0
-"""Before a marker is sent again; doubles up to the maximum."""
+"""A marker is sent again after a pause, which doubles up to this maximum."""
 
 DELETED_S = 5.0
-"""How long the metadata store may take to say whether a partition was deleted."""
+"""The metadata store may take so long to say whether a partition was deleted."""
 
 ASK_DELETED_S = 1.0
-"""Between two questions for what is still not known here."""
+"""It is asked again after this pause for what is still not known here."""
 
 BATCH_MAX = 2000
-"""Partitions in one request, about."""
+"""One request has about so many partitions."""
 
 FIRST_LANE, NEXT_LANE = 100, 101
-"""Connections of their own: of first attempts, and of all further ones."""
+"""These are connections of their own: for first attempts, and for all further ones."""
 
 
 class _Order:
-    """An order that is under way."""
+    """It is an order that is under way."""
 
     __slots__ = ("done", "open_count", "order")
 
@@ -76,7 +76,7 @@ class _Order:
         self.open_count = 0
 
     def one_done(self) -> None:
-        """One partition has its marker."""
+        """Count a partition that has its marker."""
         self.open_count -= 1
         if self.open_count <= 0:
             done, self.done = self.done, None
@@ -84,12 +84,12 @@ class _Order:
                 done()
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Forget an order for which nobody waits any more."""
         self.done = None
 
 
 class _Marker:
-    """One marker for one partition."""
+    """It is one marker for one partition."""
 
     __slots__ = ("commit", "lane", "order", "pause_s", "producer_epoch", "producer_id", "where")
 
@@ -111,7 +111,7 @@ class _Marker:
 
 
 class _Lane:
-    """What waits to be told to one broker."""
+    """It holds what waits to be told to one broker."""
 
     __slots__ = ("busy", "queue")
 
@@ -120,14 +120,14 @@ class _Lane:
         self.busy = False
 
     def take(self) -> list[_Marker]:
-        """The next ones, without those that were cancelled."""
+        """Return the next markers, without those that were cancelled."""
         count = min(len(self.queue), BATCH_MAX)
         taken = [self.queue.popleft() for _ in range(count)]
         return [marker for marker in taken if marker.order.done is not None]
 
 
 class MarkerSender:
-    """Fulfils ``coordinator.ports.MarkerSender``. Made open; ``close`` ends it.
+    """It fulfils ``coordinator.ports.MarkerSender``. It is made open; ``close`` ends it.
 
     :param is_deleted: whether a partition that was there once is no more, for certain; raises when
         that cannot be said now.
@@ -153,17 +153,17 @@ class MarkerSender:
         self._is_deleted = is_deleted
         self._confirm_deletions = confirm_deletions
         self._asking = False
-        """Whether the store is being asked for partitions that are not known here."""
+        """It tells whether the store is being asked for partitions that are not known here."""
         self._lanes: dict[tuple[int, int], _Lane] = {}
         self._homeless: dict[_Marker, None] = {}
-        """Those whose partition nobody leads, or is not known here."""
+        """Nobody leads the partition of these, or it is not known here."""
         self._loop = asyncio.get_running_loop()
         self._closed = False
         image.on_change.append(self._metadata_changed)
 
     def send(self, order: MarkerOrder, done: Callable[[], None]) -> Callable[[], None]:
         """Write the markers of ``order``, for ever if need be; ``done`` is called once they all
-        are, not before this has returned. Returns what cancels it."""
+        are, not before this has returned. Return what cancels it."""
         under_way = _Order(order, done)
         markers = [
             _Marker(under_way, producer_id, producer_epoch, commit, where)
@@ -178,7 +178,7 @@ class MarkerSender:
         return under_way.cancel
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing any more."""
         self._closed = True
         self._image.on_change.remove(self._metadata_changed)
         self._homeless.clear()
@@ -208,7 +208,8 @@ class MarkerSender:
                 self._start(state.leader, marker.lane, lane)
 
     def _start(self, leader: int, number: int, lane: _Lane) -> None:
-        """From the next round of the loop on, so that what comes in this one leaves together."""
+        """Start the lane in the next round of the loop, so that what comes in this one leaves
+        together."""
         if leader == self._broker_id:
             self._loop.call_soon(self._write_here, lane)
         else:
@@ -274,7 +275,7 @@ class MarkerSender:
             lane.busy = False
 
     async def _tell(self, leader: int, number: int, batch: _Batch) -> list[MarkerResult]:
-        """The results; none when there is no knowing."""
+        """Send a batch and return the results; there are none if they cannot be known."""
         request = WriteTxnMarkersRequest(batch.wire)
         try:
             response: WriteTxnMarkersResponse = await self._calls.call(
@@ -314,7 +315,7 @@ class MarkerSender:
 
 
 class _Batch:
-    """Markers that travel together."""
+    """These markers travel together."""
 
     __slots__ = ("_markers", "wire")
 
@@ -327,7 +328,8 @@ class _Batch:
         self.wire = [_wire(group) for group in self._markers]
 
     def codes(self, results: list[MarkerResult]) -> list[tuple[_Marker, int]]:
-        """What became of each marker; COORDINATOR_NOT_AVAILABLE where nothing is said of it."""
+        """Return the outcome of each marker; COORDINATOR_NOT_AVAILABLE where nothing is said of
+        it."""
         found: list[tuple[_Marker, int]] = []
         for number, group in enumerate(self._markers):
             said: dict[tuple[str, int], int] = {}

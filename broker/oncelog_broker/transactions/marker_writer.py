@@ -1,12 +1,12 @@
-"""The ends of transactions, as they reach the partitions that this broker leads.
+"""The ends of transactions are written here to the partitions that this broker leads.
 
 Rules
 -----
 * A marker of a partition of users' data is appended to it, and counts once it is committed. In a
   partition of committed offsets there are no batches of transactions: its coordinator takes the
   pending offsets over, or drops them, and answers when that is committed and in force [K15].
-* Every partition for itself: what one refuses or is slow with is told of it alone.
-* Who asks is answered within ``MARKER_WAIT_S``: a partition that is not held by enough replicas by
+* Errors and time-outs are reported per partition.
+* The asker is answered within ``MARKER_WAIT_S``: a partition that is not held by enough replicas by
   then is answered REQUEST_TIMED_OUT, and keeps nobody from hearing of the others. Its marker is in
   the log, and the next attempt finds it there.
 """
@@ -35,7 +35,8 @@ MARKER_WAIT_S = 1.0
 
 
 class _Written:
-    """Markers that were asked for together: answered when all are known, or the time is up."""
+    """These markers were asked for together: they are answered when all are known, or the time is
+    up."""
 
     __slots__ = ("deadline", "open", "respond", "results")
 
@@ -43,18 +44,18 @@ class _Written:
         self.results: list[MarkerResult] = []
         self.respond: Callable[[list[MarkerResult]], None] | None = respond
         self.open: dict[int, MarkerPartitionResult] = {}
-        """Those without an answer, by the order of asking."""
+        """These have no answer yet, by the order of asking."""
         self.deadline: Deadline | None = None
 
     def known(self, number: int, error_code: int) -> None:
-        """What became of one; late news change nothing."""
+        """Take in the outcome of one marker; late news change nothing."""
         result = self.open.pop(number, None)
         if result is not None:
             result.error_code = error_code
             self.finish()
 
     def expired(self) -> None:
-        """Time is up for those that are open."""
+        """Answer REQUEST_TIMED_OUT for those that are open, as their time is up."""
         self.deadline = None
         for result in self.open.values():
             result.error_code = RequestTimedOutError.code
@@ -72,7 +73,7 @@ class _Written:
 
 
 class MarkerWriter:
-    """Writes markers here. ``groups`` ends transactions in partitions of committed offsets."""
+    """It writes markers here. ``groups`` ends transactions in partitions of committed offsets."""
 
     def __init__(self, replicas: ReplicaManager, groups: EndsGroupTransactions) -> None:
         self._replicas = replicas
@@ -81,7 +82,7 @@ class MarkerWriter:
     def write(
         self, markers: Sequence[TxnMarker], respond: Callable[[list[MarkerResult]], None]
     ) -> None:
-        """Write all; ``respond`` gets one result a marker, in order, with what became of each of
+        """Write all; ``respond`` gets one result a marker, in order, with the outcome in each of
         its partitions: codes as in ``messages.transactions.MarkerPartitionResult``."""
         written = _Written(respond)
         asked: list[tuple[TxnMarker, TopicPartition]] = []
@@ -135,7 +136,7 @@ class MarkerWriter:
 
 
 class _Known:
-    """The callback of one marker in one partition."""
+    """It is the callback of one marker in one partition."""
 
     __slots__ = ("number", "written")
 

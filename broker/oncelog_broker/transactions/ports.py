@@ -17,20 +17,20 @@ from oncelog_protocol.types import TopicPartition
 
 
 class ClusterView(Protocol):
-    """The cluster as the controller last described it; ``MetadataImage`` is one."""
+    """It is the cluster as the controller last described it; ``MetadataImage`` is one."""
 
     on_change: list[Callable[[], None]]
-    """Called after every change."""
+    """They are called after every change."""
 
     @property
     def brokers(self) -> Container[int]:
-        """The ids of the brokers that live."""
+        """Return the ids of the brokers that live."""
         ...
 
     @property
     def updated(self) -> bool:
-        """Whether a whole description has arrived since start; before it, a partition that is not
-        known may well exist."""
+        """Return whether a whole description has arrived since start; before it, a partition that
+        is not known may well exist."""
         ...
 
     def partition(self, topic_partition: TopicPartition) -> PartitionOrder | None:
@@ -47,7 +47,7 @@ class TopicSizes(Protocol):
 
 
 class BrokerCalls(Protocol):
-    """Requests to other brokers; ``server.broker_calls.BrokerCalls`` sends them."""
+    """It sends requests to other brokers; ``server.broker_calls.BrokerCalls`` is one."""
 
     async def call(
         self, broker_id: int, request: Request, *, timeout_s: float, lane: int = 0
@@ -62,17 +62,17 @@ class BrokerCalls(Protocol):
 
 
 class AddsPartitions(Protocol):
-    """The transactions that this broker coordinates; ``TransactionCoordinator`` fulfils it."""
+    """It coordinates transactions of this broker; ``TransactionCoordinator`` fulfils it."""
 
     def add_partitions(
         self, transaction: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
     ) -> None:
-        """Partitions belong to a transaction from now on, or are looked for in it."""
+        """Add partitions to a transaction, or look for them in it."""
         ...
 
 
 class EndsGroupTransactions(Protocol):
-    """The groups that this broker coordinates; ``GroupCoordinator`` fulfils it."""
+    """It coordinates groups of this broker; ``GroupCoordinator`` fulfils it."""
 
     def end_transaction(
         self,
@@ -82,7 +82,7 @@ class EndsGroupTransactions(Protocol):
         commit: bool,
         callback: Callable[[int], None],
     ) -> None:
-        """The transaction of the producer in offsets partition ``partition`` has ended.
+        """End the transaction of the producer in offsets partition ``partition``.
 
         ``callback`` gets 0 once that is committed and in force, or an error code to be tried again.
         """
@@ -90,7 +90,7 @@ class EndsGroupTransactions(Protocol):
 
 
 class Verifier(Protocol):
-    """Who asks a transaction's coordinator; ``TransactionVerifier`` does."""
+    """It asks a transaction's coordinator; ``TransactionVerifier`` does."""
 
     def verify(
         self,

@@ -51,19 +51,19 @@ logger = logged.get_logger(__name__)
 
 VERIFY_S = 5.0
 ATTEMPT_S = 2.0
-"""How long one request to another broker may take before its connection is given up."""
+"""One request to another broker may take so long before its connection is given up."""
 
 PAUSE_S = 0.01
 PAUSE_S_MAX = 0.2
-"""Before it is asked again; doubles up to the maximum."""
+"""It is asked again after a pause, which doubles up to this maximum."""
 
 LANES = 4
 LANES_AGAIN = 2
-"""Requests to one broker at a time: the answer to one may have to wait for a transaction that is
-still being ended."""
+"""So many requests go to one broker at a time: the answer to one may have to wait for a transaction
+that is still being ended."""
 
 BATCH_MAX = 1000
-"""Questions in one request."""
+"""One request has so many questions."""
 
 _ASK_AGAIN = frozenset(
     error.code
@@ -79,7 +79,7 @@ _ASK_AGAIN = frozenset(
 
 
 class _Question:
-    """Whether a partition is in a transaction."""
+    """It asks whether a partition is in a transaction."""
 
     __slots__ = ("added", "again", "callback", "deadline_s", "pause_s")
 
@@ -94,13 +94,14 @@ class _Question:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """The transaction."""
+        """Return what names the transaction."""
         added = self.added
         return added.transactional_id, added.producer_id, added.producer_epoch
 
 
 class _Broker:
-    """Questions to one broker, asked for the first time or again, and which lanes are free."""
+    """It keeps the questions to one broker, asked for the first time or again, and which lanes are
+    free."""
 
     __slots__ = ("free", "queue")
 
@@ -110,7 +111,7 @@ class _Broker:
 
 
 class TransactionVerifier:
-    """Asks for this broker's partitions. Made open; ``close`` ends it."""
+    """It asks for this broker's partitions. It is made open; ``close`` ends it."""
 
     def __init__(
         self,
@@ -142,15 +143,15 @@ class TransactionVerifier:
     ) -> None:
         """Have the partition added to the transaction; ``callback`` gets 0 once it is, or why not.
 
-        Called once, at once or later. Codes: those of AddPartitionsToTxn that are not tried again,
-        COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS.
+        It is called once, at once or later. Codes: those of AddPartitionsToTxn that are not tried
+        again, COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS.
         """
         topics = [TxnTopic(topic_partition.topic, [topic_partition.partition])]
         added = AddedTransaction(transactional_id, producer_id, producer_epoch, topics)
         self._ask(_Question(added, callback, self._loop.time() + VERIFY_S))
 
     def close(self) -> None:
-        """Nothing is asked any more; who waits is told COORDINATOR_NOT_AVAILABLE."""
+        """Ask nothing any more; callers that wait are told COORDINATOR_NOT_AVAILABLE."""
         self._closed = True
         for broker in self._brokers.values():
             waiting, broker.queue = broker.queue, deque()
@@ -184,8 +185,8 @@ class TransactionVerifier:
                 self._tasks.spawn(name, self._run(coordinator, broker, lane))
 
     def _knows(self, added: AddedTransaction) -> bool:
-        """Whether the partitions are known here, as AddPartitionsToTxn asks on the other path: this
-        broker may lead one before it was told who else does."""
+        """Return whether the partitions are known here, as AddPartitionsToTxn asks on the other
+        path: this broker may lead one before it was told who else does."""
         return all(
             self._image.partition(TopicPartition(topic.topic, partition)) is not None
             for topic in added.topics
@@ -193,7 +194,7 @@ class TransactionVerifier:
         )
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        """The broker that coordinates the id, if that is known and it lives."""
+        """Return the broker that coordinates the id, if that is known and it lives."""
         count = self._topics.partition_count(TRANSACTION_TOPIC)
         if count is None:
             return None
@@ -264,7 +265,7 @@ class TransactionVerifier:
 def _codes(
     asked: Iterable[tuple[str, int, int]], results: list[AddPartitionsResult]
 ) -> dict[tuple[str, int, int], int]:
-    """The answers come in the order of asking."""
+    """Return the codes by transaction; the answers come in the order of asking."""
     return {
         key: result.error_code
         for key, result in zip(asked, results, strict=True)

@@ -1,4 +1,4 @@
-"""Batches of transactions on their way into a partition: in order, and never unverified [K13].
+"""Batches of transactions enter a partition in order here, and never unverified [K13].
 
 Rules
 -----
@@ -10,8 +10,8 @@ Rules
   When the first is refused those of its transaction behind it are refused like it: their sequences
   would have a gap. Those of another transaction are verified for themselves: a late batch of an old
   one must not condemn the next.
-* What waits holds a copy of its bytes: the receive buffer is gone. All of a broker together hold
-  ``PENDING_BYTES_MAX``; above that a batch is refused, retriably.
+* A batch that waits holds a copy of its bytes: the receive buffer is gone. All of a broker together
+  hold ``PENDING_BYTES_MAX``; above that a batch is refused, retriably.
 * A batch whose connection has gone is not appended: its producer asks again elsewhere.
 """
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 logger = logged.get_logger(__name__)
 
 PENDING_BYTES_MAX = 256 * 1024 * 1024
-"""Of all batches of one broker that wait for a coordinator."""
+"""All batches of one broker that wait for a coordinator may have so many bytes together."""
 
 GUARDS_MAX = 3
 """So often one batch asks the coordinator, when its guards keep becoming void."""
 
 
 class TxnBatch:
-    """One batch of a transaction. ``append`` is called when its turn has come, with the bytes and
-    the guard, or ``refuse`` with the reason; one of them at most, once. Neither may raise."""
+    """It is one batch of a transaction. ``append`` is called when its turn has come, with the bytes
+    and the guard, or ``refuse`` with the reason; one of them at most, once. Neither may raise."""
 
     __slots__ = ("append", "batch", "is_gone", "partition", "refuse", "transactional_id")
 
@@ -61,7 +61,7 @@ class TxnBatch:
         refuse: Callable[[ApiError], None],
         is_gone: Callable[[], bool],
     ) -> None:
-        """``is_gone``: whether nobody waits for an answer any more."""
+        """``is_gone`` returns whether nobody waits for an answer any more."""
         self.transactional_id = transactional_id
         self.partition = partition
         self.batch = batch
@@ -71,25 +71,25 @@ class TxnBatch:
 
 
 class _Queue:
-    """Batches of one producer for one partition; the first of them is being verified."""
+    """It keeps batches of one producer for one partition; the first of them is being verified."""
 
     __slots__ = ("batches", "guards")
 
     def __init__(self) -> None:
         self.batches: deque[TxnBatch] = deque()
         self.guards = 0
-        """How many the first batch has taken."""
+        """The first batch has taken so many."""
 
 
 class VerifiedAppends:
-    """Lets batches of transactions into the partitions that this broker leads."""
+    """It lets batches of transactions into the partitions that this broker leads."""
 
     def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
         self._replicas = replicas
         self._verifier = verifier
         self._queues: dict[tuple[TopicPartition, int], _Queue] = {}
         self.pending_bytes = 0
-        """Of the batches that wait."""
+        """The batches that wait have so many bytes."""
 
     def submit(self, batch: TxnBatch) -> None:
         """Append ``batch`` now, or when the coordinator knows of it. Its bytes are copied if they
@@ -119,8 +119,8 @@ class VerifiedAppends:
         self._verify(key, queue, header.producer_epoch, guard)
 
     def _guard(self, batch: TxnBatch, header: BatchHeader) -> TxnGuard | None:
-        """What the batch must be verified under; None: its transaction is open here, it repeats
-        what is here, or the log refuses it anyway.
+        """Return the guard under which the batch must be verified, or None: its transaction is open
+        here, it repeats what is here, or the log refuses it anyway.
 
         :raises ApiError: the partition is not led here.
         """
@@ -147,7 +147,7 @@ class VerifiedAppends:
         guard: TxnGuard | None,
         error_code: int,
     ) -> None:
-        """The coordinator has answered about the first batch of ``queue``."""
+        """Go on with ``queue``, about whose first batch the coordinator has answered."""
         if error_code:
             self._refuse_transaction(queue, error_for(error_code))
             guard, queue.guards = None, 0
@@ -168,7 +168,8 @@ class VerifiedAppends:
     def _append(
         self, batch: TxnBatch, guard: TxnGuard | None, guards: int
     ) -> tuple[TxnGuard | None, ApiError | None]:
-        """Append it: (None, None). Or a guard under which to verify it, or why it is refused."""
+        """Append it and return (None, None); or return a guard under which to verify it, or why it
+        is refused."""
         try:
             if guard is None or not guard.valid:
                 needed = self._guard(batch, parse_header(batch.batch))
@@ -201,7 +202,7 @@ class VerifiedAppends:
 
 
 class _Verified:
-    """The callback of one verification."""
+    """It is the callback of one verification."""
 
     __slots__ = ("appends", "guard", "key", "queue")
 
