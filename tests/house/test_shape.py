@@ -15,7 +15,7 @@ EXCEPTIONS: dict[str, int] = {
     "broker/oncelog_broker/log/log_producers.py": 614,
     "broker/oncelog_broker/log/partition_log.py": 723,
     "broker/oncelog_broker/log/segment.py": 615,
-    "broker/oncelog_broker/replication/partition.py": 663,
+    "broker/oncelog_broker/replication/partition.py": 662,
     "testing/oncelog_testing/core.py": 604,
 }
 """``path`` or ``path::function`` to the lines it has today. Lower a number or remove a line; a new

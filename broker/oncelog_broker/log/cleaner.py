@@ -1,6 +1,6 @@
-"""Compacts the logs of topics with ``compact`` in their policy, one after the other.
+"""The cleaner compacts the logs of topics with ``compact`` in their policy, one after the other.
 
-Owns which log is next, how far it may be compacted, and the pace. Rules:
+It owns which log is next, how far it may be compacted, and the pace. Rules:
 
 - never the active segment, and nothing at or above the high watermark, the first undecided
   transaction or the recovery point: what may still be truncated is not compacted, what may still be
@@ -10,8 +10,8 @@ Owns which log is next, how far it may be compacted, and the pace. Rules:
   active segment of an idle log is rolled; one with tombstones that may go counts too;
 - a pass works in slices of a few milliseconds in an executor, and rests after each, so that it
   takes no more than a share of the CPU and of the disk;
-- the log goes on meanwhile. What was made counts only if what it was made of is still in the log,
-  and the log has not been truncated;
+- the log goes on meanwhile. A new segment counts only if the segments that it was made of are still
+  in the log, and the log has not been truncated;
 - each replica compacts for itself: logs of one partition then differ in bytes, never in the newest
   value of a key, nor in the offset of a record that both have;
 - damage is told like the scrubber's, and the log left alone. A log that cannot be compacted is left
@@ -59,35 +59,35 @@ _DONE = -1
 _PASSING = frozenset(
     {errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
-"""Errors that say nothing about the disk. A file that is not there was deleted meanwhile; if not,
-readers and the scrubber find that out."""
+"""These errors say nothing about the disk. A missing file was deleted meanwhile; if not, readers
+and the scrubber find that out."""
 
 
 @dataclass(slots=True)
 class CleanerConfig:
-    """Settings of the cleaner. Names are Kafka's where Kafka has them.
-    Those that may change while the broker runs change in place."""
+    """These are the settings of the cleaner. Names are Kafka's where Kafka has them. Those that may
+    change while the broker runs change in place."""
 
     enable: bool = True
     backoff_ms: int = 15_000
-    """How long it rests when there is nothing to do."""
+    """It rests so long when there is nothing to do."""
     dedupe_buffer_bytes: int = 64 * 1024 * 1024
-    """Memory for keys; what does not fit is left to the next pass."""
+    """Keys may take so much memory; what does not fit is left to the next pass."""
     io_max_bytes_per_second: int = 64 * 1024 * 1024
-    """Read and written together."""
+    """It reads and writes so much together."""
     cpu_percent: int = 20
-    """Of one core."""
+    """It takes this share of one core."""
 
 
 class Work(NamedTuple):
-    """What there is to do in one log."""
+    """It is the work that there is to do in one log."""
 
     log: PartitionLog
     segments: list[Segment]
-    """All that may be compacted, from the oldest on."""
+    """All of these may be compacted, from the oldest on."""
     dirty_from: int
     ratio: float
-    """Share of bytes that are new, of what may be compacted."""
+    """It is the share of bytes that are new, of what may be compacted."""
     overdue: bool
 
 
@@ -96,7 +96,7 @@ class _StoppedError(Exception):
 
 
 class Cleaner:
-    """The cleaner of one broker; it calls ``on_damage(log, text)`` on the loop."""
+    """It is the cleaner of one broker; it calls ``on_damage(log, text)`` on the loop."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class Cleaner:
         self._safeguards = safeguards
         self._pause = Pause()
         self._left_alone: dict[PartitionLog, int] = {}
-        """Logs that cannot be compacted, with the number of their truncations then."""
+        """These logs cannot be compacted; the number of their truncations then stands with them."""
         self.passes = 0
-        """Passes that came to their end."""
+        """So many passes came to their end."""
         self.read_and_written_bytes = 0
         self.freed_bytes = 0
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Clean until cancelled."""
         while True:
             if not self._config.enable:
                 await self._pause.sleep(None)
@@ -137,11 +137,12 @@ class Cleaner:
                 await self._pause.sleep(self._config.backoff_ms / 1000)
 
     def settings_changed(self) -> None:
-        """Rest no longer by the old ones."""
+        """End a rest that goes by the old settings."""
         self._pause.end()
 
     async def clean_dirtiest(self) -> bool:
-        """One pass over the log that needs it most; whether there was one, and it came to its end.
+        """Run one pass over the log that needs it most. Return whether there was one, and it came
+        to its end.
 
         A log's own trouble is dealt with here.
         """
@@ -183,7 +184,7 @@ class Cleaner:
     # ---- a pass
 
     async def clean(self, work: Work) -> bool:
-        """Compact a log; whether that came to its end."""
+        """Compact a log; return whether that came to its end."""
         log = work.log
         truncations, before = log.truncations, log.size_bytes
         began = asyncio.get_running_loop().time()
@@ -289,7 +290,7 @@ class Cleaner:
     # ---- pace
 
     async def _drive(self, log: PartitionLog, truncations: int, work: Iterator[int]) -> None:
-        """Do all of it, slice by slice."""
+        """Do all of the work, slice by slice."""
         loop = asyncio.get_running_loop()
         config = self._config
         try:
@@ -307,8 +308,8 @@ class Cleaner:
             work.close()  # type: ignore[attr-defined]
 
     async def _in_thread(self, log: PartitionLog, job: Callable[..., T], *arguments: object) -> T:
-        """Cancelled, it returns when the job has ended, or was given up: it would go on writing
-        files that are being closed."""
+        """Run a job in a thread. If cancelled, it returns when the job has ended, or was given up:
+        the job would go on writing files that are being closed."""
         running = log.log_dir.jobs.run(job, *arguments)
         try:
             return await asyncio.shield(running)
@@ -330,8 +331,9 @@ class Cleaner:
 def find_work(
     log: PartitionLog, high_watermark: int, now_ms: int, expiry_ms: int | None = None
 ) -> Work | None:
-    """What is to be compacted in a log now, if anything. Tombstones go by ``expiry_ms``, which may
-    be earlier than ``now_ms`` by a clock that is in doubt; None: it is in none."""
+    """Find what is to be compacted in a log now; None means nothing. Tombstones go by
+    ``expiry_ms``, which may be earlier than ``now_ms`` by a clock that is in doubt; None means that
+    the clock is not."""
     config = log.config
     _roll_if_overdue(log, now_ms)
     bound = min(high_watermark, log.recovery_point, log.producers.first_undecided)
@@ -358,7 +360,7 @@ def find_work(
 
 
 def _roll_if_overdue(log: PartitionLog, now_ms: int) -> None:
-    """Nobody else rolls the active segment of a log that takes no records."""
+    """Begin a new active segment in a log that takes no records: nobody else does."""
     active = log.segments.active
     if active.size_bytes and now_ms - active.created_ms > log.config.max_compaction_lag_ms:
         try:
@@ -368,8 +370,8 @@ def _roll_if_overdue(log: PartitionLog, now_ms: int) -> None:
 
 
 def runs(segments: Sequence[Segment], upto: int, size_max_bytes: int) -> list[list[Segment]]:
-    """Neighbours that become one segment each: as many as fit into one, of those that begin below
-    ``upto``."""
+    """Return runs of neighbours that become one segment each: as many as fit into one, of those
+    that begin below ``upto``."""
     found: list[list[Segment]] = []
     size_bytes = 0
     for segment in segments:

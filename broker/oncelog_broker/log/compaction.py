@@ -1,9 +1,9 @@
-"""Which records stay when a log is compacted, and what a batch looks like without the others. Pure.
+"""Compaction decides which records of a log stay, and writes batches without the others. Pure.
 
 Rules:
 
-- a record stays while no newer one has its key; of what lies at or above the end of the stretch
-  whose keys are known, everything stays. Offsets never change;
+- a record stays while no newer one has its key; everything at or above the end of the stretch whose
+  keys are known stays. Offsets never change;
 - a tombstone stays until it has been *clean*, that is without an older record of its key before it,
   for ``delete_retention_ms`` (KIP-534);
 - a record without key has no newest value: it goes, as in Kafka. Producers of a compacted topic
@@ -40,7 +40,7 @@ from oncelog_protocol.records.decode import RecordColumns
 from oncelog_protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 LAST_OFFSET_DELTA_MAX = 2**31 - 1
-"""Of a hole; more are several holes."""
+"""One hole spans at most so many offsets; more take several holes."""
 
 _NO_COLUMNS = pack([[], None, None, None, []])
 
@@ -48,10 +48,10 @@ _NO_COLUMNS = pack([[], None, None, None, []])
 def survivors(
     columns: RecordColumns, newest: Mapping[bytes, int], upto: int, tombstones_below: int
 ) -> list[bool] | None:
-    """Which records of a batch stay; None: all.
+    """Return which records of a batch stay; None means all.
 
-    ``newest`` holds the newest offset of keys below ``upto``; of keys that it lacks nothing newer
-    is known. Tombstones below ``tombstones_below`` go.
+    ``newest`` holds the newest offset of keys below ``upto``; nothing newer is known of keys that
+    it lacks. Tombstones below ``tombstones_below`` go.
     """
     offsets, keys = columns.offsets(), columns.keys
     if keys is None:
@@ -72,7 +72,7 @@ def survivors(
 
 
 def without(columns: RecordColumns, keep: Sequence[bool]) -> bytearray | None:
-    """The batch with those records only; None when none is left.
+    """Return the batch with those records only; None when none is left.
 
     Raises CodecUnavailableError, and LocalProtocolError when it would be larger than any batch may.
     """
@@ -121,8 +121,8 @@ def _compressed(codec: Codec, body: bytes) -> tuple[Codec, bytes]:
 
 
 def hole(base_offset: int, next_offset: int, leader_epoch: int, max_timestamp: int) -> bytearray:
-    """A batch that stands for offsets without records. ``max_timestamp``, in milliseconds, is the
-    newest of what was there: retention by time goes by it."""
+    """Return a batch that stands for offsets without records. ``max_timestamp``, in milliseconds,
+    is the newest of what was there: retention by time goes by it."""
     return assemble(
         BatchHeader(
             base_offset=base_offset,
@@ -144,23 +144,24 @@ def hole(base_offset: int, next_offset: int, leader_epoch: int, max_timestamp: i
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """A batch without its records, that still says whose they were and with which sequences."""
+    """Return a batch without its records, that still says whose they were and with which
+    sequences."""
     attributes = header.attributes & ~CODEC_MASK
     return assemble(header._replace(attributes=attributes, record_count=0), _NO_COLUMNS)
 
 
 def is_hole(header: BatchHeader) -> bool:
-    """Whether a batch is what compaction left of others."""
+    """Return whether a batch is what compaction left of others."""
     return header.record_count == 0
 
 
 def rest_of_hole(header: BatchHeader, offset: int) -> bytearray:
-    """The part of a hole from ``offset`` on, for a log that has what lies before."""
+    """Return the part of a hole from ``offset`` on, for a log that has what lies before."""
     return hole(offset, header.next_offset, header.leader_epoch, header.max_timestamp)
 
 
 class Holes:
-    """Gathers neighbouring offsets without records into as few holes as can be."""
+    """It gathers neighbouring offsets without records into as few holes as can be."""
 
     __slots__ = ("_base_offset", "_leader_epoch", "_max_timestamp", "_next_offset")
 
@@ -169,7 +170,8 @@ class Holes:
         self._leader_epoch = self._max_timestamp = -1
 
     def add(self, header: BatchHeader) -> bytearray | None:
-        """A batch goes, or is a hole already; returns the hole before it if they cannot be one."""
+        """Take in a batch that goes, or is a hole already; return the hole before it if they cannot
+        be one."""
         done = None
         if self._base_offset < self._next_offset and (
             header.leader_epoch != self._leader_epoch
@@ -183,7 +185,7 @@ class Holes:
         return done
 
     def take(self) -> bytearray | None:
-        """The hole before the batch that stays now; None when there is none."""
+        """Return the hole before the batch that stays now; None when there is none."""
         if self._base_offset == self._next_offset:
             return None
         made = hole(self._base_offset, self._next_offset, self._leader_epoch, self._max_timestamp)

@@ -1,12 +1,12 @@
-"""The two halves of a compaction: read what is new, then write what stays.
+"""A compaction has two halves: it reads what is new, then writes what stays.
 
-Owns the generators that do it, a slice of a few milliseconds at a time. Rules:
+This module owns the generators that do it, a slice of a few milliseconds at a time. Rules:
 
 - they run in an executor, one slice after the other, with descriptors of their own for what they
   read; the segment that they write is nobody else's;
 - a slice ends by what it did, not by a clock: the same log gives the same slices;
 - every batch is held against its checksum, its neighbours and the epoch history before anything is
-  made of it: what does not hold is damage, and nothing of it is copied;
+  made of it: a batch that does not hold is damage, and nothing of it is copied;
 - a batch that holds and cannot be decoded (a producer wrote it while the topic was not compacted)
   makes the log uncleanable: what it says of its keys is not known.
 """
@@ -40,7 +40,7 @@ SYNC_BYTES = 8 * 1024 * 1024
 for long while producers wait for theirs."""
 
 _SLICE_COST = 2000
-"""Of one slice, in units of about a microsecond."""
+"""One slice costs so much, in units of about a microsecond."""
 _BATCH_COST = 14
 _RECORD_COST = 0.4
 _BYTE_COST = 0.003
@@ -49,12 +49,12 @@ NO_TOMBSTONE = 2**63 - 1
 
 
 class UncleanableError(OncelogError):
-    """A log that cannot be compacted, though nothing is wrong with its bytes."""
+    """A log cannot be compacted, though nothing is wrong with its bytes."""
 
 
 class AbortedRanges:
-    """Which batches belong to transactions that were aborted: by producer, (first offset, marker's
-    offset) in order."""
+    """It knows which batches belong to transactions that were aborted: by producer, (first offset,
+    marker's offset) in order."""
 
     __slots__ = ("_ranges",)
 
@@ -62,7 +62,7 @@ class AbortedRanges:
         self._ranges = ranges or {}
 
     def hold(self, header: BatchHeader) -> bool:
-        """Whether a batch of data is in one of them."""
+        """Return whether a batch of data is in one of them."""
         ranges = self._ranges.get(header.producer_id)
         if ranges is None or not header.is_transactional:
             return False
@@ -71,7 +71,7 @@ class AbortedRanges:
 
 
 class Source(NamedTuple):
-    """A segment that is to be read."""
+    """It is a segment that is to be read."""
 
     path: str
     base_offset: int
@@ -80,24 +80,24 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment) -> Source:
-        """As the segment is now."""
+        """Return the source of a segment as it is now."""
         return cls(segment.path, segment.base_offset, segment.next_offset, segment.size_bytes)
 
 
 @dataclass(slots=True)
 class Known:
-    """What the first half finds."""
+    """It holds what the first half finds."""
 
     keys: KeyMap
     upto: int
     """The keys of all records from where it began up to this offset are known."""
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
-    """Whose keys do not count."""
+    """Keys of records in these ranges do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What stays; see ``compaction.survivors``."""
+    """It decides what stays; see ``compaction.survivors``."""
 
     newest: Mapping[bytes, int]
     upto: int
@@ -106,28 +106,28 @@ class Rule:
     epochs_from: int
     """Below this offset the history says nothing."""
     last_batches: frozenset[int] = frozenset()
-    """Base offsets of the last batches and markers of producers."""
+    """These are the base offsets of the last batches and markers of producers."""
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
     with_data: set[int] = field(default_factory=set)
-    """Producers of whose transaction something stays, until its marker comes."""
+    """Something stays of the transaction of these producers, until its marker comes."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What the second half has done."""
+    """It holds what the second half has done."""
 
     changed: bool = False
-    """Whether anything went."""
+    """It tells whether anything went."""
     first_tombstone: int = NO_TOMBSTONE
     """Below this offset no tombstone is left."""
     records: int = 0
-    """Records that went."""
+    """So many records went."""
     markers: set[int] = field(default_factory=set)
-    """Offsets of the markers that went."""
+    """These are the offsets of the markers that went."""
 
 
 def read_keys(files: Files, sources: Sequence[Source], known: Known) -> Iterator[int]:
-    """Fill the map with the keys from ``known.upto`` on, while there is room. Yields the bytes read
+    """Fill the map with the keys from ``known.upto`` on, while there is room. Yield the bytes read
     in each slice. Raises OSError, CorruptBatchError, UncleanableError."""
     size, cost = 0, 0.0
     for source in sources:
@@ -156,7 +156,7 @@ def rewrite(
     written: Written,
     now_ms: int,
 ) -> Iterator[int]:
-    """Write what stays of ``sources`` into ``segment``, which is empty and open. Yields the bytes
+    """Write what stays of ``sources`` into ``segment``, which is empty and open. Yield the bytes
     read and written in each slice. Raises OSError, CorruptBatchError, UncleanableError."""
     file, holes = segment.open(), Holes()
     out: list[Buffer] = []
@@ -206,7 +206,7 @@ def _flush(file: File, out: list[Buffer]) -> int:
 def _what_stays(
     source: Source, header: BatchHeader, batch: memoryview, rule: Rule, written: Written
 ) -> Buffer | None:
-    """The batch, what is left of it, or None."""
+    """Return the batch, what is left of it, or None."""
     last = header.base_offset in rule.last_batches
     if is_hole(header):
         return batch if last else None
@@ -236,7 +236,8 @@ def _what_stays(
 
 
 def _marker_stays(header: BatchHeader, rule: Rule, written: Written) -> bool:
-    """With what it decides, with what its producer is known by, and like a tombstone after that."""
+    """Return whether a marker stays: it does with what it decides, with what its producer is known
+    by, and like a tombstone after that."""
     if header.producer_id in rule.with_data:
         rule.with_data.discard(header.producer_id)
         return True
@@ -275,7 +276,7 @@ def _check_epoch(source: Source, rule: Rule, header: BatchHeader) -> None:
 
 
 def _batches(files: Files, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch of a segment, checked. Raises OSError, CorruptBatchError."""
+    """Yield every batch of a segment, checked. Raises OSError, CorruptBatchError."""
     file = files.open(source.path)
     position, expected = 0, source.base_offset
     chunk, at = memoryview(b""), 0
