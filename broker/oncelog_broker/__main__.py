@@ -1,4 +1,6 @@
-"""``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]`` runs one broker in the foreground.
+"""One broker is run in the foreground by this program.
+
+``python -m oncelog_broker [--config FILE] [--set KEY=VALUE]``
 
 With ``config check`` or ``config show`` it tells what the broker's settings are. SIGTERM and SIGINT
 stop it cleanly (a second one at once). Exit codes: 0 stopped as asked, 1 failed, 2 a configuration

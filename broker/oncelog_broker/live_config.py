@@ -130,7 +130,7 @@ class LiveConfig:
         return rows
 
     def topic_default(self, key: str) -> tuple[str, str]:
-        """Return (value, source) of a topic setting here, for topics that do not say."""
+        """Return a pair (value, source) of a topic setting here, for topics that do not say."""
         default = TOPIC_SETTINGS[key].default
         texts = {normalise_key(k): v for k, v in self.current.topic_default_texts().items()}
         text = texts.get(key, default)

@@ -1,4 +1,4 @@
-"""The broker as a whole writes these log lines: names, texts, fields.
+"""These log lines are those of the broker as a whole: names, texts, fields.
 
 See ``oncelog_runtime.logs``.
 """

@@ -1,4 +1,4 @@
-"""A broker process writes its log as text for a person, or as JSON lines for a machine.
+"""A broker process's log is written here: text for a person, JSON lines for a machine.
 
 All rooms log with the standard library, as ``oncelog_runtime.logs`` says; here, once per process,
 those records get their shape from structlog. Nothing below ``__main__`` calls this.

@@ -1,4 +1,4 @@
-"""The checks here report every problem of a broker's settings as a whole at once. Pure."""
+"""These checks find every problem of a broker's settings as a whole, all at once. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module applies the settings that change while brokers run (KIP-226). Pure.
+"""Settings can be changed here while brokers run (KIP-226): they are checked and applied. Pure.
 
 It says how they are named, which values they may have, and which settings are in force with them.
 

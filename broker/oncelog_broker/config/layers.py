@@ -44,7 +44,7 @@ DEFAULT = Origin("default")
 
 
 class Layers:
-    """This object collects the settings so far. Put layers in order, the strongest last."""
+    """It gathers the settings so far. Put layers in order, the strongest last."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Marks tell whether a setting may change while the broker runs, and whether it may be seen.
+"""Marks are properties of a setting: it may change while the broker runs, it may not be seen.
 
 They stand in the annotations of the model's fields.
 """

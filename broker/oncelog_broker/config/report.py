@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 def _parts(key: str, value: Any) -> Iterator[tuple[str, Place, Any]]:
-    """Yield (name, place, value) of what is shown in lines of its own."""
+    """Yield a row (name, place, value) for everything that is shown in lines of its own."""
     if key == "listeners":
         for index, listener in enumerate(value):
             for part, item in listener.model_dump(mode="json").items():

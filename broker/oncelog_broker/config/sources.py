@@ -49,7 +49,8 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> BrokerConfig:
-    """Read settings from the TOML file at ``path``, an environment and ``KEY=VALUE`` arguments.
+    """Make the settings of the TOML file at ``path``, an environment and ``KEY=VALUE``
+    arguments.
 
     :raises ConfigError: the file cannot be read, or a setting does not hold.
     """
@@ -63,8 +64,8 @@ def load(
     arguments: Sequence[str] = (),
     required: Sequence[str] = ("zookeeper_connect",),
 ) -> Loaded:
-    """Read settings as :func:`load_config` does, and keep where each value came from. ``required``
-    are texts that only a broker in a process of its own cannot do without."""
+    """Do what :func:`load_config` does, and keep where each value came from. ``required`` are texts
+    that only a broker in a process of its own cannot do without."""
     layers = Layers()
     mistakes: list[ConfigError] = []
     if path is not None:

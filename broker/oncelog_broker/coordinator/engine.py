@@ -55,7 +55,7 @@ RELOAD_S_MAX = 10.0
 
 
 class CoordinatorEngine(Generic[S]):
-    """It runs all shards of one internal topic that this broker leads.
+    """It keeps the led shards of one internal topic.
 
     :param name: what it coordinates, for logs.
     :param make_shard: makes an empty shard of a partition; its timers are held until it is loaded.

@@ -1,4 +1,4 @@
-"""A shard runs while this broker leads its partition: serial execution, append, replay, replies.
+"""One shard is driven here while its partition is led: order, append, replay, replies.
 
 Rules
 -----

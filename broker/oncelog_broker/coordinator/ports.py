@@ -1,4 +1,4 @@
-"""Coordinators need this from outside: a log to write and to read back, timers, markers, ids.
+"""The room declares here what it needs from outside: a log, timers, markers, producer ids.
 
 The room knows neither logs nor replication nor other brokers. The application gives the engine a
 ``PartitionWriter`` over the broker's replicas, and the transaction coordinator a ``MarkerSender``
@@ -16,7 +16,7 @@ from oncelog_protocol.types import TopicPartition
 
 
 class PartitionWriter(Protocol):
-    """It writes and reads the internal partitions that this broker leads."""
+    """It appends to the internal partitions of this broker and gives their records back."""
 
     def append(
         self,
@@ -100,7 +100,8 @@ class KnowsLeaderEpoch(Protocol):
 
 
 class ProducerMarker(NamedTuple):
-    """It tells how the transaction of one producer id ended, and where."""
+    """It is one producer's part in the end of a transaction: commit or abort, and the
+    partitions."""
 
     producer_id: int
     producer_epoch: int

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record states one durable fact; ``value`` None takes the fact of this key back (a
+    """One durable fact is stated by it; ``value`` None takes the fact of this key back (a
     tombstone)."""
 
     key: bytes

@@ -1,4 +1,4 @@
-"""Tests switch rules of the coordinators off here, to prove that they are needed.
+"""Rules of the coordinators can be switched off here, so that tests prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the coordinators; a test that turns it must see a promise broken. ``SWITCHES``

@@ -1,4 +1,4 @@
-"""The keyed timers of one shard share one timer of the event loop.
+"""The keyed timers of one shard are kept behind one timer of the event loop.
 
 Rules
 -----

@@ -80,7 +80,7 @@ class _Rows:
 
 
 class AbortedTransactions:
-    """One log knows here which ranges of which producers were aborted."""
+    """It has the aborted ranges of each producer in one log."""
 
     __slots__ = ("_directory", "_files", "_find_segment", "_segments")
 

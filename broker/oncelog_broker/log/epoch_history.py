@@ -1,4 +1,4 @@
-"""The epoch history says which leader epoch wrote which stretch of a log. Pure.
+"""The epoch history has the leader epoch of every stretch of a log. Pure.
 
 It maps leader epochs to start offsets, and so tells where two logs diverge. It owns the entries of
 one log. Rules:
@@ -107,7 +107,7 @@ class EpochHistory:
         return epochs[higher - 1], self._starts[higher]
 
     def truncate_from_end(self, offset: int) -> bool:
-        """Drop entries that start at or above ``offset``; return whether there were any."""
+        """Remove entries that start at or above ``offset``; return whether there were any."""
         keep = bisect_left(self._starts, offset)
         if keep == len(self._starts):
             return False

@@ -69,7 +69,7 @@ class SyncTimeoutError(OSError):
 
 @dataclass(slots=True)
 class SyncJob:
-    """One log wants this synced, and knows what that proves."""
+    """It is one log's wish for a sync. The log knows what the sync proves."""
 
     log: Syncable
     end_offset: int
@@ -209,7 +209,8 @@ class Flusher:
         return bool(self._dirty or self._new)
 
     def sync_now(self) -> None:
-        """Run rounds on the spot until nothing is dirty: without a loop, or at the very end."""
+        """Carry out rounds on the spot until nothing is dirty: without a loop, or at the very
+        end."""
         self._dirty.update(self._waiting)
         self._waiting.clear()
         while self._is_dirty and not self._stopped and not self._running:
@@ -408,7 +409,7 @@ def _work(jobs: list[SyncJob]) -> tuple[list[File], list[str]]:
 
 
 def _sync(files_port: Files, files: list[File], dirs: list[str]) -> None:
-    """Sync data first, then the names that lead to it. This runs in a thread."""
+    """Make data durable first, then the names that lead to it. This runs in a thread."""
     for file in files:
         file.sync()
     for directory in dirs:

@@ -503,7 +503,7 @@ class LogDir:
         await self.jobs.write_atomic(path, data)
 
     async def _write_epochs(self, logs: list[HostedLog]) -> None:
-        """Write small files, many of them after a failover: several to a trip to a thread."""
+        """Carry the epoch histories to disk: small files, many after a failover, several a call."""
         changed = [log for log in logs if log.epochs_changed]
         for first in range(0, len(changed), _EPOCH_FILES_PER_CALL):
             group = changed[first : first + _EPOCH_FILES_PER_CALL]
@@ -517,7 +517,7 @@ class LogDir:
                 log.epochs_written(revision)
 
     def mark_truncation(self, directory: str, offset: int, log_start_offset: int) -> None:
-        """Durably lower the recovery point of the log in ``directory``, now. Raises OSError.
+        """Lower the recovery point of the log in ``directory`` durably, now. Raises OSError.
 
         It has a file of its own, because the checkpoint of all logs may be under way. What it said
         before still holds: no checkpoint has followed that truncation either.

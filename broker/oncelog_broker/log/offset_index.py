@@ -45,7 +45,8 @@ class OffsetIndex:
         self.positions.append(position)
 
     def floor_offset(self, relative_offset: int) -> tuple[int, int]:
-        """Return (offset, position) of the last entry at or below an offset; (0, 0) if none."""
+        """Return a pair (offset, position), the last entry at or below an offset; (0, 0) if
+        none."""
         index = bisect_right(self.offsets, relative_offset) - 1
         return (self.offsets[index], self.positions[index]) if index >= 0 else (0, 0)
 

@@ -262,7 +262,7 @@ class PartitionLog:
     def _write_group(
         self, data: memoryview, headers: list[tuple[int, BatchHeader]], now_ms: int
     ) -> None:
-        """Write batches that go into the active segment together."""
+        """Append batches that go into the active segment together."""
         if not headers:
             return
         segment, first = self._active, headers[0][1]
@@ -359,7 +359,7 @@ class PartitionLog:
             self.failed("read", error)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, offset, leader epoch) of the first record at or after a time.
+        """Return (timestamp, offset, leader epoch), those of the first record at or after a time.
 
         None means that there is none. The time is in milliseconds since 1970. Raises StorageError.
         """

@@ -1,4 +1,4 @@
-"""Tests switch rules of the log off here, to prove that they are needed.
+"""Rules of the log can be switched off here, so that tests prove that they are needed.
 
 Production code never changes one: the default is the only safe value. The rules of replication, and
 the list of all switches of the broker, are in ``replication.safeguards``.
@@ -105,7 +105,7 @@ def guarded(files: Files, safeguards: LogSafeguards) -> Files:
 
 
 class _NamesUnsynced:
-    """It is a port whose directories nobody syncs: for tests only."""
+    """Nobody syncs the directories of these files: for tests only."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

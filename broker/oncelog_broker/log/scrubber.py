@@ -192,8 +192,8 @@ class Scrubber:
 
 
 def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:
-    """Return (segment, position, offset) of the batch that holds ``offset`` now. If it cannot be
-    found, return the beginning of its segment."""
+    """Return where the batch is that holds ``offset`` now, as (segment, position, offset). If it
+    cannot be found, return the beginning of its segment."""
     segment = log.segments.find(offset)
     try:
         position, header = segment.header_at(offset)

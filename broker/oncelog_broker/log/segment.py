@@ -219,7 +219,7 @@ class Segment:
         return written
 
     def as_old_as(self, others: Sequence[Segment]) -> None:
-        """Age as ``others`` do, whose records it holds."""
+        """Let it age as ``others`` do, whose records it holds."""
         self.stamp_ms = max([other.stamp_ms for other in others])
         self.created_ms = min([other.created_ms for other in others])
 
@@ -252,7 +252,7 @@ class Segment:
             self.stamp_ms = stamp_ms
 
     def date(self, now_ms: int) -> None:
-        """Lower times that were noted later than now, when nobody knew the time."""
+        """Reduce times that were noted later than now, when nobody knew the time."""
         if self.stamp_ms > now_ms:
             self.stamp_ms = now_ms
         if self.created_ms > now_ms:
@@ -288,7 +288,7 @@ class Segment:
     def _read_by_headers(
         self, file: File, start: int, max_bytes: int, upto: int, min_one_batch: bool
     ) -> Buffer:
-        """Read less than an index interval: whole batches, found one by one."""
+        """Find whole batches one by one, and read less than an index interval."""
         end = start
         next_offset = self.base_offset
         try:

@@ -44,7 +44,7 @@ class SegmentList:
         self._newest: list[int] | None = None
 
     def date(self, now_ms: int) -> None:
-        """Date segments that were noted when the time was not known."""
+        """Correct the times of segments that were noted when the time was not known."""
         for segment in self._segments:
             segment.date(now_ms)
 

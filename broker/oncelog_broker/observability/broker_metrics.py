@@ -27,7 +27,7 @@ def release() -> str:
 
 
 class BrokerMetrics:
-    """It collects the metrics of one broker and of its process."""
+    """It gathers the metrics of one broker and of its process."""
 
     def __init__(
         self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None

@@ -10,7 +10,7 @@ from oncelog_protocol.types import NO_LEADER
 
 
 class ControllerMetrics:
-    """It collects the metrics of the controller in one broker."""
+    """It gathers the metrics of the controller in one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

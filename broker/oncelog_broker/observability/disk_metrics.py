@@ -8,7 +8,7 @@ from oncelog_broker.observability.page import Page
 
 
 class DiskMetrics:
-    """It collects the metrics of one broker's log directories."""
+    """It gathers the metrics of one broker's log directories."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

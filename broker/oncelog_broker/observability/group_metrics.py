@@ -46,7 +46,7 @@ GROUPS_PER_TURN = 100
 
 
 class GroupMetrics:
-    """It collects the metrics of one broker's groups and transactions.
+    """It gathers the metrics of one broker's groups and transactions.
 
     :param now_s: loop time, for lag in time.
     """

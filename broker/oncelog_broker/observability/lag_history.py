@@ -1,4 +1,4 @@
-"""A lag history tells when the end of a partition passed an offset, as far as it was watched. Pure.
+"""A lag history has the times of a partition's end at its offsets, where they were seen. Pure.
 
 It keeps points of (time, end), in the order of both; between two points the end is taken to have
 moved evenly. While the end stands still one point is kept for when that began and one for how long

@@ -45,7 +45,8 @@ def label_values(*values: object) -> tuple[str, ...]:
 
 
 class MetricCollector:
-    """It collects what is not yet written of one metric, as collectors of ``prometheus_client`` do.
+    """It gathers what is not yet written of one metric, as collectors of ``prometheus_client``
+    do.
 
     :param broker: the value of the label of that name, for metrics that have it.
     """

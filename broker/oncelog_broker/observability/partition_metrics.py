@@ -18,7 +18,7 @@ from oncelog_broker.replication.traffic import OTHERS
 
 
 class PartitionMetrics:
-    """It collects the metrics of one broker's partitions."""
+    """It gathers the metrics of one broker's partitions."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

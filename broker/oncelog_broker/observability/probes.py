@@ -1,4 +1,4 @@
-"""A probe's three questions are answered here from a broker in whatever state it is. No I/O.
+"""The three questions of a probe are answered here, from a broker in any state. No I/O.
 
 * *live*: the event loop turns. That an answer comes is the answer. A broker that recovers, that has
   lost ZooKeeper, or that fails is alive, and restarting it would only make it recover again.

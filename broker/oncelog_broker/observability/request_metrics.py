@@ -9,7 +9,7 @@ from oncelog_protocol.errors import error_for
 
 
 class RequestMetrics:
-    """It collects the request and connection metrics of one broker."""
+    """It gathers the request and connection metrics of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

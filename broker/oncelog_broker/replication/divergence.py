@@ -1,4 +1,4 @@
-"""The point where two logs part is found by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
+"""Two logs are compared here by their leader epochs (KIP-101, KIP-279, KIP-595). Pure.
 
 The leader compares the fetcher's last record with its own history, and names the end of the newest
 epoch that both can have; the follower truncates where its own log agrees. When it does not know the

@@ -1,4 +1,4 @@
-"""A fetch loop runs a ``FollowerMachine`` over one connection to one leader, by its callbacks.
+"""A ``FollowerMachine`` is driven here over one connection to one leader, by its callbacks.
 
 No task runs per fetch: a reply is handled inside the socket's callback (records go from the receive
 buffer to the log without a copy) and the next fetch leaves from there, or from the callback of the

@@ -1,4 +1,4 @@
-"""A follower machine decides which partitions to name next, and what to do with an answer. Pure.
+"""A follower machine names partitions to its leader and acts on the answers. Pure.
 
 Pure.
 

@@ -1,4 +1,4 @@
-"""Replication writes these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
+"""These log lines are those of replication: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 

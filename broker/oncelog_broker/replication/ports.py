@@ -64,17 +64,18 @@ class Reader(Protocol):
     """A reader of a partition wants to hear of news. Calls must be cheap."""
 
     def data_ready(self) -> None:
-        """Hear that the leader's log has grown."""
+        """Take note that the leader's log has grown."""
         ...
 
     def watermark_moved(self, stable_moved: bool) -> None:
-        """Hear that the high watermark, or the log start, has moved. ``stable_moved`` tells whether
-        the last stable offset or the log start has: otherwise a reader at read_committed need not
-        look."""
+        """Take note that the high watermark, or the log start, has moved. ``stable_moved`` tells
+        whether the last stable offset or the log start has: otherwise a reader at read_committed
+        need not look."""
         ...
 
     def role_changed(self) -> None:
-        """Hear that the leader epoch is another one, or that the replica has failed or gone."""
+        """Take note that the leader epoch is another one, or that the replica has failed or
+        gone."""
         ...
 
 

@@ -20,7 +20,7 @@ NEVER_S = float("-inf")
 
 
 class Contact:
-    """It tells when the follower's connection last brought a fetch (loop time)."""
+    """It has the loop time of the last fetch on the follower's connection."""
 
     __slots__ = ("at_s",)
 
@@ -106,8 +106,7 @@ class FollowerProgress:
 
 
 class UnforgettingProgress(FollowerProgress):
-    """It counts what the follower fetched in older epochs too, which [K5] forbids: for tests
-    only."""
+    """Fetches of older epochs count here too, which [K5] forbids: it is for tests only."""
 
     __slots__ = ("_floor",)
 

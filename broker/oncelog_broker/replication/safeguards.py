@@ -1,4 +1,4 @@
-"""Tests switch rules of replication off here, to prove that they are needed.
+"""Rules of replication can be switched off here, so that tests prove that they are needed.
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the broker; a test that turns it must see records lost, exposed or divergent.

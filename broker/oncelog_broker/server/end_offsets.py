@@ -87,7 +87,7 @@ class _EndsQuestion:
 
 
 class _TimesQuestion:
-    """It asks where a partition ended at some times."""
+    """It is the question for the ends of a partition at some times."""
 
     def __init__(self, times_ms: Sequence[int]) -> None:
         self.times_ms = times_ms
@@ -122,7 +122,7 @@ class EndOffsets:
         self._closed = False
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Ends:
-        """Return (log start, last stable offset) of each partition, None where that is not known
+        """Return for each partition (log start, last stable offset), None where that is not known
         now."""
         found: Ends = dict.fromkeys(partitions)
         await self._gather(found, _EndsQuestion())

@@ -1,4 +1,4 @@
-"""This table says which handler serves which API; the application gives it to the router."""
+"""Every API gets its handler from this table, which the application gives to the router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server writes these log lines: names, texts, fields (see ``oncelog_runtime.logs``)."""
+"""These log lines are those of the server: names, texts, fields (see ``oncelog_runtime.logs``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets bound what one connection may hold, and what all of them may hold together.
+"""A budget limits what one connection may hold, and another what all of them may hold together.
 
 They are :class:`ConnectionLimits` (plain numbers) and :class:`BytePool`, the broker-wide account of
 bytes that belong to requests not yet complete and to responses not yet taken by their peer.

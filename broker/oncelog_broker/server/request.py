@@ -1,4 +1,4 @@
-"""A handler is told who asks, over which listener, and how to answer, beside the request itself.
+"""A handler is told the asker, the listener and the way to answer here.
 
 Rules
 -----

@@ -1,4 +1,4 @@
-"""Handlers need this port of the transaction coordinator.
+"""This port is the transaction coordinator, as handlers see it.
 
 Callbacks come once, at once or later, on the loop.
 """

@@ -1,4 +1,4 @@
-"""The transactions room writes these log lines: names, texts, fields.
+"""These log lines are those of the transactions room: names, texts, fields.
 
 See ``oncelog_runtime.logs``.
 """

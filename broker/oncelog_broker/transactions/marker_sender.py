@@ -111,7 +111,7 @@ class _Marker:
 
 
 class _Lane:
-    """It holds what waits to be told to one broker."""
+    """It is the queue of markers for one broker."""
 
     __slots__ = ("busy", "queue")
 
@@ -315,7 +315,7 @@ class MarkerSender:
 
 
 class _Batch:
-    """These markers travel together."""
+    """It is a group of markers for one request."""
 
     __slots__ = ("_markers", "wire")
 

@@ -1,4 +1,4 @@
-"""The ends of transactions are written here to the partitions that this broker leads.
+"""Markers are written here to the partitions of this broker, which ends transactions there.
 
 Rules
 -----

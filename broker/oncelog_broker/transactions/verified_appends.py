@@ -82,7 +82,7 @@ class _Queue:
 
 
 class VerifiedAppends:
-    """It lets batches of transactions into the partitions that this broker leads."""
+    """It takes batches of transactions into the partitions of this broker."""
 
     def __init__(self, replicas: ReplicaManager, verifier: Verifier) -> None:
         self._replicas = replicas

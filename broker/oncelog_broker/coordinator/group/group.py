@@ -129,7 +129,7 @@ class Group:
     # ---- states and generations
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
-        """Change the state and note the time.
+        """Go to a state, and remember since when.
 
         :raises IllegalTransitionError: the state cannot follow, which is a defect of the
             coordinator.

@@ -52,7 +52,7 @@ class TxnGuard:
 
 
 class PendingOffsets:
-    """It indexes by producer what the groups hold as ``pending_offsets``, and keeps the guards."""
+    """It finds by producer what the groups hold as ``pending_offsets``, and keeps the guards."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition

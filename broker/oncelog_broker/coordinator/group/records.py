@@ -59,7 +59,7 @@ class CommittedOffset(NamedTuple):
 
 
 class PendingOffset(NamedTuple):
-    """It tells how far a group will have come if the transaction of a producer commits."""
+    """It is the committed offset of a group after the transaction of a producer, if it commits."""
 
     producer_epoch: int
     offset: int

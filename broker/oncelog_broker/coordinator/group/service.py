@@ -126,7 +126,7 @@ class GroupCoordinator:
         request: JoinGroupRequest,
         respond: Callable[[JoinGroupResponse], None],
     ) -> None:
-        """Handle JoinGroup of a client that calls itself ``client_id`` and comes from
+        """Carry out JoinGroup of a client that calls itself ``client_id`` and comes from
         ``client_host``; both are remembered for people."""
         caller = Caller(respond)
         self._engine.write(
@@ -136,7 +136,7 @@ class GroupCoordinator:
         )
 
     def sync(self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]) -> None:
-        """Handle SyncGroup: a follower's call waits until the leader has handed in the
+        """Carry out SyncGroup: a follower's call waits until the leader has handed in the
         assignments."""
         caller = Caller(respond)
         self._engine.write(
@@ -148,7 +148,7 @@ class GroupCoordinator:
     def heartbeat(
         self, request: HeartbeatRequest, respond: Callable[[HeartbeatResponse], None]
     ) -> None:
-        """Handle Heartbeat, which is also a sign of life."""
+        """Carry out Heartbeat, which is also a sign of life."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.heartbeat(request),
@@ -158,7 +158,7 @@ class GroupCoordinator:
     def leave(
         self, request: LeaveGroupRequest, respond: Callable[[LeaveGroupResponse], None]
     ) -> None:
-        """Handle LeaveGroup; errors are reported per member."""
+        """Carry out LeaveGroup; errors are reported per member."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.leave(request),
@@ -170,7 +170,7 @@ class GroupCoordinator:
     def commit(
         self, request: OffsetCommitRequest, respond: Callable[[OffsetCommitResponse], None]
     ) -> None:
-        """Handle OffsetCommit, of partitions that exist."""
+        """Carry out OffsetCommit, of partitions that exist."""
 
         def refused(code: int) -> OffsetCommitResponse:
             if code != InvalidCommitOffsetSizeError.code:
@@ -195,7 +195,7 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest, respond: Callable[[OffsetFetchResponse], None]
     ) -> None:
-        """Handle OffsetFetch, and respond once what is told is committed.
+        """Carry out OffsetFetch, and respond once what is told is committed.
 
         The answer never comes from the past where that may matter. A member that asks how its
         transaction has ended is in the generation that a deposed coordinator knows too. The
@@ -222,7 +222,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, request: OffsetDeleteRequest, respond: Callable[[OffsetDeleteResponse], None]
     ) -> None:
-        """Handle OffsetDelete: a topic's offsets go unless a member is subscribed to it."""
+        """Carry out OffsetDelete: a topic's offsets go unless a member is subscribed to it."""
         self._engine.write(
             request.group_id,
             lambda shard: shard.delete_offsets(request),
@@ -243,8 +243,8 @@ class GroupCoordinator:
         verify: Verify,
         respond: Callable[[TxnOffsetCommitResponse], None],
     ) -> None:
-        """Handle TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most, when
-        nothing of the transaction is pending here yet."""
+        """Carry out TxnOffsetCommit, of partitions that exist. ``verify`` is asked once at most,
+        when nothing of the transaction is pending here yet."""
         reply = _reply(Caller(respond), TxnOffsetCommitResponse)
 
         def tried(value: TxnOffsetCommitResponse | TxnGuard | None, code: int) -> None:

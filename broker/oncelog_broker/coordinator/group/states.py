@@ -1,7 +1,7 @@
-"""A consumer group's states say what each request is answered, what may follow, and what ends them.
+"""Each state of a consumer group has its answers, its following states and its end here. Pure.
 
-Pure. All rules of the classic group protocol that depend on the state alone are in ``RULES``. Rules
-that depend on the member or its generation as well are checked before (``Group.check_member``).
+All rules of the classic group protocol that depend on the state alone are in ``RULES``. Rules that
+depend on the member or its generation as well are checked before (``Group.check_member``).
 
 Every state has a timer that can leave it, so that no group hangs (KAFKA-9752, KAFKA-12890):
 
@@ -52,7 +52,7 @@ class Rejoin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """These rules say what a state answers. The code 0 means that the request is served."""
+    """It has the answers of one state. The code 0 means that the request is served."""
 
     next_states: tuple[GroupState, ...]
     rejoin: Rejoin

@@ -101,7 +101,7 @@ class TransactionCoordinator:
     # ---- ordinary transactions
 
     def init_pid(self, request: InitPidRequest, respond: Callable[[InitPidResponse], None]) -> None:
-        """Handle InitPid with a transactional id."""
+        """Carry out InitPid with a transactional id."""
 
         def refused(error: ApiError) -> InitPidResponse:
             return InitPidResponse(error.code, str(error))
@@ -121,8 +121,8 @@ class TransactionCoordinator:
     def add_partitions(
         self, added: AddedTransaction, respond: Callable[[AddPartitionsResult], None]
     ) -> None:
-        """Handle one transaction of AddPartitionsToTxn, or AddOffsetsToTxn by the partition of its
-        group."""
+        """Carry out one transaction of AddPartitionsToTxn, or AddOffsetsToTxn by the partition of
+        its group."""
 
         def refused(error: ApiError) -> AddPartitionsResult:
             return AddPartitionsResult(added.transactional_id, error.code, str(error))
@@ -136,7 +136,7 @@ class TransactionCoordinator:
         self._carry_out(added.transactional_id, lambda shard, _: shard.add(added), respond, refused)
 
     def end_txn(self, request: EndTxnRequest, respond: Callable[[EndTxnResponse], None]) -> None:
-        """Handle EndTxn of an ordinary transactional id."""
+        """Carry out EndTxn of an ordinary transactional id."""
 
         def refused(error: ApiError) -> EndTxnResponse:
             return EndTxnResponse(error.code, str(error))
@@ -157,7 +157,7 @@ class TransactionCoordinator:
     def begin_shared(
         self, _request: BeginSharedTxnRequest, respond: Callable[[BeginSharedTxnResponse], None]
     ) -> None:
-        """Handle BeginSharedTxn: the answer carries a new ordinal."""
+        """Carry out BeginSharedTxn: the answer has a new ordinal."""
 
         def refused(error: ApiError) -> BeginSharedTxnResponse:
             return BeginSharedTxnResponse(error.code, str(error))
@@ -165,7 +165,7 @@ class TransactionCoordinator:
         self._carry_out(ORDINAL_KEY, lambda shard, _: shard.begin_shared(), respond, refused)
 
     def join(self, request: JoinTxnRequest, respond: Callable[[JoinTxnResponse], None]) -> None:
-        """Handle JoinTxn; a tag that is committed already is refused with the last committed
+        """Carry out JoinTxn; a tag that is committed already is refused with the last committed
         one."""
 
         def refused(error: ApiError) -> JoinTxnResponse:
@@ -193,7 +193,7 @@ class TransactionCoordinator:
     def end_shared(
         self, request: EndSharedTxnRequest, respond: Callable[[EndSharedTxnResponse], None]
     ) -> None:
-        """Handle EndSharedTxn, of an ordinal and its tag."""
+        """Carry out EndSharedTxn, of an ordinal and its tag."""
 
         def refused(error: ApiError) -> EndSharedTxnResponse:
             return EndSharedTxnResponse(error.code, str(error))

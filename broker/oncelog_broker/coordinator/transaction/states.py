@@ -1,4 +1,4 @@
-"""A transactional id's states say what each request does, and what ends the state. Pure.
+"""Each state of a transactional id has its answers, its following states and its end here. Pure.
 
 All rules that depend on the state alone are in ``RULES``; whether the producer that asks is the
 present one is checked before. Ordinary and shared transactions have the same states: a shared one

@@ -87,7 +87,7 @@ class Transaction:
             self.names[saved.writer] = producer_id
 
     def forget_old_writers(self) -> None:
-        """Drop writers of a transaction that is over, which a log may still name."""
+        """Forget writers of a transaction that is over, which a log may still name."""
         saved = self.saved
         for producer_id, writer in list(self.writers.items()):
             if not isinstance(saved, SavedShared) or writer.ordinal != saved.ordinal:

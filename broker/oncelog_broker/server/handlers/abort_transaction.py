@@ -1,4 +1,4 @@
-"""AbortTransaction, v0, writes an abort marker for a transaction that no coordinator will end.
+"""An abort marker is written by AbortTransaction, v0, if no coordinator will end a transaction.
 
 It needs ALTER on the cluster (KIP-664). The marker carries what the partition knows of the
 producer, so that it ends the named transaction and no other; in a partition of committed offsets

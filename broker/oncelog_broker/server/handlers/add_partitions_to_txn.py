@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, v0, adds partitions to transactions, and is answered when that is committed.
+"""Partitions are added to transactions by AddPartitionsToTxn, v0, which answers when committed.
 
 Leaders ask for many transactions at once (KIP-890); they have checked who writes. A client needs
 WRITE on its transactional id and on the topics, which must exist. Errors: those in

@@ -1,4 +1,4 @@
-"""AlterConfigs, v0, changes settings of topics and of brokers.
+"""Settings of topics and of brokers are changed by AlterConfigs, v0.
 
 The controller serves it; any other broker answers NOT_CONTROLLER. Refused here, per resource:
 INVALID_REQUEST (neither of the two, or an internal topic on a listener for clients),

@@ -1,4 +1,4 @@
-"""AlterPartition, v0, changes ISRs for partition leaders.
+"""Partition leaders have ISRs changed by AlterPartition, v0.
 
 The controller serves it (else NOT_CONTROLLER), on the internal listener only; the router sees to
 that.

@@ -1,4 +1,4 @@
-"""ControlledShutdown, v0, moves the leaderships of a broker that stops.
+"""The leaderships of a stopping broker are moved by ControlledShutdown, v0.
 
 The controller serves it (else NOT_CONTROLLER), on the internal listener only; the router sees to
 that.

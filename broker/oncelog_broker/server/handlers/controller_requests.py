@@ -1,4 +1,4 @@
-"""Handlers of the controller's APIs share authorization, internal topics and forwarding.
+"""Authorization, internal topics and forwarding are the same for all of the controller's APIs.
 
 A request for several topics is answered item by item. Items that the server itself refuses never
 reach the controller; the controller's answers are put back in the order of the request. Internal

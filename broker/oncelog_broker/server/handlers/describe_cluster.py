@@ -1,4 +1,4 @@
-"""DescribeCluster, v0, lists live brokers with listeners and broker epochs, and the controller."""
+"""DescribeCluster, v0, shows live brokers with listeners and broker epochs, and the controller."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Settings(Protocol):
     """These are the settings of this broker, as they are in force."""
 
     def described(self) -> Sequence[tuple[str, str | None, str, bool]]:
-        """Return (key, value, source, whether it is read-only) of each."""
+        """Return for each a row (key, value, source, whether it is read-only)."""
         ...
 
     def described_default(self) -> Sequence[tuple[str, str | None, str, bool]]:
@@ -53,7 +53,7 @@ class Settings(Protocol):
         ...
 
     def topic_default(self, key: str) -> tuple[str, str]:
-        """Return (value, source) of a setting of topics, for those that do not say."""
+        """Return a pair (value, source) of a setting of topics, for those that do not say."""
         ...
 
 

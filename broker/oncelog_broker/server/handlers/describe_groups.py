@@ -30,7 +30,7 @@ class Ends(Protocol):
     async def fetch(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Return (log start, last stable offset) of each, None where that is not known now."""
+        """Return for each (log start, last stable offset), None where that is not known now."""
         ...
 
 

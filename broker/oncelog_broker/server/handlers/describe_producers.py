@@ -1,4 +1,4 @@
-"""DescribeProducers, v0 to v1, asks leaders what partitions know of their producers (KIP-664).
+"""Leaders are asked by DescribeProducers, v0 to v1, what partitions know of producers (KIP-664).
 
 In a partition of committed offsets these are the producers with pending ones. It needs READ on each
 topic. Errors: those in ``messages.transaction_admin``; COORDINATOR_LOAD_IN_PROGRESS.

@@ -1,4 +1,4 @@
-"""DescribeTransactions, v0, asks the coordinator for the state of transactional ids.
+"""The coordinator is asked by DescribeTransactions, v0, for the state of transactional ids.
 
 It needs DESCRIBE on each id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED stands with it), and on the
 topics that are named: others are left out. Further errors: those in ``messages.transaction_admin``.

@@ -1,6 +1,7 @@
-"""EndSharedTxn, v0, commits what the winners of a shared transaction wrote, or aborts all.
+"""A shared transaction is ended by EndSharedTxn, v0.
 
-It needs WRITE on the transactional id. Errors: those in ``messages.shared_transactions``.
+The records of the winners are committed, or all are aborted. It needs WRITE on the transactional
+id. Errors: those in ``messages.shared_transactions``.
 """
 
 from __future__ import annotations

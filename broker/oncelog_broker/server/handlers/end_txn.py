@@ -1,6 +1,7 @@
-"""EndTxn, v0, commits or aborts; it is answered when that is decided for good.
+"""A transaction is committed or aborted for good by EndTxn, v0.
 
-It needs WRITE on the transactional id. Errors: those in ``messages.transactions``.
+It is answered when that is decided. It needs WRITE on the transactional id. Errors: those in
+``messages.transactions``.
 """
 
 from __future__ import annotations

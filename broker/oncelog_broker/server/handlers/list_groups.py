@@ -1,4 +1,4 @@
-"""ListGroups, v0, lists the groups that this broker coordinates.
+"""ListGroups, v0, shows the groups that this broker coordinates.
 
 With DESCRIBE on the cluster all of them are listed, else those that the principal may describe.
 COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.

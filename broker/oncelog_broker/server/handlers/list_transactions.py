@@ -1,4 +1,4 @@
-"""ListTransactions, v0, lists the transactional ids that this broker coordinates.
+"""ListTransactions, v0, shows the transactional ids that this broker coordinates.
 
 Those that the principal may DESCRIBE are listed. COORDINATOR_LOAD_IN_PROGRESS stands beside what is
 known already.

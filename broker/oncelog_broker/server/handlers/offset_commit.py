@@ -1,9 +1,10 @@
-"""OffsetCommit, v0 and v1, notes how far a group has come; it is answered when that is committed.
+"""The offsets of a group are committed by OffsetCommit, v0 and v1.
 
-It needs READ on the group, and on each topic (TOPIC_AUTHORIZATION_FAILED). Partitions that this
-broker does not know are refused with UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that
-name with INCONSISTENT_TOPIC_ID; the others are committed. A client that does not say of which topic
-its offsets are means the one that there is now. Further errors: those in ``messages.groups``.
+It is answered when they are. It needs READ on the group, and on each topic
+(TOPIC_AUTHORIZATION_FAILED). Partitions that this broker does not know are refused with
+UNKNOWN_TOPIC_OR_PARTITION, those of another topic of that name with INCONSISTENT_TOPIC_ID; the
+others are committed. A client that does not say of which topic its offsets are means the one that
+there is now. Further errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations

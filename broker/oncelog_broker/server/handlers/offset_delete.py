@@ -1,7 +1,7 @@
-"""OffsetDelete, v0, forgets offsets of topics that nobody in the group reads (KIP-496).
+"""Committed offsets of topics without readers in the group are deleted by OffsetDelete, v0.
 
-It needs DELETE on the group, and READ on each topic (TOPIC_AUTHORIZATION_FAILED). Further errors:
-those in ``messages.groups``.
+See KIP-496. It needs DELETE on the group, and READ on each topic (TOPIC_AUTHORIZATION_FAILED).
+Further errors: those in ``messages.groups``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch, v0, ask partition leaders about offsets.
+"""Partition leaders are asked about offsets by ListOffsets and OffsetForLeaderEpoch, v0.
 
 Both are fenced by the leader epoch that the asker knows (KIP-320). ListOffsets: -2 is the log
 start, -1 the high watermark (at read_committed the last stable offset), else the first record at or

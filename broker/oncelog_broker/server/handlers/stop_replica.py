@@ -1,4 +1,4 @@
-"""StopReplica, v0, from the controller, ends serving replicas, and deletes them if told so.
+"""The controller has replicas stopped, and deleted if it says so, by StopReplica, v0.
 
 Whole-request errors: see controller_fence. It is answered when the directories are out of the way;
 requests behind it on the connection wait, so that an order to create the same topic again finds its

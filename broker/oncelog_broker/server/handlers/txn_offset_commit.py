@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, v0 and v1, takes offsets that become a group's when the transaction commits.
+"""The offsets of a transaction become a group's by TxnOffsetCommit, v0 and v1, when it commits.
 
 It is answered when they are pending for good: the group's coordinator has had its partition added
 to the transaction, and what it wrote is committed. It needs WRITE on the transactional id, READ on

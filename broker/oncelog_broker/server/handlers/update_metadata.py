@@ -1,4 +1,4 @@
-"""UpdateMetadata, v0 to v2, from the controller, updates what this broker tells clients.
+"""The controller has this broker's view of the cluster updated by UpdateMetadata, v0 to v2.
 
 It carries topic configs, and since v1 the settings that change while brokers run. Since v2 a full
 one may come in slices.
