@@ -119,11 +119,11 @@ class BrokerConfig(BaseModel):
     log_cleaner_enable: Dynamic[bool] = True
     """Topics with cleanup_policy=compact are compacted only if this is true."""
     log_cleaner_backoff_ms: Dynamic[int] = Field(default=15_000, ge=10)
-    """The cleaner rests so long when nothing is to be compacted."""
+    """The cleaner rests for so long when nothing is to be compacted."""
     log_cleaner_dedupe_buffer_bytes: Dynamic[int] = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """The keys of one pass may take so much memory; what does not fit is compacted in the next."""
     log_cleaner_io_max_bytes_per_second: Dynamic[int] = Field(default=64 * 1024 * 1024, ge=1024)
-    """The cleaner reads and writes at most so much in a second, of all log directories together."""
+    """The cleaner may read and write so much in a second, of all log directories together."""
     log_cleaner_cpu_percent: Dynamic[int] = Field(default=20, ge=1, le=100)
     """The cleaner takes at most this share of one core; it works in slices of a few milliseconds
     and rests in between."""

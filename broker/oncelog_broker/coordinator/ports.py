@@ -58,8 +58,8 @@ class PartitionWriter(Protocol):
 
 
 class Timers(Protocol):
-    """It keeps the keyed timers of one shard. What is due runs as an operation of the shard, in its
-    turn."""
+    """It keeps the keyed timers of one shard. A timer that is due runs as an operation of the
+    shard, in its turn."""
 
     def set(
         self,

@@ -1,9 +1,9 @@
 """A coordinator's operation returns this: records that change the state, and the reply. Pure.
 
 An operation changes nothing durable itself. The engine appends ``records``, feeds them to
-``replay``, and gives the reply once the high watermark has passed them. What is not durable
-(members that are joining, timers) an operation may change at once. One that cannot be carried out
-yet says what it waits for.
+``replay``, and gives the reply once the high watermark has passed them. An operation may change at
+once what is not durable (members that are joining, timers). One that cannot be carried out yet says
+what it waits for.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class CoordinatorRecord(NamedTuple):
 
 
 BARRIER = CoordinatorRecord(b"\xc0", None)
-"""A barrier states nothing. That it was committed shows that whoever wrote it was the coordinator
-then. Its key, msgpack's nil, is no shard's."""
+"""A barrier states nothing. If it is committed, its writer was the coordinator then. Its key,
+msgpack's nil, is no shard's."""
 
 
 class DelayedOperations:

@@ -27,13 +27,13 @@ class CoordinatorSafeguards:
     passed it. Off: as soon as the leader has appended it."""
 
     outsiders_wait_for_barrier: bool = True
-    """Who asks without a generation, which a deposed coordinator would refuse, is answered only
+    """A caller without a generation, which a deposed coordinator would refuse, is answered only
     after a record written since then was committed. Off: a coordinator that was deposed and does
-    not know it tells them what was true once."""
+    not know it tells such callers what was true once."""
 
     require_stable: bool = True
-    """Who asks for stable offsets is not told one that an open transaction may replace [K9].
-    Off: it is told the last committed one."""
+    """A caller that asks for stable offsets is not told one that an open transaction may replace
+    [K9]. Off: it is told the last committed one."""
 
     bump_epoch_per_txn: bool = True
     """Every end of a transaction raises the epoch of its producer, and its markers carry the raised
@@ -41,7 +41,7 @@ class CoordinatorSafeguards:
     accept such markers (``markers_need_newer_epoch`` of the log off as well)."""
 
     prepare_before_markers: bool = True
-    """How a transaction ends is committed before the first marker goes out. Off: it was only
+    """The outcome of a transaction is committed before the first marker goes out. Off: it was only
     appended."""
 
     confirm_deletions: bool = True

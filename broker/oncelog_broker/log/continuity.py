@@ -27,8 +27,8 @@ registration gives. Rules:
 - every failure is noted so, also where nothing that counted may be missing: what is found above the
   recovery points is then as after a power cut, and holes in it are no corruption.
 
-What cannot be written stays at what claims less. On a full disk the file of the life before stays,
-under a name that says that a life came after it, of an epoch that nobody noted.
+A file that cannot be written goes on claiming less. On a full disk the file of the life before
+stays, under a name that says that a life came after it, of an epoch that nobody noted.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _judge(dirs: Sequence[LogDir], missing: int, boot_id: str) -> KeptData:
         return KeptData(None, None, Loss.ALL)
     records = [d.record for d in known if d.record is not None]
     if not records and all(d.was_clean for d in known):
-        # Of an older release: all that is known is that its last life ended well.
+        # An older release left this: all that is known is that its last life ended well.
         epochs = {d.previous_broker_epoch for d in known}
         if len(epochs) == 1:
             epoch = epochs.pop()

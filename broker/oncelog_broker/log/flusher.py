@@ -45,9 +45,9 @@ INLINE_BYTES_MAX = 64 * 1024
 """A round with at most so many dirty bytes may be synced on the loop."""
 INLINE_FILES_MAX = 2
 INLINE_SECONDS_MAX = 0.004
-"""A sync on the loop that took longer shows a busy disk ..."""
+"""A sync on the loop that took longer shows a busy disk."""
 INLINE_PAUSE_S = 5.0
-"""... and for this long rounds go to the executor."""
+"""After such a sync rounds go to the executor for so long."""
 UNKNOWN_BYTES = 2**62
 ROUND_LOGS_MAX = 512
 """One round takes so many logs: the work on the loop for them takes some milliseconds."""

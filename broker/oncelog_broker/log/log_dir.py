@@ -104,7 +104,7 @@ class LogDir:
         self.is_new = False  # had nothing of this broker when it was taken
         self.record: ContinuityRecord | None = None
         """Its continuity file says this; None when there is none that holds."""
-        self.counts_unsynced = False  # whether an offset did, in this life, that was not synced
+        self.counts_unsynced = False  # true once an unsynced offset has counted in this life
         self.lossy = False  # see ``continuity``
         self.logs: dict[TopicPartition, HostedLog] = {}
         self.checkpointed: set[TopicPartition] = set()
@@ -112,8 +112,8 @@ class LogDir:
         self.credit_bytes = 0  # may be written before the free space is looked at again
         self.pool = OpenSegments(files, open_segments_max)
         self.starts = LogStarts(self.checkpoint_due)
-        self.jobs = DirJobs(path, files)  # what blocks
-        self.slices = Slices()  # what is too much for one turn
+        self.jobs = DirJobs(path, files)  # they may block
+        self.slices = Slices()  # they are too much for one turn
         self.flusher = Flusher(
             self.pool,
             lane=self.jobs.sync_lane,

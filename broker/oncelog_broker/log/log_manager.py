@@ -47,10 +47,10 @@ _LOGS_PER_CALL = 32
 _PRODUCERS_AS_A_LOG = 300
 """Looking at so many producers takes about as long as looking at a log."""
 _SEGMENTS_AS_PRODUCERS = 5_000
-"""As long takes it to delete the segments that one call deletes."""
+"""Deleting the segments of one call takes about as long as looking at so many producers."""
 _RETENTION_WEIGHT_MAX = 30_000
-"""Retention does so much in one turn: it looks at 100 logs, or so many producers, or deletes of
-six."""
+"""One turn of retention weighs so much: it looks at 100 logs or at so many producers, or deletes
+segments of six logs."""
 
 
 @dataclass(slots=True)
@@ -85,8 +85,8 @@ class LogConfig:
     open_segments_max: int = 4096
     """The files of so many segments are kept open; fewer if the process may hold fewer."""
     headroom_bytes: int = 128 * 1024 * 1024
-    """Only internal topics may use so many free bytes of each disk, or 5 % of it if that is
-    less."""
+    """So many free bytes of each disk, or 5 % of it if that is less, are kept for internal
+    topics."""
 
 
 class LogManager:
@@ -427,7 +427,7 @@ class LogManager:
             if self._files.exists(directory):
                 raise StorageError(f"{directory} exists and is not a known log")
             self._files.make_dirs(directory)
-            # What a deleted log of that name has left there says nothing of this one.
+            # Checkpoints of a deleted log of that name say nothing of this one.
             marked = topic_partition in log_dir.checkpointed
             loaded = LoadedLog.empty(
                 log_dir.pool,

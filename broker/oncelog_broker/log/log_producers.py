@@ -256,7 +256,7 @@ class LogProducers:
         try:
             row = self.state.marked(decode_marker(batch, verify=False), now_ms)
         except CorruptBatchError as error:
-            # Of a later release. What it ends stays undecided here: hidden, not exposed.
+            # A later release wrote it. Its transaction stays undecided here: hidden, not exposed.
             logger.error(logged.LOG_MARKER_UNREADABLE, log.topic_partition, error)
             return
         if not self._rows_in_time:
@@ -409,7 +409,7 @@ class LogProducers:
             return False
         changes = log.segments.changes
         if reading.steps is None or reading.changes != changes:
-            # What was begun with may be gone, or in other files.
+            # The segments of the first step may be gone, or in other files.
             reading.changes, reading.found = changes, self._state.empty()
             clock = log.log_dir.clock
             reading.steps = self._snapshots.loading(
@@ -444,7 +444,7 @@ class LogProducers:
         except OSError as error:
             self._cannot_read(error)
             return False
-        log.tell(again=True)  # who has waited for this may go on
+        log.tell(again=True)  # a follower that has waited for this may go on
         return False
 
     def _read_all(self) -> None:

@@ -120,6 +120,6 @@ class TailIndex:
 
 
 def _increases(column: array[int]) -> bool:
-    # As a list: a segment of 1 GB has 250,000 entries, and an array makes each of them twice.
+    # A list is quicker: a 1 GB segment has 250,000 entries, and an array makes each twice.
     items = column.tolist()
     return all(map(lt, items, islice(items, 1, None)))

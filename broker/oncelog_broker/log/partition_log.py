@@ -663,7 +663,7 @@ class PartitionLog:
         try:
             segment.truncate_unnoted()
         except OSError as second:
-            # Whatever the reason: a full disk or a want of memory is no excuse here.
+            # The reason does not matter: a full disk or a want of memory is no excuse here.
             self.log_dir.fail(f"truncate {self.topic_partition}", second)
             raise StorageError(f"{self.topic_partition}: append failed: {error}") from second
         if error.errno in _DISK_FULL:

@@ -36,10 +36,9 @@ logger = logged.get_logger(__name__)
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
 BATCHES_PER_STEP = 500
-"""One step of reading a log for its producers takes so many batches: some milliseconds of work
-..."""
+"""One step of reading a log for its producers takes so many batches: some milliseconds of work."""
 BYTES_PER_STEP = 4 * 1024 * 1024
-"""... and so are the checksums of so much."""
+"""One step checks so many bytes at most: some milliseconds of work, too."""
 Steps = Generator[None, None, str]
 """It is work in steps, which returns what is damaged, or ""."""
 _NAME = re.compile(r"(\d{20})\.snapshot")
@@ -98,7 +97,7 @@ class ProducerSnapshots:
             self.newest = -1
             logger.info(
                 logged.PRODUCER_SNAPSHOT_NOT_WRITTEN, path, error
-            )  # who fails next says it louder
+            )  # the next failure says it louder
 
     def remove_above(self, offset: int) -> None:
         """Remove the snapshots above ``offset``, to which the log was truncated. Raises OSError."""

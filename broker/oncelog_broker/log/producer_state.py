@@ -119,9 +119,9 @@ class ProducerEntry:
         self.txn_first_offset = txn_first_offset
         """Its open transaction begins here; -1 when none is open."""
         self.coordinator_epoch = coordinator_epoch
-        """It is that of its last marker; -1 before the first one."""
+        """It is the coordinator epoch of its last marker; -1 before the first one."""
         self.marker_offset = marker_offset
-        """It is that of its last marker; -1 before the first one."""
+        """It is the offset of its last marker; -1 before the first one."""
 
     @property
     def is_ended(self) -> bool:

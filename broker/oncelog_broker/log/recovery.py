@@ -99,7 +99,7 @@ class LoadedLog:
     producers: ProducerState = field(default_factory=ProducerState)
     """The batches say this of producers; it is empty for a damaged log."""
     snapshots: ProducerSnapshots | None = None
-    """These are its files of that; None for a new log."""
+    """These are the snapshot files of its producers; None for a new log."""
     aborted: AbortedTransactions | None = None
     """The markers say this; None for a new log."""
 
@@ -335,7 +335,7 @@ def _count_replaced(
 ) -> int:
     """Return how many of the segments that begin at ``following`` have gone into this one."""
     if len(following) < 2 or not size:
-        return 0  # what compaction makes ends where one that it leaves alone begins
+        return 0  # a compacted segment ends where one that was left alone begins
     end = segment.base_offset
     if summary is not None:
         end = summary.next_offset

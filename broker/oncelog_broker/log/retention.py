@@ -33,7 +33,7 @@ class SegmentAge(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of its log file."""
+        """Return how many bytes its batches take."""
         ...
 
     @property

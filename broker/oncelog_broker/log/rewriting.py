@@ -36,8 +36,8 @@ from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_runtime.files import Buffer, File, Files
 
 SYNC_BYTES = 8 * 1024 * 1024
-"""After so many bytes what was written is synced, or the sync at the end would have the disk busy
-for long while producers wait for theirs."""
+"""So many bytes are written between two syncs: one sync at the end would have the disk busy for
+long while producers wait for theirs."""
 
 _SLICE_COST = 2000
 """One slice costs so much, in units of about a microsecond."""

@@ -22,14 +22,14 @@ class LogSafeguards:
     Off: files are synced, the directories that name them are not."""
 
     keep_damaged_logs: bool = True
-    """What was synced and does not hold any more is corruption: the replica goes out of service and
-    is fetched again [D2]. Off: corruption is taken for the torn tail of a crash, and truncated with
+    """Synced data that does not hold any more is corruption: the replica goes out of service and is
+    fetched again [D2]. Off: corruption is taken for the torn tail of a crash, and truncated with
     all that follows."""
 
     rewrite_unsynced: bool = True
-    """What a process finds unsynced of an earlier one is written again before it is synced, as long
-    as the machine has not restarted: a sync that failed may have dropped it, unseen. Off: it is
-    only synced."""
+    """Unsynced data that a process finds of an earlier one is written again before it is synced, as
+    long as the machine has not restarted: a sync that failed may have dropped it, unseen. Off: it
+    is only synced."""
 
     distrust_failed_directories: bool = True
     """A directory that failed when offsets had counted there unsynced is said to have lost them,
@@ -46,17 +46,17 @@ class LogSafeguards:
     another one before, which is gone. Off: since the directory lost nothing."""
 
     swap_in_order: bool = True
-    """What compaction has written is synced before it takes the place of what it was made of, and
-    that is removed only when the new name is durable [B26]. Off: the old segments go first, and the
-    new one is not synced."""
+    """A compacted segment is synced before it takes the place of those that it was made of, and
+    these are removed only when the new name is durable [B26]. Off: the old segments go first, and
+    the new one is not synced."""
 
     remember_producers: bool = True
     """A batch that is in the log already is not appended again [K1]. Off: nothing is remembered of
     producers, and so nothing is checked."""
 
     remember_five_batches: bool = True
-    """As many batches are remembered of a producer as it may have unanswered [K1]. Off: one fewer,
-    so that a retry of the oldest is refused though it is in the log."""
+    """A producer's last batches are remembered, as many as it may have unanswered [K1]. Off: one
+    fewer, so that a retry of the oldest is refused though it is in the log."""
 
     compare_content: bool = True
     """A repeat is the same batch of the same producer epoch [K1]. Off: any with the same sequences

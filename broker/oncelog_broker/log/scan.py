@@ -44,7 +44,7 @@ class Scan:
         """``next_offset`` is what the first batch must begin with; None takes any."""
         self._file = file
         self.position = position
-        """Where the next batch begins: everything below holds."""
+        """The next batch begins here: everything below holds."""
         self._end = end
         self.next_offset = next_offset
         self._verify = verify

@@ -6,14 +6,14 @@ One for each log directory. Rules:
   executor, never faster than a bound: readers and writers hardly notice;
 - each batch is held against its checksum, the offsets against those before, the epoch against the
   log's history;
-- a job in the executor has a descriptor of its own and touches nothing that the loop uses. What it
-  found counts only if the log was not truncated, and the segment not removed, meanwhile;
-- only damage below the recovery point counts. What to do about it is replication's business;
+- a job in the executor has a descriptor of its own and touches nothing that the loop uses. Its
+  findings count only if the log was not truncated, and the segment not removed, meanwhile;
+- only damage below the recovery point counts. Replication decides what to do about it;
 - a broker that restarts often must not read the beginning of its logs over and over: the first
   pass begins at a drawn place.
 
-What the kernel holds in its page cache is read from there: corruption of the medium below it is
-found when the page has gone.
+Pages in the kernel's cache are read from there: corruption of the medium below them is found when
+the page has gone.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Scrubber:
     async def _scrub_log(self, log: PartitionLog) -> None:
         base_offset = next_offset = log.segments[0].base_offset
         position = 0
-        truncations = log.truncations  # of all rounds: one moves what lies at a position
+        truncations = log.truncations  # counted once: each of them moves batches
         swaps = log.swaps  # so does compaction
         while self._is_current(log) and log.truncations == truncations:
             recovery_point = log.recovery_point
@@ -159,7 +159,7 @@ class Scrubber:
                 unreadable = error
             oldest = log.segments[0].base_offset
             if log.truncations != truncations or oldest > stretches[0].base_offset:
-                return  # what was read may be neither the old nor the new
+                return  # the bytes that were read may be neither the old nor the new
             if not self._is_current(log):
                 return
             if log.swaps != swaps:
@@ -185,7 +185,7 @@ class Scrubber:
         if error.errno == errno.ENOENT:
             self._on_damage(log, f"{error.filename} is not there")
         elif error.errno == errno.EIO:
-            # As for any reader: a disk that cannot read is not trusted with more.
+            # It is as for any reader: a disk that cannot read is not trusted with more.
             self._log_dir.fail(f"scrub {log.topic_partition}", error)
         else:
             logger.info(logged.SCRUB_FAILED, log.directory, error)

@@ -379,8 +379,8 @@ class Segment:
         entries = len(self._index)
         while entries and self._index.positions[entries - 1] >= position:
             entries -= 1
-        # What the truncated batches said of timestamps must go: count again from the last entry
-        # kept.
+        # The timestamps of the truncated batches must go: count again from the last entry that
+        # is kept.
         entries = max(0, entries - 1)
         self._rewind(entries)
         self._rebuild(file, position, now_ms)
@@ -391,7 +391,7 @@ class Segment:
         try:
             file.sync()
         except OSError as error:
-            # Whatever the reason: a sync that failed proves nothing, and is no passing trouble.
+            # For any reason: a sync that failed proves nothing, and is no passing trouble.
             raise OSError(errno.EIO, f"sync failed: {error}", self.path) from error
 
     def _rewind(self, entries: int) -> None:

@@ -34,7 +34,7 @@ class SegmentList:
         self._directory = directory
         self._segments = segments
         self.changes = 0
-        """Others were in the list afterwards so often."""
+        """It counts how often the list has changed."""
         self._changed()
 
     def _changed(self) -> None:

@@ -57,7 +57,7 @@ PartitionLookup = Callable[[TopicPartition], Partition]
 
 EAGER_BYTES_MAX = 4096
 LOOK_AGAIN_S = 0.01
-"""A fetch that waits for more than so many bytes looks again only so often."""
+"""A fetch that waits for many bytes looks again only this often."""
 
 
 class ConsumerFetch:

@@ -261,7 +261,7 @@ class FollowerSession:
         if entry is None:
             entry = self._entries[topic_partition] = SessionEntry(self, topic_partition)
         if entry.open or named.leader_epoch != entry.leader_epoch:
-            # What answered a name that it has given up, or another epoch, it may not have taken.
+            # It may not have taken an answer to a name that it gave up, or to another epoch.
             entry.sent_watermark = -1
         entry.offset = named.fetch_offset
         entry.max_bytes = max(named.max_bytes, 0)
@@ -372,7 +372,7 @@ class FollowerSession:
         if partition is None or code:
             answer = FetchPartitionResponse(number, code or NotLeaderOrFollowerError.code)
             if partition is not None:
-                # What a follower that fell below the log start needs to know.
+                # A follower that fell below the log start needs to know it.
                 answer.log_start_offset = partition.log.log_start_offset
             return answer, b""
         if entry.diverging is not None:

@@ -84,7 +84,7 @@ class IsrSender:
             async with asyncio.timeout(self._config.isr_change_timeout_ms / 1000):
                 response = await self._port.alter_partition(items)
         except (OSError, TimeoutError, OncelogError) as error:
-            # Whatever it says: the port may have tried more than once.
+            # The error proves nothing: the port may have tried more than once.
             logger.info(logged.ISR_CHANGE_UNCERTAIN, len(items), error)
         else:
             if response.error_code:

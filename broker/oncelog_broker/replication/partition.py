@@ -595,7 +595,7 @@ class Partition:
         """Return whether everything in the follower's log may be named to its leader."""
         log = self.log
         if log.producers.is_reading:
-            return False  # what comes next is checked against them
+            return False  # the next batches are checked against them
         return log.synced_offset >= log.log_end_offset or not self._follower_fetches_synced_only
 
     def position(self) -> FetchPosition:

@@ -414,7 +414,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
-            # What is here belongs to a topic of the same name; the one meant is gone already.
+            # The log here belongs to a topic of the same name; the one meant is gone already.
             logger.info(logged.REPLICA_UNKNOWN, topic_partition, stop.topic_id)
             return 0
         if (

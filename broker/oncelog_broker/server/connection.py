@@ -343,7 +343,7 @@ class ServerChannel(asyncio.BufferedProtocol):
         if not self._backlog:
             return False
         if not self._pool_wait and self._backlog[0].api_key in self._measured_apis:
-            # What others were answered with since this connection was last looked at counts too.
+            # Answers to others since this connection was last looked at count too.
             self._pool_wait = self.listener.pool.must_wait(self)
         return (
             not self._holding
@@ -395,7 +395,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.router.dispatch(context, incoming, slot)
         except RemoteProtocolError as exc:
             self.protocol_error(exc)
-        # What waits must not hold on to the receive buffer or to the request.
+        # A request that waits must not hold on to the receive buffer or to its message.
         incoming.payload = _NOTHING
         incoming.message = None
 

@@ -126,8 +126,8 @@ class Listener:
                 for channel in list(self.connections):
                     channel.abort("the broker stops")
                 await self._empty.wait()
-        # What waits to be accepted must be refused before the broker goes on to sync: that may take
-        # long; and what the loop has just accepted reaches us, and is closed, some rounds later.
+        # Connections that wait to be accepted must be refused before the broker goes on to sync,
+        # which may take long. One that the loop has just accepted reaches us some rounds later.
         for _ in range(ACCEPT_ROUNDS):
             await asyncio.sleep(0)
 

@@ -62,7 +62,7 @@ class MetadataImage:
         part of the partitions of a topic is then no answer to how many it has."""
         self.on_change: list[Callable[[], None]] = []
         self.broker_configs: list[BrokerOverrides] = []
-        """These settings are set for brokers while they run, for all of them."""
+        """They hold what was set for brokers while they run, for all of them."""
         self._configs: dict[str, TopicConfig] = {}
         self._slices: _Slices | None = None
 

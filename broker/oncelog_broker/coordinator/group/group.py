@@ -56,8 +56,7 @@ class Group:
         self.has_new_member = False
         """It tells whether somebody has come since the initial delay was set."""
         self.subscribed_topics: frozenset[str] | None = None
-        """The members of the consumer protocol are subscribed to these topics; None when
-        unknown."""
+        """These topics are subscribed to by members of the consumer protocol; None when unknown."""
         self.saved: SavedGroup | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.pending_offsets: dict[TopicPartition, dict[int, PendingOffset]] = {}

@@ -202,7 +202,7 @@ def decode_record(
 def _offset_value(value: bytes) -> CommittedOffset:
     fields = _unpack(value)[:_OFFSET_FIELDS]
     if len(fields) < _OFFSET_FIELDS:
-        fields.append("")  # of an older release
+        fields.append("")  # an older release wrote it
     _, offset, leader_epoch, metadata, timestamp, topic_id = fields
     if (
         type(offset) is not int

@@ -291,7 +291,7 @@ class Rounds:
             del group.pending[member_id]
             return self.pending_left(group)
         member = group.members.get(member_id)
-        # Who is parked shows no sign of life and need not; the round ends that. A new member is
+        # A parked member shows no sign of life and need not; the round ends that. A new member is
         # parked for so long only: nobody could tell whether it is still there.
         if member is None or (member.is_waiting and not member.is_new):
             return Result()

@@ -136,7 +136,7 @@ class GroupCoordinator:
         )
 
     def sync(self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]) -> None:
-        """Carry out SyncGroup: a follower's call waits until the leader has handed in the
+        """Carry out SyncGroup: a member's call waits until the leader has handed in the
         assignments."""
         caller = Caller(respond)
         self._engine.write(

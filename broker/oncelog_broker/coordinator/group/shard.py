@@ -526,7 +526,7 @@ class GroupShard:
         pending = [record for tp in group.pending_offsets for record in superseded(group, tp)]
         records, complete = self._removal(group, list(group.offsets), True, pending)
         if complete:
-            # Whoever was handed an id in it starts over.
+            # A client that was handed an id in it starts over.
             group.pending.clear()
             self._forget_if_nothing(group)
         return Result(records, complete)

@@ -40,7 +40,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.types import TopicPartition
 
 PRODUCER_EPOCH_MAX = 32_766
-"""The last epoch under which a producer writes; one more is for the markers of that one."""
+"""A producer writes under no later epoch; one more is for the markers of that one."""
 
 
 class Producer(NamedTuple):

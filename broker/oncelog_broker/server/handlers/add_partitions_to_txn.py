@@ -133,8 +133,8 @@ class AddPartitionsToTxnHandler:
             known = self._image.topics.get(topic.topic)
             for partition in topic.partitions:
                 if known is None or partition not in known.partitions:
-                    # Of a leader that knows more than this broker, too: nobody could tell later
-                    # whether the topic is new or gone.
+                    # This holds for a leader that knows more than this broker, too: nobody could
+                    # tell later whether the topic is new or gone.
                     where = TopicPartition(topic.topic, partition)
                     raise UnknownTopicOrPartitionError(f"{where} is not known here")
             if by_leader:
