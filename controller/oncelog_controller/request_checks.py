@@ -46,7 +46,7 @@ def check_name(name: str, *, internal: bool) -> None:
 
 def check_new_name(name: str, existing: Iterable[str], *, internal: bool) -> None:
     """Check as :func:`check_name` does, and refuse a name that is taken, or the same as another but
-    for '.' and '_', which metrics cannot tell apart.' and '_', which metrics cannot tell apart.
+    for '.' and '_', which metrics cannot tell apart.
 
     :raises InvalidTopicError, TopicAlreadyExistsError:
     """

@@ -1,4 +1,4 @@
-"""A cluster for tests: real brokers and a controller in the caller's process, on memory.
+"""Tests get a cluster here: real brokers and a controller in the caller's process, on memory.
 
 Users import it as ``oncelog.testing``. Names are loaded when they are first used: pytest imports
 this package in every run, for its fixtures.

@@ -1,4 +1,5 @@
-"""Answers that say no: what a broker would send for a request that it refuses. Pure but for types.
+"""Some answers say no: they are what a broker would send for a request that it refuses.
+Pure but for types.
 
 Errors stand where the API has them: at the partitions of Produce, Fetch and ListOffsets, at the
 topics of Metadata and of the admin requests, at the head of everything else. Clients take the two
@@ -27,7 +28,7 @@ ErrorLike = ApiError | type[ApiError] | str | int
 
 
 def api_key(api: ApiKey | str) -> ApiKey:
-    """``"produce"`` or ``ApiKey.PRODUCE``.
+    """Return the API key for ``"produce"`` or ``ApiKey.PRODUCE``.
 
     :raises ValueError: no API has that name.
     """
@@ -44,8 +45,8 @@ def api_key(api: ApiKey | str) -> ApiKey:
 
 
 def error_class(error: ErrorLike) -> type[ApiError]:
-    """An error of the protocol by its class, an instance, its code, or its name with or without
-    capitals: ``"NOT_LEADER_OR_FOLLOWER"``.
+    """Return an error of the protocol by its class, an instance, its code, or its name with or
+    without capitals: ``"NOT_LEADER_OR_FOLLOWER"``.
 
     :raises ValueError: there is no such error.
     """
@@ -64,7 +65,8 @@ def error_class(error: ErrorLike) -> type[ApiError]:
 
 
 def topics_of(request: Request) -> set[str]:
-    """The names of the topics that a request is about; empty when it names none."""
+    """Return the names of the topics that a request is about; it is empty when the request names
+    none."""
     found: set[str] = set()
     for item in getattr(request, "topics", None) or ():
         found.add(item if isinstance(item, str) else item.topic)
@@ -74,7 +76,8 @@ def topics_of(request: Request) -> set[str]:
 
 
 def refuse(request: Request, error: type[ApiError]) -> Any:
-    """The response that refuses all that ``request`` asks for; None where no response is sent."""
+    """Return the response that refuses all that ``request`` asks for; None where no response is
+    sent."""
     if getattr(request, "acks", None) == 0:
         return None
     key = request.api_key
@@ -98,8 +101,8 @@ def refuse(request: Request, error: type[ApiError]) -> Any:
 def refuse_topics(
     response: MetadataResponse, error: type[ApiError], topic: str | None
 ) -> MetadataResponse:
-    """The answer with the error at one topic, or at all of them; brokers stay as they are. A new
-    one: a broker keeps answers for the next who asks."""
+    """Return the answer with the error at one topic, or at all of them; brokers stay as they are. A
+    new one: a broker keeps answers for the next who asks."""
     return replace(
         response,
         topics=[
@@ -112,7 +115,7 @@ def refuse_topics(
 
 
 def _element(cls: Any, name: str) -> Any:
-    """The class of the items of a list field."""
+    """Return the class of the items of a list field."""
     hint = get_type_hints(cls)[name]
     (item,) = get_args(hint)
     return item

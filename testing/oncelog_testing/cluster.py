@@ -133,7 +133,7 @@ class Cluster(Face):
 
     @property
     def aio(self) -> AsyncCluster:
-        """The same cluster for coroutines: ``await cluster.aio.wait_for_group("g")``."""
+        """Return the same cluster for coroutines: ``await cluster.aio.wait_for_group("g")``."""
         return self._aio
 
     # -- what waits: see ``ClusterCore`` ------------------------------------------------------
@@ -179,7 +179,7 @@ class Cluster(Face):
 def _awaited(
     method: Callable[Concatenate[ClusterCore, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A coroutine method of the core, awaited on the caller's loop."""
+    """Return a method that awaits a coroutine method of the core on the caller's loop."""
 
     @wraps(method)
     async def call(self: Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -191,8 +191,8 @@ def _awaited(
 
 
 class AsyncCluster(Face):
-    """``Cluster`` for coroutines: ``async with AsyncCluster(brokers=3) as cluster``. The caller's
-    loop goes on while the cluster is waited for. Parameters are those of ``Cluster``."""
+    """It is ``Cluster`` for coroutines: ``async with AsyncCluster(brokers=3) as cluster``. The
+    caller's loop goes on while the cluster is waited for. Parameters are those of ``Cluster``."""
 
     def __init__(self, brokers: int = 1, **options: Any) -> None:
         super().__init__()

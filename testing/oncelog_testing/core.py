@@ -1,4 +1,4 @@
-"""The cluster for tests as it is on its own loop: real brokers, a controller, memory all around.
+"""The cluster for tests has its own loop here: real brokers, a controller, all in memory.
 
 Owns the machines, the metadata store, the clock, and everything about them that has to be awaited.
 ``cluster`` gives it its two faces. Rules: nothing here is called from another thread but through
@@ -140,18 +140,18 @@ class ClusterCore:
         await self._until(same, timeout_s, "every broker knowing every other")
 
     def running(self) -> list[Broker]:
-        """The brokers that run, by id."""
+        """Return the brokers that run, by id."""
         return [m.broker for m in self.machines.values() if m.broker is not None]
 
     def machine(self, broker_id: int) -> Machine:
-        """The machine of a broker. :raises ValueError: there is none."""
+        """Return the machine of a broker. :raises ValueError: there is none."""
         found = self.machines.get(broker_id)
         if found is None:
             raise ValueError(f"there is no broker {broker_id}; brokers are {list(self.machines)}")
         return found
 
     def bootstrap(self) -> str:
-        """Addresses of the running brokers, with commas."""
+        """Return the addresses of the running brokers, with commas."""
         addresses = [broker.addresses["external"] for broker in self.running()]
         if not addresses:
             raise NotRunningError("no broker of the cluster runs")
@@ -272,7 +272,7 @@ class ClusterCore:
             )
 
     async def records(self, topic: str) -> list[Record]:
-        """All records of a topic that a new consumer would read now, by partition and offset."""
+        """Return what a new consumer of a topic would read now, by partition and offset."""
         return await self._read(topic, None, TIMEOUT_S)
 
     async def wait_for_records(
@@ -309,15 +309,15 @@ class ClusterCore:
     # -- leaders -----------------------------------------------------------------------------
 
     def controller(self) -> Broker:
-        """The broker that is controller: of several that believe so (one is paused, or cut off) the
-        one of the newest epoch. :raises NotRunningError: nobody is, just now."""
+        """Return the broker that is controller: of several that believe so (one is paused, or cut
+        off) the one of the newest epoch. :raises NotRunningError: nobody is, just now."""
         active = [broker for broker in self.running() if broker.runner.is_active]
         if not active:
             raise NotRunningError("no broker is controller just now")
         return max(active, key=lambda broker: broker.runner.epoch)
 
     def state(self, topic: str, partition: int = 0) -> PartitionOrder:
-        """A partition as the controller has told it to its own broker.
+        """Return a partition as the controller has told it to its own broker.
 
         :raises UnknownTopicOrPartitionError: there is none.
         """
@@ -327,11 +327,11 @@ class ClusterCore:
         return order
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of a partition's leader, -1 while nobody leads."""
+        """Return the id of a partition's leader, -1 while nobody leads."""
         return self.state(topic, partition).leader
 
     async def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The replicas of a partition that are in sync."""
+        """Return the replicas of a partition that are in sync."""
         return tuple(self.state(topic, partition).isr)
 
     async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
@@ -357,7 +357,7 @@ class ClusterCore:
         return to
 
     async def _elect(self, topic: str, partition: int, leader: int) -> None:
-        """A preferred election in which ``leader`` is preferred: nobody else can be named."""
+        """Hold a preferred election in which ``leader`` is preferred: nobody else can be named."""
         term = self.controller().runner.term
         assert term is not None
         led = term.machine.cluster.partition(topic, partition)
@@ -426,7 +426,7 @@ class ClusterCore:
     # -- groups ------------------------------------------------------------------------------
 
     async def group(self, group: str) -> GroupDescription:
-        """A group with its members and committed offsets.
+        """Return a group with its members and committed offsets.
 
         :raises ApiError: GROUP_ID_NOT_FOUND, or the coordinator did not answer.
         """
@@ -526,7 +526,7 @@ class ClusterCore:
         self._loop.end_jobs()
 
     async def reset(self) -> None:
-        """``heal``, and then delete every topic and every group without members."""
+        """Do ``heal``, and then delete every topic and every group without members."""
         await self.heal()
         admin = await self._clients()
         topics = await admin.list_topics()
@@ -567,7 +567,7 @@ class ClusterCore:
         return TimeoutError(f"after {timeout_s:g} s still waiting for {what}. {self.stands(topic)}")
 
     def stands(self, topic: str = "") -> str:
-        """How things are, in one line for an error message."""
+        """Return how things are, in one line for an error message."""
         knowing: Broker | None
         up = [broker.broker_id for broker in self.running()]
         parts = [f"brokers up: {up}"]

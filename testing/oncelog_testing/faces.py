@@ -1,4 +1,4 @@
-"""What both faces of a cluster share: what is told at once, and how the rest is waited for.
+"""Both faces of a cluster share this: some things are told at once, the rest is waited for.
 
 Faults, addresses and the clock are told at once, on either face and from any thread: a test that
 awaits may use ``with cluster.fail_next(...)`` as well as one that blocks.
@@ -29,7 +29,7 @@ DiskOperation = Literal["append", "sync", "read", "open"]
 
 
 class Which(TypedDict, total=False):
-    """Which requests a fault is for; all must hold."""
+    """It says which requests a fault is for; all must hold."""
 
     broker: int
     """Sent to this one."""
@@ -43,7 +43,8 @@ class Which(TypedDict, total=False):
 
 
 class Scoped:
-    """Something that holds until ``undo`` or the end of its ``with`` block; undone once."""
+    """It is something that holds until ``undo`` or the end of its ``with`` block; it is undone
+    once."""
 
     def __init__(self, undo: Callable[[], object]) -> None:
         self._undo: Callable[[], object] | None = undo
@@ -62,7 +63,7 @@ class Scoped:
 
 
 class Face:
-    """A cluster as a test sees it."""
+    """A face is a cluster as a test sees it."""
 
     __test__ = False  # not for pytest to collect
 
@@ -80,7 +81,7 @@ class Face:
 
     @property
     def core(self) -> ClusterCore:
-        """What lives on the cluster's loop. :raises ClusterClosedError: it is not open."""
+        """Return what lives on the cluster's loop. :raises ClusterClosedError: it is not open."""
         if self._core is None:
             raise ClusterClosedError(
                 "the cluster is not open: use it in a with block, or call start()"
@@ -89,34 +90,35 @@ class Face:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as ``bootstrap_servers``: addresses of the brokers that run."""
+        """Return what clients take as ``bootstrap_servers``: addresses of the brokers that run."""
         return self.core.bootstrap()
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """Return the ids of the brokers that run."""
         return [broker.broker_id for broker in self.core.running()]
 
     @property
     def controller(self) -> int:
-        """The id of the broker that is controller. :raises NotRunningError: nobody is, just now."""
+        """Return the id of the broker that is controller. :raises NotRunningError: nobody is, just
+        now."""
         return self.core.controller().broker_id
 
     @property
     def clock(self) -> ClusterClock:
-        """The cluster's wall clock, for clients whose records should bear its time."""
+        """Return the cluster's wall clock, for clients whose records should bear its time."""
         return self.core.clock
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The faults in force."""
+        """Return the faults in force."""
         return self.core.plan.faults
 
     @property
     def dirty(self) -> bool:
-        """Whether something has happened to the cluster that ``heal`` does not undo: brokers were
-        stopped or killed, or have failed; time was moved on. A fixture that shares clusters gives
-        the next test another one."""
+        """Return whether something has happened to the cluster that ``heal`` does not undo: brokers
+        were stopped or killed, or have failed; time was moved on. A fixture that shares clusters
+        gives the next test another one."""
         core = self._core
         return core is not None and (core.dirty or len(core.running()) < len(core.machines))
 
@@ -297,7 +299,7 @@ class Face:
 def blocking(
     method: Callable[Concatenate[ClusterCore, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """A coroutine method of the core, waited for."""
+    """Return a method that calls a coroutine method of the core, and waits for it."""
 
     @wraps(method)
     def call(self: Face, /, *args: P.args, **kwargs: P.kwargs) -> T:

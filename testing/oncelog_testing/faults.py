@@ -1,4 +1,4 @@
-"""Faults that a test puts between clients and brokers: errors, delays, lost answers, silence.
+"""A test puts faults between clients and brokers: errors, delays, lost answers, silence.
 
 Rules
 -----
@@ -41,7 +41,7 @@ _SENDER = re.compile(r"(?:broker|controller)-(\d+)")
 
 
 class Act(Enum):
-    """What becomes of a request."""
+    """It says what becomes of a request."""
 
     FAIL = "fail"
     DELAY = "delay"
@@ -52,7 +52,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Which requests a fault is for. None: any."""
+    """It says which requests a fault is for. None: any."""
 
     api: ApiKey | None = None
     broker: int | None = None
@@ -68,7 +68,7 @@ class Match:
     """Whether the cluster's own helpers count too."""
 
     def fits(self, broker_id: int, context: RequestContext, request: Request) -> bool:
-        """Whether a request that arrived at a broker is meant."""
+        """Return whether a request that arrived at a broker is meant."""
         if self.broker is not None and self.broker != broker_id:
             return False
         if self.api is not None and request.api_key != self.api:
@@ -91,7 +91,7 @@ class Match:
 
 
 def sender_of(context: RequestContext) -> int | None:
-    """The broker that sent a request; None for a client."""
+    """Return the broker that sent a request; None for a client."""
     found = _SENDER.match(context.client_id) if context.internal else None
     return None if found is None else int(found[1])
 
@@ -102,8 +102,8 @@ def _names_group(request: Request, group: str) -> bool:
 
 
 class Fault:
-    """One fault, in force from its making until ``remove``, the end of its ``with`` block, or its
-    last hit. ``hits`` counts the requests that it has met."""
+    """It is one fault, in force from its making until ``remove``, the end of its ``with`` block, or
+    its last hit. ``hits`` counts the requests that it has met."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Fault:
 
     @property
     def active(self) -> bool:
-        """Whether it may still hit."""
+        """Return whether it may still hit."""
         return self in self._plan.faults
 
     def remove(self) -> None:
@@ -170,7 +170,8 @@ class Fault:
 
 
 class FaultPlan:
-    """The faults of one cluster, in the order in which they were made. Any thread may change it."""
+    """It has the faults of one cluster, in the order in which they were made. Any thread may change
+    it."""
 
     def __init__(self, on_loop: Callable[[Callable[[], None]], object]) -> None:
         self.faults: tuple[Fault, ...] = ()
@@ -195,7 +196,7 @@ class FaultPlan:
         self.faults = tuple(other for other in self.faults if other is not fault)
 
     def hit(self, broker_id: int, context: RequestContext, request: Request) -> Fault | None:
-        """The fault that a request meets, counted."""
+        """Return the fault that a request meets, counted."""
         for fault in self.faults:
             if fault.match.fits(broker_id, context, request):
                 fault.hits += 1
@@ -206,7 +207,7 @@ class FaultPlan:
 
 
 class TestableBroker(Broker):
-    """The product's broker with the faults of a cluster in front of its handlers."""
+    """It is the product's broker with the faults of a cluster in front of its handlers."""
 
     __test__ = False  # not for pytest to collect
 
@@ -219,7 +220,7 @@ class TestableBroker(Broker):
 
 
 class FaultyRouter(Router):
-    """Looks whether a fault is for a request before it is served."""
+    """It looks whether a fault is for a request before it is served."""
 
     def __init__(self, broker: Broker, plan: FaultPlan) -> None:
         super().__init__(broker.tasks, broker.authorizer)
@@ -280,7 +281,7 @@ class FaultyRouter(Router):
 
 
 class _Watched(Slot):
-    """A slot whose answer passes through a function."""
+    """It is a slot whose answer passes through a function."""
 
     __slots__ = ("_slot", "_then")
 
@@ -304,7 +305,7 @@ class _Watched(Slot):
 
 
 def _after(fault: Fault, respond: Slot) -> Callable[[Any, Sequence[Buffer]], None]:
-    """What becomes of the answer of a request that was carried out."""
+    """Return what becomes of the answer of a request that was carried out."""
 
     def lose(message: Any, payload: Sequence[Buffer]) -> None:
         respond.abort("a fault of the test: the answer is lost")

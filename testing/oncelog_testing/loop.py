@@ -1,4 +1,4 @@
-"""The event loop of a cluster for tests: real sockets, and a clock that can be set forward.
+"""A cluster for tests has this event loop: real sockets, and a clock that can be set forward.
 
 Rules
 -----
@@ -38,7 +38,7 @@ SETTLE_ROUNDS_MAX = 2_000
 
 
 class ClusterLoop(asyncio.SelectorEventLoop):
-    """Belongs to one thread; ``ahead_s`` may be read from any."""
+    """It belongs to one thread; ``ahead_s`` may be read from any."""
 
     def __init__(self, *, inline_jobs: bool) -> None:
         self.ahead_s = 0.0
@@ -51,7 +51,7 @@ class ClusterLoop(asyncio.SelectorEventLoop):
         super().__init__()
 
     def time(self) -> float:
-        """Seconds; see the rules."""
+        """Return seconds; see the rules."""
         return super().time() + self.ahead_s
 
     def run_in_executor(
@@ -125,7 +125,7 @@ class ClusterLoop(asyncio.SelectorEventLoop):
                 return
 
     def _next_due(self) -> float | None:
-        """When the next timer falls due; perhaps of one that was cancelled."""
+        """Return when the next timer falls due; it may be one that was cancelled."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         return timers[0].when() if timers else None
 

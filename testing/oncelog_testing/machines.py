@@ -1,5 +1,5 @@
-"""One broker of a cluster for tests with the machine that it runs on: its disk, its ports, its
-session, and what becomes of them when it is stopped, killed or started again.
+"""A broker of a cluster for tests has such a machine: its disk, its ports, its session.
+The machine knows what becomes of them when the broker is stopped, killed or started again.
 
 The disk is in memory, or a directory that the caller gives. A life of the broker is one object of
 the product's ``Broker``; the machine outlives it.
@@ -31,11 +31,11 @@ DISK_BYTES = 1 << 40
 
 
 class NotRunningError(RuntimeError):
-    """What was asked needs a broker that runs, or one that does not."""
+    """A call needs a broker that runs, or one that does not."""
 
 
 class Machine:
-    """Where one broker lives. On the cluster's loop only."""
+    """It is where one broker lives. On the cluster's loop only."""
 
     def __init__(
         self,
@@ -71,14 +71,15 @@ class Machine:
 
     @property
     def running(self) -> Broker:
-        """The broker. :raises NotRunningError: it is down."""
+        """Return the broker. :raises NotRunningError: it is down."""
         if self.broker is None:
             raise NotRunningError(f"broker {self.broker_id} does not run{self._why()}")
         return self.broker
 
     @property
     def session_id(self) -> int:
-        """The broker's session with the metadata store. :raises NotRunningError: it has none."""
+        """Return the id of the broker's session with the metadata store. :raises NotRunningError:
+        it has none."""
         store = self.store
         if self.broker is None or store is None or store.session_id is None:
             raise NotRunningError(f"broker {self.broker_id} has no session{self._why()}")
@@ -88,7 +89,7 @@ class Machine:
         return f": it failed with {self.failure!r}" if self.failure else ": start it first"
 
     def config(self) -> BrokerConfig:
-        """Its settings; its ports stay the same over restarts."""
+        """Return its settings; its ports stay the same over restarts."""
         given: dict[str, Any] = {
             "broker_id": self.broker_id,
             "log_dirs": [self._directory or f"{DATA}/{self.broker_id}"],

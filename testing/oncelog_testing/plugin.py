@@ -1,4 +1,4 @@
-"""Pytest's fixtures, found by its entry point: install ``oncelog[testing]`` and use them.
+"""Pytest finds these fixtures by their entry point: install ``oncelog[testing]`` and use them.
 
 ``oncelog_cluster``
     a running ``Cluster`` for this test. Clusters are shared between tests that leave them as they
@@ -52,14 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Pool:
-    """Running clusters between two tests, by what they were made with."""
+    """It keeps running clusters between two tests, by what they were made with."""
 
     def __init__(self) -> None:
         self.idle: dict[str, Cluster] = {}
         self.names = 0
 
     def take(self, options: dict[str, Any]) -> Cluster:
-        """A cluster that nobody uses."""
+        """Return a cluster that nobody uses."""
         from oncelog_testing import Cluster
 
         idle = self.idle.pop(_key(options), None)
@@ -106,7 +106,7 @@ def oncelog_options() -> dict[str, Any]:
 def oncelog_cluster(
     request: pytest.FixtureRequest, _oncelog_pool: Pool, oncelog_options: dict[str, Any]
 ) -> Iterator[Cluster]:
-    """A running cluster; see the module."""
+    """Yield a running cluster; see the module."""
     options = dict(oncelog_options)
     for mark in reversed(list(request.node.iter_markers("oncelog"))):
         options.update(mark.kwargs)
@@ -119,13 +119,13 @@ def oncelog_cluster(
 
 @pytest.fixture
 def oncelog_bootstrap(oncelog_cluster: Cluster) -> str:
-    """Where this test's clients begin."""
+    """Return where this test's clients begin."""
     return oncelog_cluster.bootstrap
 
 
 @pytest.fixture
 def oncelog_name(request: pytest.FixtureRequest, _oncelog_pool: Pool) -> str:
-    """A name that no other test has: this test's, and a number."""
+    """Return a name that no other test has: this test's, and a number."""
     _oncelog_pool.names += 1
     plain = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:NAME_CHARS_MAX]
     return f"{plain}-{_oncelog_pool.names}"
@@ -133,5 +133,5 @@ def oncelog_name(request: pytest.FixtureRequest, _oncelog_pool: Pool) -> str:
 
 @pytest.fixture
 def oncelog_topic(oncelog_cluster: Cluster, oncelog_name: str) -> str:
-    """A new topic with one partition."""
+    """Return a new topic with one partition."""
     return oncelog_cluster.create_topic(oncelog_name)

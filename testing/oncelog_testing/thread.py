@@ -1,4 +1,4 @@
-"""The thread that a cluster for tests lives in, and how others call into it.
+"""A cluster for tests lives in this thread, and others call into it.
 
 Rules: a call waits for its result; who waits and is interrupted cancels what was asked. A blocking
 call from inside of an event loop is refused, because that loop's clients would stand still, and
@@ -37,7 +37,7 @@ def loop_runs_here() -> bool:
 
 
 class ClusterThread:
-    """One loop in one thread."""
+    """It is one loop in one thread."""
 
     def __init__(self, name: str, *, inline_jobs: bool) -> None:
         self.loop = ClusterLoop(inline_jobs=inline_jobs)

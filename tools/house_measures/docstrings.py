@@ -210,7 +210,7 @@ _CITATIONS = re.compile(r"^(?:\[[^\]]*\][,:]?\s*)+")
 _ASIDE = re.compile(r"\([^()]*\)")
 _NAME = re.compile(r"\b[A-Z]+[a-z]+[A-Z]\w*|\b\w+(?:[_./=]\w+)+(?:\(\))?")
 _INLINE = re.compile(r":\w+:`[^`]*`|``[^`]*``|`[^`]*`|\"[^\"]*\"|\[[A-Z]+\d+\]")
-_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)[.!?](?=[\s)'\"]|$)")
+_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)(?<!')[.!?](?=[\s)'\"]|$)")
 _FIELD = re.compile(r"^\s*:(?:param|raises|returns?|type|ivar|var)\b", re.MULTILINE)
 
 
@@ -244,9 +244,7 @@ def is_sentence(docstring: str) -> bool:
     text = re.sub(r"^\([^()]*\)", _CODE, text)
     text = re.sub(r"^(\w+) \([^()]*\)", rf"\1 {_CODE}", text)
     text = _ASIDE.sub("", _NAME.sub(_CODE, _INLINE.sub(_CODE, text)))
-    left, semicolon, _ = text.partition(";")
-    if semicolon and not _is_good(_tokens(left)):
-        return False
+    text, _, _ = text.partition(";")
     left, colon, _ = text.partition(":")
     tokens = _tokens(left)
     if colon and tokens and (_verbs(tokens) or tokens[0] in FRAGMENT_STARTS | CLAUSE_STARTS):
@@ -377,7 +375,8 @@ def _is_finite(tokens: list[str], at: int) -> bool:
         return previous not in AUXILIARIES | _JOINERS
     plural = previous.endswith("s") and previous not in AUXILIARIES | _ADVERBS | THIRD_PERSONS
     subject = plural or previous in ("they", "we", "you", "who", "that", "which")
-    relative = previous in ("who", "that", "which") and _after(tokens, at) not in AUXILIARIES
+    back = next(token for token in [*reversed(tokens[:at]), ""] if token not in _ADVERBS)
+    relative = back in ("who", "that", "which") and _after(tokens, at) not in AUXILIARIES
     if word not in AMBIGUOUS_PLURALS:
         return False
     return relative or (subject and _opens_object(_after(tokens, at)))
@@ -484,7 +483,7 @@ def _takes_no_verb(tokens: list[str], at: int) -> bool:
         return True  # "with that name"
     if following in ("to", "", ",", ";", ":", ")", "possible", "needed", "else", "or", "and"):
         return word != "that"  # "what to send", "when needed"
-    if word in ("until", "till") and following in _DETERMINERS - {"what", "which", "whichever"}:
+    if word == "until" and following in _DETERMINERS - {"what", "which"} | {_CODE}:
         return not any(_is_finite(tokens, later) for later in range(at + 1, len(tokens)))
     if word in ("when", "where", "while", "if", "until", "unless", "though"):
         return following in ("any", "not", "need") or (

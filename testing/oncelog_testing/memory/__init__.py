@@ -1,2 +1,3 @@
-"""The machine in memory: files that forget what was not synced, and the metadata store. Each passes
-the contract suite of its port."""
+"""The machine is in memory here: files forget what was not synced, and there is a metadata store.
+Each passes the contract suite of its port.
+"""

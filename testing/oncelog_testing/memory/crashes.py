@@ -1,4 +1,4 @@
-"""What a crash leaves of a disk in memory: styles for tests to choose from, or to draw.
+"""A crash leaves something of a disk in memory: tests choose from these styles, or draw one.
 
 Owns the model of a machine that stops. Rules:
 
@@ -46,19 +46,19 @@ BLOCK_BYTES = 4096
 
 
 class Random(Protocol):
-    """What is drawn from: ``oncelog_runtime.entropy.Entropy`` and ``random.Random`` both fit."""
+    """This is drawn from: ``oncelog_runtime.entropy.Entropy`` and ``random.Random`` both fit."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
     def randint(self, low: int, high: int, /) -> int:
-        """An integer in [low, high]."""
+        """Return an integer in [low, high]."""
         ...
 
 
 class CrashView:
-    """One file at the moment of a crash, for a function that decides what is left of it."""
+    """It is one file at the moment of a crash, for a function that decides what is left of it."""
 
     __slots__ = ("_inode", "path")
 
@@ -68,52 +68,56 @@ class CrashView:
 
     @property
     def operations(self) -> int:
-        """Unsynced appends and truncations, and lost bytes that were written again."""
+        """Return the number of unsynced appends and truncations, and of lost bytes that were
+        written again."""
         return len(self._inode.undo)
 
     @property
     def durable(self) -> bytes:
-        """What was synced."""
+        """Return what was synced."""
         return self._inode.after(0)
 
     @property
     def current(self) -> bytes:
-        """What the process had written; zeros where a failed sync has dropped pages."""
+        """Return what the process had written; zeros where a failed sync has dropped pages."""
         return self._inode.after(self.operations)
 
     def after(self, count: int) -> bytes:
-        """The content when the first ``count`` unsynced operations had been done."""
+        """Return the content when the first ``count`` unsynced operations had been done."""
         return self._inode.after(count)
 
     @property
     def common(self) -> int:
-        """Bytes from the start that ``durable`` and ``current`` share, as nothing touched them."""
+        """Return the number of bytes from the start that ``durable`` and ``current`` share, as
+        nothing touched them."""
         return self._inode.common()
 
     @property
     def shortened(self) -> bytes:
-        """What was synced, without what a failed sync has dropped at its end."""
+        """Return what was synced, without what a failed sync has dropped at its end."""
         return self.durable[: self._inode.lost_from()]
 
     @property
     def was_cut(self) -> bool:
-        """Whether an unsynced truncation is among the operations."""
+        """Return whether an unsynced truncation is among the operations."""
         return any(isinstance(step, bytes) for step in self._inode.undo)
 
     @property
     def kept(self) -> bytes:
-        """What is there in any case, but for what an unsynced truncation changes."""
+        """Return what is there in any case, but for what an unsynced truncation changes."""
         return self.durable[: self.common] if self.was_cut else self.durable
 
     @property
     def boundaries(self) -> tuple[int, ...]:
-        """Where in ``current`` the unsynced appends end, ascending: places for a clean cut."""
+        """Return where in ``current`` the unsynced appends end, ascending: places for a clean
+        cut."""
         return tuple(self._inode.boundaries())
 
 
 @dataclass(frozen=True, slots=True)
 class NamesView:
-    """One directory at the moment of a crash, for a function that says how much of it is left."""
+    """It is one directory at the moment of a crash, for a function that says how much of it is
+    left."""
 
     path: str
     unsynced: tuple[NameChange, ...]
@@ -126,7 +130,7 @@ KeepNames = bool | Callable[[NamesView], int]
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What one crash leaves."""
+    """It says what one crash leaves."""
 
     data: KeepData = "none"
     names: KeepNames = False
@@ -145,7 +149,7 @@ KILL = Crash("all", True, killed=True, label="kill")
 
 
 def crash_of(keep: Keep, keep_names: bool | None) -> Crash:
-    """The style that a short form stands for."""
+    """Return the style that a short form stands for."""
     if isinstance(keep, Crash):
         return keep
     if keep_names is None:
@@ -156,7 +160,8 @@ def crash_of(keep: Keep, keep_names: bool | None) -> Crash:
 
 
 def survivor(node: Directory, path: str, crash: Crash) -> Directory:
-    """A directory as it is found after a power cut, with all below it; all of it durable."""
+    """Return a directory as it is found after a power cut, with all below it; all of it is
+    durable."""
     left = Directory()
     if callable(crash.names):
         count = crash.names(NamesView(path or "/", tuple(node.unsynced))) if node.unsynced else 0
@@ -180,7 +185,7 @@ def survivor(node: Directory, path: str, crash: Crash) -> Directory:
 
 
 def first_operations(view: CrashView, count: int, torn_bytes: int = 0) -> bytes:
-    """The first so many operations, and so many bytes of the next one if it is an append."""
+    """Return the first so many operations, and so many bytes of the next one if it is an append."""
     content = view.after(count)
     if torn_bytes and count < view.operations:
         following = view.after(count + 1)
@@ -203,7 +208,8 @@ def some_sectors(
     length: int | None = None,
     cut: bool = True,
 ) -> bytes:
-    """The unsynced sectors that ``keep`` says, by number, up to ``length`` bytes (None: all).
+    """Return the unsynced sectors that ``keep`` says, by number, up to ``length`` bytes (None:
+    all).
 
     ``cut`` says whether an unsynced truncation has reached the disk; if it has not, of the new
     sectors only those in the block where it ended can be there.
@@ -307,7 +313,7 @@ def _draw_names(random: Random) -> tuple[KeepNames, str]:
 
 
 class _JournalUpTo:
-    """The changes of all directories up to one moment: the journal of one file system.
+    """It has the changes of all directories up to one moment: the journal of one file system.
 
     The moment is a share of the first directory's changes; which of the others are older follows.
     """

@@ -1,4 +1,4 @@
-"""What a disk in memory holds, what of it would survive a power cut, and which faults are armed.
+"""A disk in memory knows what it holds, what would survive a power cut, and which faults are armed.
 
 Owns the state behind ``files.MemoryFiles``. Rules:
 
@@ -34,7 +34,7 @@ class Rewritten(NamedTuple):
 
 
 class Inode:
-    """The content of one file, shared by its handles."""
+    """It is the content of one file, shared by its handles."""
 
     __slots__ = ("data", "lost", "undo")
 
@@ -47,7 +47,8 @@ class Inode:
         """Ranges that a failed sync dropped: readable, and no sync makes them durable."""
 
     def after(self, count: int) -> bytes:
-        """The bytes once the first ``count`` unsynced operations were done: 0 is what is durable.
+        """Return the bytes once the first ``count`` unsynced operations were done: 0 is what is
+        durable.
 
         What a failed sync dropped is zeros.
         """
@@ -66,7 +67,8 @@ class Inode:
         return bytes(content)
 
     def lost_from(self) -> int:
-        """Where the file ends if the length of what a failed sync dropped was lost with it."""
+        """Return where the file ends if the length of what a failed sync dropped was lost with
+        it."""
         size = len(self.data)
         for start, end in sorted(self.lost, reverse=True):
             if end >= size:
@@ -74,7 +76,7 @@ class Inode:
         return size
 
     def common(self) -> int:
-        """Bytes from the start that no unsynced operation has touched."""
+        """Return the number of bytes from the start that no unsynced operation has touched."""
         size = common = len(self.data)
         for step in reversed(self.undo):
             if isinstance(step, Rewritten):
@@ -85,7 +87,7 @@ class Inode:
         return common
 
     def boundaries(self) -> list[int]:
-        """Where in ``data`` the unsynced appends end, ascending."""
+        """Return where in ``data`` the unsynced appends end, ascending."""
         ends: list[int] = []
         size = len(self.data)
         for step in reversed(self.undo):
@@ -121,7 +123,7 @@ class Inode:
             self.lost = (*self.lost, (common, len(self.data)))
 
     def copy(self) -> Inode:
-        """The same, apart."""
+        """Return the same, apart."""
         inode = Inode(self.data)
         inode.undo = list(self.undo)
         inode.lost = self.lost
@@ -129,7 +131,7 @@ class Inode:
 
 
 class NameChange(NamedTuple):
-    """One change of a directory: what becomes of each name, None for gone."""
+    """It is one change of a directory: what becomes of each name, None for gone."""
 
     number: int
     """Grows over the whole disk."""
@@ -138,7 +140,7 @@ class NameChange(NamedTuple):
 
 
 class Directory:
-    """Names, those of them that are durable, and the changes between the two."""
+    """It has names, those of them that are durable, and the changes between the two."""
 
     __slots__ = ("durable", "names", "unsynced")
 
@@ -159,7 +161,7 @@ class Directory:
         self.unsynced.clear()
 
     def after(self, count: int) -> dict[str, Inode | Directory]:
-        """The names once the first ``count`` unsynced changes were done."""
+        """Return the names once the first ``count`` unsynced changes were done."""
         if count >= len(self.unsynced):
             return self.names
         names = dict(self.durable)
@@ -168,7 +170,7 @@ class Directory:
         return names
 
     def files(self, path: str) -> Iterator[tuple[str, Inode]]:
-        """Every file below, with its path, sorted."""
+        """Yield every file below, with its path, sorted."""
         for name in sorted(self.names):
             child = self.names[name]
             if isinstance(child, Directory):
@@ -177,7 +179,8 @@ class Directory:
                 yield f"{path}/{name}", child
 
     def contents(self, path: str) -> dict[str, bytes]:
-        """Every file and directory below, sorted; a directory ends in "/" and has no bytes."""
+        """Return every file and directory below, sorted; a directory ends in "/" and has no
+        bytes."""
         found: dict[str, bytes] = {}
         for name in sorted(self.names):
             child = self.names[name]
@@ -189,7 +192,8 @@ class Directory:
         return found
 
     def durable_contents(self, path: str) -> dict[str, bytes]:
-        """Every file below that a power cut would leave now if it left nothing unsynced, sorted."""
+        """Return every file below that a power cut would leave now if it left nothing unsynced,
+        sorted."""
         found: dict[str, bytes] = {}
         names = self.after(0)
         for name in sorted(names):
@@ -208,7 +212,8 @@ class Directory:
                 child.make_durable()
 
     def copy(self, known: dict[int, Node]) -> Directory:
-        """The same, apart, unsynced changes included. ``known``: copies by id of the original."""
+        """Return the same, apart, unsynced changes included. ``known``: copies by id of the
+        original."""
         twin = Directory()
         known[id(self)] = twin
 
@@ -246,7 +251,7 @@ def apply_change(names: dict[str, Node], changes: tuple[tuple[str, Node | None],
 
 @dataclass(slots=True)
 class Fault:
-    """An armed fault: an error, or with ``error`` 0 a delay."""
+    """It is an armed fault: an error, or with ``error`` 0 a delay."""
 
     operation: str
     prefix: str
@@ -257,7 +262,7 @@ class Fault:
 
 
 class Disk:
-    """What outlives an incarnation: content, names, room, armed faults."""
+    """It outlives an incarnation: content, names, room, armed faults."""
 
     __slots__ = (
         "armed",
@@ -329,7 +334,7 @@ class Disk:
         self.open_max = open_max
 
     def heal(self) -> None:
-        """Disarm every fault; give all room back."""
+        """Remove every fault; give all room back."""
         self.faults.clear()
         self.read_only = self.armed = False
         self.open_max = None
@@ -357,7 +362,8 @@ class Disk:
         self.open_count -= 1
 
     def end_incarnation(self) -> int:
-        """Handles and locks die with the process. Returns the number of the next incarnation."""
+        """Let handles and locks die with the process. Returns the number of the next
+        incarnation."""
         self.incarnation += 1
         self.locked.clear()
         self.open_count = 0
@@ -372,11 +378,11 @@ class Disk:
         self.boots = boots
 
     def used_bytes(self) -> int:
-        """Bytes in files that have a name."""
+        """Return the number of bytes in files that have a name."""
         return sum([len(inode.data) for _, inode in self.root.files("")])
 
     def copy(self) -> Disk:
-        """The same content, names and room, apart; no faults, nothing open or locked."""
+        """Return the same content, names and room, apart; no faults, nothing open or locked."""
         disk = Disk(self.total_bytes)
         disk.free_bytes = self.free_bytes
         disk.boots = self.boots
@@ -387,10 +393,10 @@ class Disk:
 
 @lru_cache(maxsize=4096)
 def names_in(path: str) -> tuple[str, ...]:
-    """The names on a path."""
+    """Return the names on a path."""
     return tuple(name for name in path.split("/") if name)
 
 
 def disk_error(code: int, path: str, text: str = "") -> OSError:
-    """The error that the system would raise."""
+    """Return the error that the system would raise."""
     return OSError(code, text or os.strerror(code), path)

@@ -1,4 +1,4 @@
-"""A file system in memory that forgets what was not synced, and fails when told to.
+"""This file system in memory forgets what was not synced, and fails when told to.
 
 For crash tests and for the simulator:
 
@@ -59,7 +59,7 @@ _lock_numbers = count(1)
 
 
 class MemoryFiles:
-    """The fake of ``oncelog_runtime.files.Files``; it passes the same contract suite."""
+    """It is the fake of ``oncelog_runtime.files.Files``; it passes the same contract suite."""
 
     def __init__(self, *dirs: str, total_bytes: int = 1 << 40, _disk: Disk | None = None) -> None:
         """Make an empty disk on which ``dirs`` exist durably."""
@@ -114,7 +114,7 @@ class MemoryFiles:
         return MemoryFiles(_disk=self._disk)
 
     def image(self, keep: Keep = "none") -> MemoryFiles:
-        """Another disk with what a crash at this moment would leave; this one goes on."""
+        """Return another disk with what a crash at this moment would leave; this one goes on."""
         crash = crash_of(keep, None)
         if crash.killed:
             return MemoryFiles(_disk=self._disk.copy())
@@ -153,14 +153,14 @@ class MemoryFiles:
         self._disk.arm(Fault(operation, prefix, 0, times, seconds=seconds))
 
     def take_delay(self) -> float:
-        """Seconds that operations took beyond the usual since this was last asked.
+        """Return the seconds that operations took beyond the usual since this was last asked.
 
         Nothing waits here: who runs a job for the disk asks afterwards, and lets the time pass.
         """
         return self._disk.take_delay()
 
     def heal(self) -> None:
-        """Disarm every fault; give the disk its room back."""
+        """Remove every fault; give the disk its room back."""
         self._disk.heal()
 
     def set_free_bytes(self, free_bytes: int) -> None:
@@ -183,19 +183,20 @@ class MemoryFiles:
 
     @property
     def open_count(self) -> int:
-        """Handles that are open."""
+        """Return the number of handles that are open."""
         return self._disk.open_count
 
     def durable_bytes(self, path: str) -> bytes:
-        """What a power cut would leave of a file, were its name durable."""
+        """Return what a power cut would leave of a file, were its name durable."""
         return self._file(path).after(0)
 
     def common_bytes(self, path: str) -> int:
-        """Bytes from the start of a file that no unsynced operation has touched: those at rest."""
+        """Return the number of bytes from the start of a file that no unsynced operation has
+        touched: those at rest."""
         return self._file(path).common()
 
     def paths(self, prefix: str = "/") -> list[str]:
-        """Every file whose path begins so, sorted; of any incarnation."""
+        """Return every file whose path begins so, sorted; of any incarnation."""
         above, _, _ = prefix.rpartition("/")
         node: Inode | Directory | None = self._disk.root
         for name in names_in(above):
@@ -205,11 +206,13 @@ class MemoryFiles:
         return [path for path, _ in node.files(above) if path.startswith(prefix)]
 
     def contents(self) -> dict[str, bytes]:
-        """Every file with the bytes that a reader finds; a directory ends in "/" and has none."""
+        """Return every file with the bytes that a reader finds; a directory ends in "/" and has
+        none."""
         return self._disk.root.contents("")
 
     def durable_contents(self, path: str = "/") -> dict[str, bytes]:
-        """Every file below a directory that a power cut would leave if it left nothing unsynced."""
+        """Return every file below a directory that a power cut would leave if it left nothing
+        unsynced."""
         node: Inode | Directory | None = self._disk.root
         for name in names_in(path):
             node = node.after(0).get(name) if isinstance(node, Directory) else None
@@ -432,7 +435,7 @@ class MemoryFiles:
 
 
 class MemoryFile:
-    """A handle on one file of a ``MemoryFiles``."""
+    """It is a handle on one file of a ``MemoryFiles``."""
 
     __slots__ = ("_disk", "_files", "_incarnation", "_inode", "_path")
 

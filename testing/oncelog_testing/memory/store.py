@@ -55,7 +55,7 @@ class _ArmedWatch:
 
 
 class MemoryMetadataStore:
-    """One client; fulfils ``MetadataStore``."""
+    """It is one client; it fulfils ``MetadataStore``."""
 
     def __init__(self, zookeeper: MemoryZooKeeper, *, session_timeout_ms: int = 6000) -> None:
         self.state = SessionState.DISCONNECTED

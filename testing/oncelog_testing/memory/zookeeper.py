@@ -1,6 +1,6 @@
-"""ZooKeeper in memory, the server: a tree of versioned nodes, sessions, watches, and the hands of a
-test on them (``disconnect``, ``reconnect``, ``expire``, ``lose_reply``, ``lose_request``, ``stop``,
-``start``, ``delay``). ``store.py`` is its client.
+"""ZooKeeper's server is in memory here: a tree of versioned nodes, sessions, watches.
+A test can lay hands on them (``disconnect``, ``reconnect``, ``expire``, ``lose_reply``,
+``lose_request``, ``stop``, ``start``, ``delay``). ``store.py`` is its client.
 
 It lives on the running loop's time and draws no chance: the same calls give the same order of
 events. What it models, checked by the contract suite that also runs over the real ZooKeeper:
@@ -70,7 +70,7 @@ class _Node:
 
 
 class _Pipe:
-    """Messages of one direction of one connection, in order, each after its delay."""
+    """It has the messages of one direction of one connection, in order, each after its delay."""
 
     def __init__(self) -> None:
         self._queue: deque[Callable[[], None]] = deque()
@@ -94,7 +94,7 @@ class _Pipe:
 
 
 class Client(Protocol):
-    """The other end of a session's connection."""
+    """It is the other end of a session's connection."""
 
     session: Session | None
 
@@ -105,7 +105,7 @@ class Client(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """What the server keeps of a client; ``client`` is the other end of its connection."""
+    """It is what the server keeps of a client; ``client`` is the other end of its connection."""
 
     session_id: int
     timeout_s: float
@@ -128,7 +128,7 @@ class Session:
 
 
 class MemoryZooKeeper:
-    """The server, and what a test may do to it."""
+    """It is the server, and has what a test may do to it."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -146,7 +146,7 @@ class MemoryZooKeeper:
     # ------------------------------------------------------------------ what a test looks at
 
     def tree(self, under: str = "/") -> dict[str, bytes]:
-        """Every node below ``under`` with its data, sorted by path."""
+        """Return every node below ``under`` with its data, sorted by path."""
         prefix = under.rstrip("/") + "/"
         return {
             path: node.data
@@ -155,22 +155,22 @@ class MemoryZooKeeper:
         }
 
     def data(self, path: str) -> bytes | None:
-        """The data of a node, or None when there is no such node."""
+        """Return the data of a node, or None when there is no such node."""
         node = self._nodes.get(path)
         return None if node is None else node.data
 
     def owner(self, path: str) -> int:
-        """The session that an ephemeral node lives with; 0 for another node, or none."""
+        """Return the session that an ephemeral node lives with; 0 for another node, or none."""
         node = self._nodes.get(path)
         return 0 if node is None else node.owner
 
     def sessions(self) -> list[int]:
-        """Ids of the sessions that are not over, sorted."""
+        """Return the ids of the sessions that are not over, sorted."""
         return sorted(self._sessions)
 
     @property
     def running(self) -> bool:
-        """Whether the server is up."""
+        """Return whether the server is up."""
         return self._up.is_set()
 
     async def until_running(self) -> None:
@@ -280,7 +280,8 @@ class MemoryZooKeeper:
             session.timer = None
 
     def _end_session(self, session: Session) -> None:
-        """Expiry: watches go at once, ephemeral nodes after the delay of that kind."""
+        """Let a session expire: watches go at once, ephemeral nodes after the delay of that
+        kind."""
         if session.expired:
             return
         self._stop_timer(session)
@@ -357,7 +358,7 @@ class MemoryZooKeeper:
         session.requests.push(self.delay("request", session.session_id), arrive)
 
     def _break(self, session: Session) -> None:
-        """A connection that breaks and is made again by itself, like any TCP connection."""
+        """Break a connection, which is made again by itself, like any TCP connection."""
         self._drop(session)
         asyncio.get_running_loop().call_soon(self._reconnect_unless_cut, session)
 

@@ -1,4 +1,4 @@
-"""The longest turn of a loop for each operation that is feared, measured on the broker's own code.
+"""The longest turn of a loop is measured for each feared operation, on the broker's own code.
 
 ``python -m oncelog_testing.turns`` is what ``oncelog bench --only loop`` runs, in a process of its
 own: the benchmarks know brokers from outside only, and a turn is seen from inside only.

@@ -1,4 +1,4 @@
-"""``python -m oncelog_testing.turns``: run every operation, end with one JSON line."""
+"""``python -m oncelog_testing.turns`` runs every operation, and ends with one JSON line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The turns of a controller that is measured at full size: 10,000 partitions on 100 brokers.
+"""A controller's turns are measured at full size: 10,000 partitions on 100 brokers.
 
 The machine and the encoding of its orders are the controller's own. The store says yes to every
 write, and brokers take what they are sent.
@@ -99,7 +99,8 @@ def _topics(partitions: int, brokers: int) -> tuple[TopicRead, ...]:
 
 
 class _Term:
-    """A machine and what it orders. Every event, and every step of one, has a turn of its own."""
+    """It is a machine and what it orders. Every event, and every step of one, has a turn of its
+    own."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -111,7 +112,7 @@ class _Term:
         self._writes: deque[WriteStore] = deque()
 
     def is_due(self) -> bool:
-        """Whether the machine wants a TimeReached."""
+        """Return whether the machine wants a TimeReached."""
         wake_at = self._machine.wake_at
         return wake_at is not None and wake_at <= self.now
 

@@ -1,4 +1,4 @@
-"""A loop that knows how long its turns are: what its thread's CPU clock says between two waits.
+"""This loop knows how long its turns are: what its thread's CPU clock says between two waits.
 
 CPU time, for a machine that has more to do than it can makes every turn long on the wall's clock.
 The loop is the standard one; a broker's loop in C has shorter turns, with the same calls in them.
@@ -40,8 +40,8 @@ class TurnMeter(selectors.DefaultSelector):
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
-        """What happens on the loop meanwhile is this operation, the turns that begin and end it
-        as far as they are part of it. Nothing else may run."""
+        """Count what happens on the loop meanwhile as this operation, the turns that begin and end
+        it as far as they are part of it. Nothing else may run."""
         gc.collect()
         self._longest_s = 0.0
         self._began_s = time.thread_time()

@@ -1,5 +1,5 @@
-"""The operations of a broker whose turns are measured, at full size: 4,000 partitions, a segment of
-1 GB, 100,000 producers.
+"""A broker's operations are measured here at full size.
+It has 4,000 partitions, a segment of 1 GB, and 100,000 producers.
 
 What is not measured (filling a log) may take turns of any length.
 """
@@ -47,7 +47,7 @@ LONG_MS = 10**13
 
 
 class Size:
-    """How large the world is: ``full`` for the record, smaller ones to see that it runs."""
+    """It says how large the world is: ``full`` for the record, smaller ones to see that it runs."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Size:
 
 
 async def many_partitions(meter: TurnMeter, home: Path, size: Size) -> None:
-    """Orders, sync rounds, passes over all logs, evictions, elections, deletions."""
+    """Measure orders, sync rounds, passes over all logs, evictions, elections, deletions."""
     room = Room(home / "many", open_segments_max=2 * size.partitions)
     await room.start()
     with meter.operation("LeaderAndIsr, new partitions"):
@@ -135,7 +135,7 @@ async def _write_everywhere(room: Room, partitions: int) -> None:
 
 
 async def _change_settings(meter: TurnMeter, room: Room, size: Size) -> None:
-    """A default of topics that all of them have: every log gets another."""
+    """Change a default of topics that all of them have: every log gets another."""
     room.logs.config.topic_defaults = {"retention_ms": "1000000"}
     with meter.operation("settings of all partitions"):
         room.logs.settings_changed()
@@ -191,7 +191,7 @@ async def _stop_replicas(meter: TurnMeter, room: Room, size: Size) -> None:
 
 
 async def one_large_log(meter: TurnMeter, home: Path, size: Size) -> None:
-    """A log of one full segment, and everything that is known of its producers."""
+    """Measure a log of one full segment, and everything that is known of its producers."""
     settings = {"topic_defaults": {"segment_bytes": str(2**31 - 1)}}
     room = Room(home / "large", **settings)
     await room.start()
@@ -259,7 +259,8 @@ async def _read_without_index(meter: TurnMeter, room: Room) -> None:
 
 
 async def _read_again(meter: TurnMeter, room: Room, size: Size) -> None:
-    """Of one producer nothing is left that is remembered, and older batches may be in the log."""
+    """Have producers read again: of one nothing is left that is remembered, and older batches may
+    be in the log."""
     room.epoch += 1
     await room.replicas.apply_leader_and_isr(room.order(1, leader=OTHER))
     log = room.partition().log

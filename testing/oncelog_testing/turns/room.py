@@ -43,23 +43,23 @@ Answer = Callable[[Any, BaseException | None], None]
 
 
 class Silence:
-    """A controller and leaders that never answer; fetches that were sent are kept."""
+    """It is a controller and leaders that never answer; fetches that were sent are kept."""
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[tuple[Any, Answer]] = asyncio.Queue(100)
 
     async def alter_partition(self, items: list[AlterPartitionItem]) -> AlterPartitionResponse:
-        """No answer."""
+        """Wait for ever: there is no answer."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError(items)
 
     async def open(self, broker_id: int) -> Silence:
-        """Connected."""
+        """Return itself, connected."""
         return self
 
     @property
     def closed(self) -> bool:
-        """Never."""
+        """Return False: it never closes."""
         return False
 
     def send(
@@ -77,7 +77,7 @@ class Silence:
 
 
 class Room:
-    """One broker from its log directory up to its replicas."""
+    """It is one broker from its log directory up to its replicas."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         self.silence = Silence()
@@ -107,16 +107,16 @@ class Room:
         await self.replicas.start()
 
     async def stop(self) -> None:
-        """Cleanly, as a broker does."""
+        """Stop cleanly, as a broker does."""
         await self.replicas.stop()
         await self.logs.stop(clean=True, broker_epoch=1)
 
     def order(
         self, count: int, *, leader: int = ME, full: bool = True, alone: bool = True
     ) -> LeaderAndIsrRequest:
-        """So many partitions, in topics of 50, led by ``leader`` in the present epoch; the other
-        replica is the other broker's, and in the ISR where that leads or where it is not ``alone``,
-        so that nothing is committed."""
+        """Return an order of so many partitions, in topics of 50, led by ``leader`` in the present
+        epoch; the other replica is the other broker's, and in the ISR where that leads or where it
+        is not ``alone``, so that nothing is committed."""
         isr = [ME] if leader == ME and alone else [ME, OTHER]
         orders, names = [], []
         for number in range(count):
@@ -146,7 +146,7 @@ class Room:
             await log_dir.flusher.drain()
 
     def partition(self, number: int = 0) -> Partition:
-        """The replica with this number."""
+        """Return the replica with this number."""
         topic = f"topic-{number // PARTITIONS_PER_TOPIC:05d}"
         return self.replicas.partition(TopicPartition(topic, number % PARTITIONS_PER_TOPIC))
 
@@ -180,7 +180,7 @@ class Room:
 def batch_of(
     room: Room, size_bytes: int = 100, producer: int = -1, sequence: int = 0
 ) -> memoryview:
-    """A client's batch."""
+    """Return a client's batch."""
     return memoryview(
         encode_batch(
             [b"x" * size_bytes],
