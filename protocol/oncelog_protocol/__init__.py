@@ -1,1 +1,1 @@
-"""What two processes must agree on: frames, messages, errors, record batches, limits. Pure."""
+"""Two processes must agree on this: frames, messages, errors, record batches, limits. Pure."""

@@ -1,4 +1,4 @@
-"""Both ends of a connection as machines without I/O: correlation, order, the version handshake.
+"""Both ends of a connection are machines without I/O: correlation, order, version handshake.
 
 ::
 
@@ -47,7 +47,7 @@ _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
 
 
 class Reply(NamedTuple):
-    """A response, matched with its request."""
+    """It is a response, matched with its request."""
 
     correlation_id: int
     message: Any
@@ -56,8 +56,8 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class IncomingRequest:
-    """A request as a broker received it. With ``error`` set, ``message`` is None: the API or its
-    version is not spoken here."""
+    """It is a request as a broker received it. With ``error`` set, ``message`` is None: the API or
+    its version is not spoken here."""
 
     api_key: int
     api_version: int
@@ -79,7 +79,7 @@ class _Pending(NamedTuple):
 
 
 class ClientConnection:
-    """The requesting end.
+    """It is the requesting end.
 
     :param client_id: printable text, at most 1024 characters; for logs and quotas.
     :param reuse: payloads are valid only until the next :meth:`get_buffer` (see FrameReader).
@@ -115,23 +115,23 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not answered."""
+        """Return the number of requests sent and not answered."""
         return len(self._pending)
 
     @property
     def partial(self) -> bool:
-        """Whether a response has begun to arrive and is not complete."""
+        """Return whether a response has begun to arrive and is not complete."""
         return self._reader.partial
 
     @property
     def asks_again(self) -> bool:
-        """Whether the handshake was answered by "not in this version": :meth:`handshake` is to be
-        sent once more, over this connection or, if the peer has closed it, over a new one."""
+        """Return whether the handshake was answered by "not in this version": :meth:`handshake` is
+        to be sent once more, over this connection or, if the peer has closed it, over a new one."""
         return self._asks_again
 
     def handshake(self) -> tuple[int, list[Buffer]]:
-        """(correlation id, buffers to send) of the first request; its reply fills ``versions``, or
-        says that one in an older version has to follow (``asks_again``)."""
+        """Return (correlation id, buffers to send) of the first request; its reply fills
+        ``versions``, or says that one in an older version has to follow (``asks_again``)."""
         hello = ApiVersionsRequest(
             cluster_id=self._meant.cluster_id,
             broker_id=self._meant.broker_id,
@@ -148,7 +148,7 @@ class ClientConnection:
     def encode(
         self, request: Request, payload: Sequence[Buffer] = (), *, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:
-        """(correlation id, buffers to send).
+        """Return (correlation id, buffers to send).
 
         :param expect_response: False for a Produce with acks=0, which is never answered.
         :raises UnsupportedVersionError: the peer does not speak this API, or no version of it that
@@ -166,11 +166,11 @@ class ClientConnection:
         return self._encode(request, version, payload, expect_response)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the transport writes next; see :meth:`FrameReader.get_buffer`."""
+        """Return where the transport writes next; see :meth:`FrameReader.get_buffer`."""
         return self._reader.get_buffer(sizehint)
 
     def received(self, nbytes: int) -> list[Reply]:
-        """The replies that are complete after ``nbytes`` more.
+        """Return the replies that are complete after ``nbytes`` more.
 
         :raises RemoteProtocolError: the peer broke the protocol; the connection is over.
         :raises RebootstrapRequiredError: somebody else than was meant is there; it names both.
@@ -241,7 +241,7 @@ class ClientConnection:
 
 
 class ServerConnection:
-    """The answering end.
+    """It is the answering end.
 
     :param reuse: payloads are valid only until the next :meth:`get_buffer` (see FrameReader).
     :param frame_bytes_max: may be raised later, when the peer has authenticated.
@@ -268,7 +268,7 @@ class ServerConnection:
 
     @property
     def frame_bytes_max(self) -> int:
-        """Largest request frame that is accepted."""
+        """Return the size of the largest request frame that is accepted."""
         return self._reader.frame_bytes_max
 
     @frame_bytes_max.setter
@@ -277,21 +277,21 @@ class ServerConnection:
 
     @property
     def partial(self) -> bool:
-        """Whether a request has begun to arrive and is not complete."""
+        """Return whether a request has begun to arrive and is not complete."""
         return self._reader.partial
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of the receive buffer."""
+        """Return the memory of the receive buffer."""
         return self._reader.buffer_bytes
 
     @property
     def greeted(self) -> bool:
-        """Whether the handshake has come."""
+        """Return whether the handshake has come."""
         return self._greeted
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the transport writes next; see :meth:`FrameReader.get_buffer`."""
+        """Return where the transport writes next; see :meth:`FrameReader.get_buffer`."""
         return self._reader.get_buffer(sizehint)
 
     def release(self) -> None:
@@ -299,7 +299,7 @@ class ServerConnection:
         self._reader.release()
 
     def received(self, nbytes: int) -> list[IncomingRequest]:
-        """The requests that are complete after ``nbytes`` more.
+        """Return the requests that are complete after ``nbytes`` more.
 
         :raises RemoteProtocolError: the peer broke the protocol; the connection is over.
         """
@@ -313,7 +313,7 @@ class ServerConnection:
     def encode_response(
         self, incoming: IncomingRequest, message: Any, payload: Sequence[Buffer] = ()
     ) -> list[Buffer]:
-        """Buffers to send in answer to ``incoming``, in its version.
+        """Return the buffers to send in answer to ``incoming``, in its version.
 
         A request with ``error`` set is answered with an ApiVersionsResponse of version 0, which
         says what is spoken here.
@@ -391,7 +391,7 @@ def _is_legal_client_id(value: object) -> bool:
 
 
 def _says_unsupported(body: object) -> bool:
-    """Whether an ApiVersions answer is of version 0, whatever was asked for."""
+    """Return whether an ApiVersions answer is of version 0, whatever was asked for."""
     return type(body) is list and len(body) > 0 and body[0] == UnsupportedVersionError.code
 
 

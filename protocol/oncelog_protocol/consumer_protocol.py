@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through JoinGroup and SyncGroup. Pure.
+"""Members of a consumer group tell each other this through JoinGroup and SyncGroup. Pure.
 
 Both are msgpack arrays that begin with a version. A reader takes newer versions and ignores fields
 that it does not know, so that releases can share a group. Brokers carry them as they are; they look
@@ -23,7 +23,7 @@ VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSubscription:
-    """What a member wants, and what it has.
+    """It says what a member wants, and what it has.
 
     ``owned`` are the partitions that it reads at this moment, as of ``generation`` (-1: none): the
     assigning member leaves them with it if it can, and does not give them to another before it has
@@ -39,14 +39,14 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAssignment:
-    """What a member gets."""
+    """It says what a member gets."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes = b""
 
 
 def encode_subscription(subscription: ConsumerSubscription) -> bytes:
-    """The bytes for JoinGroup."""
+    """Return the bytes for JoinGroup."""
     return _pack(
         [
             VERSION,
@@ -74,7 +74,7 @@ def decode_subscription(data: bytes) -> ConsumerSubscription:
 
 
 def encode_assignment(assignment: ConsumerAssignment) -> bytes:
-    """The bytes for SyncGroup."""
+    """Return the bytes for SyncGroup."""
     return _pack([VERSION, _by_topic(assignment.partitions), assignment.user_data])
 
 
@@ -111,7 +111,7 @@ def _unpack(data: bytes, count: int) -> Sequence[Any]:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[Any]:
-    """[topic, [partitions], topic, [partitions], ...], in order."""
+    """Return [topic, [partitions], topic, [partitions], ...], in order."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""Which partition of a coordinator's internal topic a key falls on. Pure.
+"""A hash says which partition of a coordinator's internal topic a key falls on. Pure.
 
 The leader of that partition coordinates the key (a group, a transactional id). Every broker must
 agree on it and so must every release: the hash never changes, and the internal topic never grows.
@@ -17,7 +17,7 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 
 def coordinator_partition(key: str, partition_count: int) -> int:
-    """The partition of ``key``: CRC-32C of its UTF-8 bytes, modulo the number of partitions.
+    """Return the partition of ``key``: CRC-32C of its UTF-8 bytes, modulo the number of partitions.
 
     :raises ValueError: ``partition_count`` is not positive.
     """

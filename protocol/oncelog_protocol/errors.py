@@ -1,4 +1,4 @@
-"""The error table: one class an error code, and what each one promises.
+"""The error table has one class an error code, and says what each one promises.
 
 The class docstring says which API returns the code and when. ``definite`` answers the question
 that decides whether data can be lost or doubled: *true* means the request certainly had no effect,
@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 
 
 class Kind(Enum):
-    """What a client may do after an error."""
+    """It says what a client may do after an error."""
 
     RETRIABLE = "retriable"
     ABORTABLE = "abortable"
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class OncelogError(Exception):
-    """Base of every error that Oncelog raises on purpose."""
+    """It is the base of every error that Oncelog raises on purpose."""
 
     definite: bool
     """Whether the request certainly had no effect; absent where nothing is known of that."""
@@ -41,7 +41,7 @@ class OncelogError(Exception):
 
 
 class ProtocolError(OncelogError):
-    """A frame, message or batch that breaks the wire format."""
+    """A frame, message or batch breaks the wire format."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -49,25 +49,25 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something illegal; the connection cannot go on."""
+    """The peer has sent something illegal; the connection cannot go on."""
 
 
 def _protocol_name(class_name: str) -> str:
-    """``NotCoordinatorError`` -> ``NOT_COORDINATOR``."""
+    """Return ``NOT_COORDINATOR`` for ``NotCoordinatorError``."""
     words = re.findall("[A-Z][a-z]*", class_name.removesuffix("Error"))
     return "_".join(words).upper()
 
 
 def _meaning(documentation: str) -> str:
-    """What an error means, of a docstring that begins with the APIs that answer it: who reads the
-    error knows what was asked."""
+    """Return what an error means, from a docstring that begins with the APIs that answer it: who
+    reads the error knows what was asked."""
     text = " ".join(documentation.replace("``", "").split())
     _, colon, rest = text.partition(": ")
     return (rest if colon else text).removesuffix(".")
 
 
 class ApiError(OncelogError):
-    """An error code as answered by a broker. Raised by clients, returned by handlers."""
+    """It is an error code as answered by a broker. Raised by clients, returned by handlers."""
 
     code: ClassVar[int]
     name: ClassVar[str]
@@ -84,7 +84,7 @@ class ApiError(OncelogError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, unchanged."""
+        """Return whether the same request may succeed later, unchanged."""
         return self.kind is Kind.RETRIABLE
 
 
@@ -117,7 +117,7 @@ class NotLeaderOrFollowerError(ApiError, code=6, kind=Kind.RETRIABLE, definite=F
 
 
 class RequestTimedOutError(ApiError, code=7, kind=Kind.RETRIABLE, definite=False):
-    """Any API: the deadline passed before the answer was known; the effect may still come."""
+    """Any API: the deadline was over before the answer was known; the effect may still come."""
 
 
 class BrokerNotAvailableError(ApiError, code=8, kind=Kind.RETRIABLE, definite=True):
@@ -181,8 +181,7 @@ class IllegalGenerationError(ApiError, code=22, kind=Kind.FATAL, definite=True):
 
 
 class InconsistentGroupProtocolError(ApiError, code=23, kind=Kind.FATAL, definite=True):
-    """JoinGroup: no assignment strategy that this member offers is offered by all others of the
-    group."""
+    """JoinGroup: every assignment strategy that this member offers is unknown to another member."""
 
 
 class InvalidGroupIdError(ApiError, code=24, kind=Kind.FATAL, definite=True):
@@ -211,7 +210,7 @@ class TopicAuthorizationFailedError(ApiError, code=29, kind=Kind.FATAL, definite
 
 
 class GroupAuthorizationFailedError(ApiError, code=30, kind=Kind.FATAL, definite=True):
-    """Group APIs: not allowed to do this to the group."""
+    """Group APIs: it is not allowed to do this to the group."""
 
 
 class ClusterAuthorizationFailedError(ApiError, code=31, kind=Kind.FATAL, definite=True):
@@ -243,13 +242,13 @@ class InvalidReplicationFactorError(ApiError, code=38, kind=Kind.FATAL, definite
 
 
 class InvalidReplicaAssignmentError(ApiError, code=39, kind=Kind.FATAL, definite=True):
-    """CreateTopics, CreatePartitions: an assignment that repeats or names unknown brokers, or
-    is uneven.
+    """CreateTopics, CreatePartitions: the assignment repeats or names unknown brokers, or is
+    uneven.
     """
 
 
 class InvalidConfigError(ApiError, code=40, kind=Kind.FATAL, definite=True):
-    """CreateTopics, AlterConfigs: an unknown key, or a value of the wrong type or out of
+    """CreateTopics, AlterConfigs: a key is unknown, or a value is of the wrong type or out of
     bounds.
     """
 
@@ -313,7 +312,7 @@ class StorageError(ApiError, code=56, kind=Kind.RETRIABLE, definite=False, label
 
 
 class LogDirNotFoundError(ApiError, code=57, kind=Kind.FATAL, definite=True):
-    """Admin: no such log directory."""
+    """Admin: there is no such log directory."""
 
 
 class UnknownProducerIdError(ApiError, code=59, kind=Kind.FATAL, definite=True):

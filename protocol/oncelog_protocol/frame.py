@@ -1,4 +1,4 @@
-"""Frames: the length prefix, the msgpack head, the payload; and a reader that is fed bytes.
+"""A frame has a length prefix, a msgpack head and a payload; a reader is fed its bytes.
 
 ::
 
@@ -58,14 +58,14 @@ EMPTY = memoryview(b"")
 
 
 class Frame(NamedTuple):
-    """One frame: what msgpack made of the head, and the payload as it lies in memory."""
+    """A frame is what msgpack made of the head, and the payload as it lies in memory."""
 
     head: list[Any]
     payload: memoryview
 
 
 def encode_frame(head: object, payload: Sequence[Buffer] = ()) -> list[Buffer]:
-    """The buffers of one frame, in order, the payload's own ones among them (not copied).
+    """Return the buffers of one frame, in order, the payload's own ones among them (not copied).
 
     :raises LocalProtocolError: the head or the frame is above its limit, or msgpack cannot hold it.
     """
@@ -85,7 +85,7 @@ def encode_frame(head: object, payload: Sequence[Buffer] = ()) -> list[Buffer]:
 
 
 class FrameReader:
-    """Bytes in, frames out, for one direction of one connection.
+    """It takes bytes and gives frames, for one direction of one connection.
 
     :param frame_bytes_max: largest frame, its size field included. May be raised later.
     :param reuse: true: payloads are views into one writable buffer and valid only until the next
@@ -128,16 +128,16 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun and is not complete: the peer owes the rest of it."""
+        """Return whether a frame has begun and is not complete: the peer owes the rest of it."""
         return self._end > self._start
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory that the reader holds at the moment."""
+        """Return the memory that the reader holds at the moment."""
         return len(self._view)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Room for the transport to write into; never empty.
+        """Return room for the transport to write into; it is never empty.
 
         With ``reuse`` this ends the life of all payloads handed out before.
         """
@@ -169,7 +169,8 @@ class FrameReader:
         return self._view[end:]
 
     def received(self, nbytes: int) -> list[Frame]:
-        """The frames that are complete now that ``nbytes`` were written into the last buffer.
+        """Return the frames that are complete now that ``nbytes`` were written into the last
+        buffer.
 
         :raises RemoteProtocolError: an illegal size, head, or msgpack; the reader is dead then.
         """
@@ -230,7 +231,7 @@ class FrameReader:
             raise _illegal_prefix(size, 0, self.frame_bytes_max)
 
     def _change_buffer(self, needed: int) -> None:
-        """After the frames of one read: give a frame's own buffer away, or begin one."""
+        """Give a frame's own buffer away after the frames of one read, or begin one."""
         if self._shared is not None:
             if self._start == self._end:
                 self._view, self._shared = self._shared, None
@@ -246,7 +247,7 @@ class FrameReader:
             self._shared = shared
 
     def _adopt(self, capacity: int, start: int, end: int) -> None:
-        """A new buffer that begins with view[start:end]. The old one may still be in use, by the
+        """Begin a new buffer with view[start:end]. The old one may still be in use, by the
         transport or as a payload, so it is left as it is."""
         view = memoryview(bytearray(capacity))
         view[: end - start] = self._view[start:end]

@@ -1,4 +1,4 @@
-"""Who the two ends of a connection are: what is named in the first exchange, and what does not fit.
+"""Both ends of a connection say in the first exchange who they are, and a misfit is noticed.
 
 Rules
 -----
@@ -20,14 +20,14 @@ NO_CLUSTER = ""
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A broker of a cluster, as far as it is known."""
+    """It names a broker of a cluster, as far as it is known."""
 
     cluster_id: str = NO_CLUSTER
     broker_id: int = NO_BROKER
 
     @property
     def whole(self) -> bool:
-        """Whether both are known."""
+        """Return whether both are known."""
         return self.cluster_id != NO_CLUSTER and self.broker_id != NO_BROKER
 
     def __str__(self) -> str:
@@ -42,7 +42,8 @@ UNKNOWN = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What the asker said in the first exchange of a connection, as the answering end keeps it."""
+    """It is what the asker said in the first exchange of a connection, as the answering end keeps
+    it."""
 
     own_broker_id: int = NO_BROKER
     """The asker's own; -1: a client."""
@@ -51,7 +52,7 @@ class Introduction:
 
 
 def misfit(meant: Identity, found: Identity) -> str:
-    """What is wrong when ``meant`` was looked for and ``found`` is there; "" if they fit."""
+    """Return what is wrong when ``meant`` was looked for and ``found`` is there; "" if they fit."""
     clusters = (meant.cluster_id, found.cluster_id)
     brokers = (meant.broker_id, found.broker_id)
     strange = NO_CLUSTER not in clusters and clusters[0] != clusters[1]

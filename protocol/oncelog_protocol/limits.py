@@ -1,4 +1,4 @@
-"""Every bound of the wire, with its reason. Checked before memory is taken.
+"""This module gives every bound of the wire, with its reason. Checked before memory is taken.
 
 Relations between bounds are asserted at the end, at import.
 """
@@ -98,7 +98,7 @@ FETCH_BYTES_MAX = 32 * 1024 * 1024
 
 
 def is_legal_topic(name: str) -> bool:
-    """Whether ``name`` may be a topic: Kafka's rule, letters, digits, '.', '_' and '-'."""
+    """Return whether ``name`` may be a topic by Kafka's rule: letters, digits, '.', '_' and '-'."""
     return TOPIC_PATTERN.fullmatch(name) is not None and name not in (".", "..")
 
 

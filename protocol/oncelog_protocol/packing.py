@@ -1,4 +1,4 @@
-"""msgpack as this project uses it: the one place that calls the library, with its bounds.
+"""msgpack has its bounds here: this is the one place that calls the library.
 
 Rules
 -----
@@ -29,11 +29,11 @@ byte on the wire and 72 in memory. Below it that is at most 5 MiB."""
 
 
 class MalformedError(ValueError):
-    """Bytes that are not one msgpack value within bounds, or a value that msgpack cannot hold."""
+    """The bytes are not one msgpack value within bounds, or msgpack cannot hold a value."""
 
 
 class Packed:
-    """A value that is msgpack already. In a message it may stand for a field."""
+    """It is a value that is msgpack already. In a message it may stand for a field."""
 
     __slots__ = ("data",)
 
@@ -46,7 +46,7 @@ SPLICED_DEPTH = 2
 
 
 def pack(value: Any) -> bytes:
-    """``value`` as msgpack, with what is ``Packed`` already as it is.
+    """Return ``value`` as msgpack, with what is ``Packed`` already as it is.
 
     :raises MalformedError: it holds something that msgpack has no type for, or an integer beyond 64
         bits, or text that is not UTF-8.
@@ -73,7 +73,7 @@ def _spliced(value: Any, depth: int) -> Iterator[bytes]:
 
 
 def unpack(data: Buffer, *, array_count_max: int, list_count_max: int) -> Any:
-    """The one value that ``data`` holds.
+    """Return the one value that ``data`` holds.
 
     :param array_count_max: most items of one array.
     :param list_count_max: most arrays in all; counted when ``data`` is not small.

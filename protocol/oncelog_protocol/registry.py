@@ -1,4 +1,4 @@
-"""API key to request class, and the versions that this release speaks."""
+"""Each API key has its request class here, and the versions that this release speaks."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ REQUESTS: dict[int, type[Request]] = {
 
 
 def supported_ranges() -> list[ApiVersionRange]:
-    """What ApiVersions answers, in order of API key."""
+    """Return what ApiVersions answers, in order of API key."""
     return [ApiVersionRange(key, *REQUESTS[key].versions) for key in sorted(REQUESTS)]
 
 
 def negotiate(api: type[Request], offered: dict[int, tuple[int, int]]) -> int | None:
-    """The highest version of ``api`` that both sides speak, or None."""
+    """Return the highest version of ``api`` that both sides speak, or None."""
     theirs = offered.get(api.api_key)
     if theirs is None:
         return None

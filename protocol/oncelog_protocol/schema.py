@@ -1,4 +1,4 @@
-"""Messages as dataclasses: how a class becomes a positional msgpack array and back.
+"""Messages are dataclasses, and become positional msgpack arrays here and back.
 
 Rules
 -----
@@ -37,7 +37,7 @@ from oncelog_protocol.packing import Packed, pack
 
 @dataclass(frozen=True, slots=True)
 class IntRange:
-    """Inclusive bounds of an integer field."""
+    """It holds the inclusive bounds of an integer field."""
 
     low: int
     high: int
@@ -45,7 +45,7 @@ class IntRange:
 
 @dataclass(frozen=True, slots=True)
 class MaxLength:
-    """Most characters (str), bytes (bytes) or items (list) of a field."""
+    """It bounds the characters (str), bytes (bytes) or items (list) of a field."""
 
     count: int
 
@@ -67,19 +67,19 @@ _VERSION_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A slice of the frame's payload: where record batches of one partition lie."""
+    """It is a slice of the frame's payload: where record batches of one partition lie."""
 
     offset: int
     length: int
 
     def of(self, payload: memoryview) -> memoryview:
-        """The bytes that this names in the payload of its own frame."""
+        """Return the bytes that this names in the payload of its own frame."""
         return payload[self.offset : self.offset + self.length]
 
 
 class Shared(list[M]):
-    """A list that is sent in many messages: it is encoded once for each version. It must not change
-    after it was sent first."""
+    """It is a list that is sent in many messages: it is encoded once for each version. It must not
+    change after it was sent first."""
 
     __slots__ = ("_packed",)
 
@@ -88,7 +88,7 @@ class Shared(list[M]):
         self._packed: dict[tuple[str, int], Packed] = {}
 
     def packed(self, label: str, version: int, encode_list: Encoder) -> Packed:
-        """As msgpack."""
+        """Return it as msgpack."""
         known = self._packed.get((label, version))
         if known is None:
             known = self._packed[label, version] = Packed(pack(encode_list(list(self))))
@@ -96,14 +96,14 @@ class Shared(list[M]):
 
 
 def since(version: int, default: Any = dataclasses.MISSING, factory: Any = None) -> Any:
-    """A field that exists from ``version`` of its message on."""
+    """Declare a field that exists from ``version`` of its message on."""
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata={"since": version})
     return dataclasses.field(default=default, metadata={"since": version})
 
 
 def encode(message: Any, version: int) -> Any:
-    """``message`` as nested lists for msgpack.
+    """Return ``message`` as nested lists for msgpack.
 
     :raises LocalProtocolError: naming the field that holds a value which its type does not allow.
     """
@@ -111,7 +111,7 @@ def encode(message: Any, version: int) -> Any:
 
 
 def decode(cls: type[M], body: Any, version: int) -> M:
-    """The ``cls`` that ``body`` (as unpacked by msgpack) holds.
+    """Return the ``cls`` that ``body`` (as unpacked by msgpack) holds.
 
     :raises RemoteProtocolError: naming the field that does not hold.
     """
@@ -120,7 +120,8 @@ def decode(cls: type[M], body: Any, version: int) -> M:
 
 
 def span_fault(message: Any, payload_bytes: int) -> str:
-    """What is wrong with the spans of ``message`` in a payload of that size; "" when all hold.
+    """Return what is wrong with the spans of ``message`` in a payload of that size; "" when all
+    hold.
 
     Spans that are not empty follow each other without overlap and without a gap, from the first
     byte of the payload to its last. So no two partitions share bytes which a broker stamps in
@@ -151,8 +152,8 @@ def span_fault(message: Any, payload_bytes: int) -> str:
 
 @cache
 def _span_path(cls: type) -> tuple[tuple[Callable[[Any], Any], bool], ...]:
-    """The way from a message to its spans: (attribute, whether that is a list) by level. Empty when
-    it has none."""
+    """Return the way from a message to its spans: (attribute, whether that is a list) by level.
+    Empty when it has none."""
     paths: list[tuple[tuple[Callable[[Any], Any], bool], ...]] = []
     for field, hint in _fields(cls, _VERSION_MAX) if dataclasses.is_dataclass(cls) else ():
         rule = _rule(hint, f"{cls.__name__}.{field.name}")
@@ -178,9 +179,9 @@ def _fields(cls: type, version: int) -> list[tuple[dataclasses.Field[Any], Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one value may be. ``kind`` is int, bool, str, bytes, list, or a message class;
-    ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the
-    items of a list."""
+    """It says what one value may be. ``kind`` is int, bool, str, bytes, list, or a message class;
+    ``low`` and ``high`` bound an integer, or the length of anything else; ``item`` rules the items
+    of a list."""
 
     label: str
     kind: type
@@ -218,7 +219,7 @@ def _rule(hint: Any, label: str) -> _Rule:
 
 
 def _split(hint: Any) -> tuple[Any, list[Any], bool]:
-    """(bare type, annotations, may be None)."""
+    """Return (bare type, annotations, may be None)."""
     notes: list[Any] = []
     nullable = False
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
@@ -236,7 +237,7 @@ def _length(notes: list[Any], default: int) -> int:
 
 
 class _Plan:
-    """The rules of one class at one version, sorted by how they are checked.
+    """It has the rules of one class at one version, sorted by how they are checked.
 
     Plain fields are checked by ``kinds`` (the exact types of all fields at once), ``bounds`` and
     ``lengths``; ``others`` (lists, messages, and what may be nil) by a function each.
@@ -344,7 +345,7 @@ def _encode_span(span: Span) -> list[int]:
 
 
 def _value_decoder(rule: _Rule, version: int) -> Decoder:
-    """For a value that is not None."""
+    """Return the decoder for a value that is not None."""
     if rule.is_message:
         return _decoder(typing.cast(Any, rule.kind), version)
     if rule.item is None:
@@ -367,7 +368,7 @@ def _value_decoder(rule: _Rule, version: int) -> Decoder:
 
 
 def _value_encoder(rule: _Rule, version: int) -> Encoder:
-    """For a value that is not None."""
+    """Return the encoder for a value that is not None."""
     if rule.is_message:
         return _encoder(typing.cast(Any, rule.kind), version)
     if rule.item is None:
@@ -409,7 +410,8 @@ def _scalar_checker(rule: _Rule, error: type[ProtocolError]) -> Callable[[Any], 
 def _int_list_checker(
     rule: _Rule, item: _Rule, error: type[ProtocolError]
 ) -> Callable[[Any], list[int]]:
-    """Replicas, in-sync replicas, partition numbers: most lists on the wire, and mostly short."""
+    """Return the checker for replicas, in-sync replicas, partition numbers: most lists on the wire,
+    and mostly short."""
     label, count_max, low, high = rule.label, rule.high, item.low, item.high
     forgives = error is LocalProtocolError
 
@@ -432,7 +434,7 @@ def _int_list_checker(
 
 
 def _forgiven(value: Any, rule: _Rule) -> Any:
-    """``value`` in the exact type of ``rule`` where that loses nothing, else as it is."""
+    """Return ``value`` in the exact type of ``rule`` where that loses nothing, else as it is."""
     kind = rule.kind
     if type(value) is kind or value is None or isinstance(value, bool):
         return value
@@ -448,7 +450,8 @@ def _forgiven(value: Any, rule: _Rule) -> Any:
 
 
 def _fault(rule: _Rule, value: Any) -> str:
-    """What is wrong with ``value``, not looking inside lists and messages; "" if nothing."""
+    """Return what is wrong with ``value``, not looking inside lists and messages; "" if nothing
+    is."""
     if value is None and rule.nullable:
         return ""
     kind: Any = rule.kind
@@ -463,7 +466,7 @@ def _fault(rule: _Rule, value: Any) -> str:
 
 
 def _explain(plan: _Plan, values: Any) -> str:
-    """The first fault of a message that failed the checks."""
+    """Return the first fault of a message that failed the checks."""
     count = len(plan.rules)
     if type(values) is not list or len(values) != count:
         return f"{plan.label}: not an array of {count} fields"

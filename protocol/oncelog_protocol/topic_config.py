@@ -1,4 +1,4 @@
-"""The settings of a topic: names, defaults, what is allowed, and the typed values.
+"""A topic has these settings: names, defaults, what is allowed, and the typed values.
 
 Names are Kafka's in snake case; the dotted spelling (``min.insync.replicas``) is accepted too.
 Values travel and are kept as text, and become a :class:`TopicConfig` here. What is set for a
@@ -22,7 +22,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table.
+    """It is one row of the table.
 
     ``check`` turns the text into the value, and raises ``ValueError`` when it is not ``allowed``.
     """
@@ -36,13 +36,13 @@ class Setting:
 
     @property
     def dotted(self) -> str:
-        """Kafka's spelling."""
+        """Return Kafka's spelling."""
         return self.name.replace("_", ".")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What holds for one topic. Times in milliseconds, sizes in bytes, -1 for no bound."""
+    """It is what holds for one topic. Times in milliseconds, sizes in bytes, -1 for no bound."""
 
     cleanup_policy: frozenset[str]
     compression_type: str
@@ -66,22 +66,22 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the newest value per key is kept for ever."""
+        """Return whether the newest value per key is kept for ever."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes_old(self) -> bool:
-        """Whether retention by time and size applies."""
+        """Return whether retention by time and size applies."""
         return "delete" in self.cleanup_policy
 
     @property
     def uses_append_time(self) -> bool:
-        """Whether the leader's clock sets the timestamps."""
+        """Return whether the leader's clock sets the timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
 
 
 class _Check(NamedTuple):
-    """A parser and what it allows, in words."""
+    """It is a parser and what it allows, in words."""
 
     parse: Callable[[str], Any]
     allowed: str
@@ -299,7 +299,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType({row.name: row for row 
 
 
 def normalise_key(key: str) -> str:
-    """The name of the setting that ``key`` spells, with dots or underscores.
+    """Return the name of the setting that ``key`` spells, with dots or underscores.
 
     :raises InvalidConfigError: there is no such setting.
     """
@@ -314,7 +314,7 @@ def normalise_key(key: str) -> str:
 def parse_topic_config(
     overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None
 ) -> TopicConfig:
-    """The settings of a topic with these ``overrides``, on a broker with these ``defaults``.
+    """Return the settings of a topic with these ``overrides``, on a broker with these ``defaults``.
 
     :raises InvalidConfigError: an unknown key, a key twice (in two spellings), or a value that is
         not allowed; the message names the key, the value and what is allowed.

@@ -1,4 +1,4 @@
-"""Small values that every room shares: topic partitions, sentinels and acks."""
+"""Every room shares these small values: topic partitions, sentinels and acks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; sorts by name, then number."""
+    """It is one partition of one topic; it sorts by name, then number."""
 
     topic: str
     partition: int
@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class Acks(IntEnum):
-    """How many replicas must hold a batch before Produce is answered."""
+    """It says how many replicas must hold a batch before Produce is answered."""
 
     NONE = 0
     LEADER = 1
@@ -25,7 +25,7 @@ class Acks(IntEnum):
 
 
 class IsolationLevel(IntEnum):
-    """What a fetch may see: up to the high watermark, or up to the last stable offset."""
+    """It says what a fetch may see: up to the high watermark, or up to the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1

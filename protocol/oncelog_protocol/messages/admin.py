@@ -1,4 +1,4 @@
-"""The admin family: topics, partitions, configs, log directories, elections, deletion of records.
+"""The admin family is about topics, partitions, configs, log directories, elections, old records.
 
 Requests that change the cluster are answered by the controller; any other broker says
 NOT_CONTROLLER and the client asks Metadata who it is.
@@ -35,7 +35,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class TopicResult:
-    """Errors of CreateTopics: INVALID_TOPIC, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+    """Its errors for CreateTopics are INVALID_TOPIC, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, NOT_CONTROLLER,
     REQUEST_TIMED_OUT. Of DeleteTopics: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, NOT_CONTROLLER.
     Of CreatePartitions: the same two families."""
@@ -50,7 +50,7 @@ class TopicResult:
 
 @dataclass(slots=True)
 class CreateTopicsResponse:
-    """One result a topic, in order."""
+    """It has one result a topic, in order."""
 
     error_code: Int16 = 0
     topics: list[TopicResult] = field(default_factory=list)
@@ -70,7 +70,7 @@ class CreateTopicsRequest(Request):
 
 @dataclass(slots=True)
 class DeleteTopicsResponse:
-    """One result a topic, in order."""
+    """It has one result a topic, in order."""
 
     error_code: Int16 = 0
     topics: list[TopicResult] = field(default_factory=list)
@@ -78,7 +78,7 @@ class DeleteTopicsResponse:
 
 @dataclass(slots=True)
 class DeleteTopicsRequest(Request):
-    """Answered when the topic is gone from the cluster's state; data follows."""
+    """It is answered when the topic is gone from the cluster's state; data follows."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     response: ClassVar[type] = DeleteTopicsResponse
@@ -89,7 +89,7 @@ class DeleteTopicsRequest(Request):
 
 @dataclass(slots=True)
 class RecordDeletion:
-    """``before_offset`` -1: all that is committed."""
+    """With ``before_offset`` -1 all that is committed is deleted."""
 
     partition: Int32
     before_offset: Int64
@@ -97,7 +97,7 @@ class RecordDeletion:
 
 @dataclass(slots=True)
 class RecordDeletionTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[RecordDeletion]
@@ -105,7 +105,7 @@ class RecordDeletionTopic:
 
 @dataclass(slots=True)
 class RecordDeletionResult:
-    """``low_watermark``: the first offset that is left, at every in-sync replica. Errors:
+    """``low_watermark`` is the first offset that is left, at every in-sync replica. Errors:
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE (negative, or above the
     high watermark), POLICY_VIOLATION (the topic is compacted and nothing else), INVALID_TOPIC
     (internal), TOPIC_AUTHORIZATION_FAILED, NOT_ENOUGH_REPLICAS, STORAGE_ERROR, INVALID_REQUEST, and
@@ -119,7 +119,7 @@ class RecordDeletionResult:
 
 @dataclass(slots=True)
 class RecordDeletionTopicResult:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[RecordDeletionResult] = field(default_factory=list)
@@ -127,7 +127,7 @@ class RecordDeletionTopicResult:
 
 @dataclass(slots=True)
 class DeleteRecordsResponse:
-    """One result a partition, in order."""
+    """It has one result a partition, in order."""
 
     error_code: Int16 = 0
     topics: list[RecordDeletionTopicResult] = field(default_factory=list)
@@ -135,7 +135,7 @@ class DeleteRecordsResponse:
 
 @dataclass(slots=True)
 class DeleteRecordsRequest(Request):
-    """Asked of partition leaders. Answered when every in-sync replica has it on disk that the
+    """Partition leaders are asked this. Answered when every in-sync replica has it on disk that the
     partition begins at the offset, or the time is up. (KIP-107)"""
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
@@ -156,7 +156,7 @@ class PartitionGrowth:
 
 @dataclass(slots=True)
 class CreatePartitionsResponse:
-    """One result a topic, in order."""
+    """It has one result a topic, in order."""
 
     error_code: Int16 = 0
     topics: list[TopicResult] = field(default_factory=list)
@@ -180,7 +180,7 @@ RESOURCE_BROKER = 4
 
 @dataclass(slots=True)
 class ConfigResource:
-    """A topic by name, or a broker by its id in digits, "" for what is set for all brokers;
+    """It names a topic, or a broker by its id in digits, "" for what is set for all brokers;
     ``keys`` None asks for all."""
 
     resource_type: Int8
@@ -203,7 +203,7 @@ class ConfigValue:
 
 @dataclass(slots=True)
 class ConfigResourceResult:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (alter)."""
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_CONFIG (alter)."""
 
     resource_type: Int8
     resource_name: Name
@@ -214,7 +214,7 @@ class ConfigResourceResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResponse:
-    """One result a resource, in order."""
+    """It has one result a resource, in order."""
 
     error_code: Int16 = 0
     resources: list[ConfigResourceResult] = field(default_factory=list)
@@ -222,8 +222,8 @@ class DescribeConfigsResponse:
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
-    """Any broker answers for topics, and for what is set for all brokers; a broker's own settings
-    only that broker."""
+    """Any broker answers it for topics, and for what is set for all brokers; a broker's own
+    settings only that broker knows."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     response: ClassVar[type] = DescribeConfigsResponse
@@ -233,7 +233,7 @@ class DescribeConfigsRequest(Request):
 
 @dataclass(slots=True)
 class ConfigAlteration:
-    """Incremental: only the named keys change (KIP-339)."""
+    """It is incremental: only the named keys change (KIP-339)."""
 
     resource_type: Int8
     resource_name: Name
@@ -242,7 +242,7 @@ class ConfigAlteration:
 
 @dataclass(slots=True)
 class AlterConfigsResponse:
-    """One result a resource, in order."""
+    """It has one result a resource, in order."""
 
     error_code: Int16 = 0
     resources: list[ConfigResourceResult] = field(default_factory=list)
@@ -250,7 +250,8 @@ class AlterConfigsResponse:
 
 @dataclass(slots=True)
 class AlterConfigsRequest(Request):
-    """Settings of topics, and the dynamic ones of a broker (its id in digits) or of all ("")."""
+    """It sets settings of topics, and the dynamic ones of a broker (its id in digits) or of all
+    ("")."""
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     response: ClassVar[type] = AlterConfigsResponse
@@ -261,7 +262,8 @@ class AlterConfigsRequest(Request):
 
 @dataclass(slots=True)
 class ReplicaSize:
-    """One replica on one directory: bytes on disk, and offsets behind its leader's end."""
+    """It tells of one replica on one directory: bytes on disk, and offsets behind its leader's
+    end."""
 
     topic: Name
     partition: Int32
@@ -273,8 +275,8 @@ class ReplicaSize:
 
 @dataclass(slots=True)
 class LogDir:
-    """Errors: STORAGE_ERROR when the directory is offline. A directory that is not may be listed
-    once more, with CORRUPT_MESSAGE and the replicas in it in which rot was found."""
+    """Its error is STORAGE_ERROR when the directory is offline. A directory that is not may be
+    listed once more, with CORRUPT_MESSAGE and the replicas in it in which rot was found."""
 
     error_code: Int16
     path: Text
@@ -285,7 +287,7 @@ class LogDir:
 
 @dataclass(slots=True)
 class DescribeLogDirsResponse:
-    """Errors: CLUSTER_AUTHORIZATION_FAILED."""
+    """Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
     log_dirs: list[LogDir] = field(default_factory=list)
@@ -303,7 +305,7 @@ class DescribeLogDirsRequest(Request):
 
 @dataclass(slots=True)
 class ElectionTarget:
-    """One partition to elect a leader for."""
+    """It names one partition to elect a leader for."""
 
     topic: Name
     partition: Int32
@@ -311,7 +313,8 @@ class ElectionTarget:
 
 @dataclass(slots=True)
 class ElectionResult:
-    """Errors: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION."""
+    """Its errors are ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    UNKNOWN_TOPIC_OR_PARTITION."""
 
     topic: Name
     partition: Int32
@@ -321,7 +324,7 @@ class ElectionResult:
 
 @dataclass(slots=True)
 class ElectLeadersResponse:
-    """Whole-request errors: NOT_CONTROLLER."""
+    """Its whole-request error is NOT_CONTROLLER."""
 
     error_code: Int16 = 0
     partitions: list[ElectionResult] = field(default_factory=list)

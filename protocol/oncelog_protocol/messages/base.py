@@ -1,4 +1,4 @@
-"""What every message class declares about itself."""
+"""Every message class declares these things about itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class ApiKey(IntEnum):
-    """API numbers; those of Kafka where Kafka has the API, ours from 1000 on."""
+    """API numbers are Kafka's where Kafka has the API, and ours from 1000 on."""
 
     PRODUCE = 0
     FETCH = 1
@@ -57,7 +57,7 @@ class ApiKey(IntEnum):
 
 
 class Request:
-    """Base of requests: ``api_key``, the versions spoken, the response class."""
+    """It is the base of requests: ``api_key``, the versions spoken, the response class."""
 
     api_key: ClassVar[ApiKey]
     versions: ClassVar[tuple[int, int]] = (0, 0)

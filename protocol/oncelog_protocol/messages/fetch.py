@@ -33,9 +33,9 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
-    """Partitions of one topic. Followers say which they mean by its id as well: the topic may have
-    been deleted and made anew, and leader epochs begin again then [K25]. Consumers do so too, or
-    say "" where any will do."""
+    """It has partitions of one topic. Followers say which they mean by its id as well: the topic
+    may have been deleted and made anew, and leader epochs begin again then [K25]. Consumers do so
+    too, or say "" where any will do."""
 
     topic: Name
     partitions: list[FetchPartition]
@@ -44,7 +44,7 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
-    """Partitions to drop from the session."""
+    """It has the partitions to drop from the session."""
 
     topic: Name
     partitions: list[Int32]
@@ -52,8 +52,8 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class EpochEnd:
-    """Where a leader epoch ends in the leader's log: the largest epoch at or below the asked
-    one."""
+    """It says where a leader epoch ends in the leader's log: the largest epoch at or below the
+    asked one."""
 
     leader_epoch: Int32
     end_offset: Int64
@@ -61,7 +61,7 @@ class EpochEnd:
 
 @dataclass(slots=True)
 class AbortedTransaction:
-    """A range that a read_committed consumer must drop."""
+    """It is a range that a read_committed consumer must drop."""
 
     producer_id: Int64
     first_offset: Int64
@@ -69,10 +69,10 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class FetchPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, STORAGE_ERROR,
-    CORRUPT_MESSAGE (rot found on reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set
-    there are no records and the other offsets must not be used [K6] [B5]."""
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, STORAGE_ERROR, CORRUPT_MESSAGE
+    (rot found on reading), TOPIC_AUTHORIZATION_FAILED. When ``diverging`` is set there are no
+    records and the other offsets must not be used [K6] [B5]."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -87,7 +87,7 @@ class FetchPartitionResponse:
 
 @dataclass(slots=True)
 class FetchTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[FetchPartitionResponse] = field(default_factory=list)
@@ -95,7 +95,7 @@ class FetchTopicResponse:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """Whole-request errors: INVALID_FETCH_SESSION_EPOCH, STALE_BROKER_EPOCH,
+    """Its whole-request errors are INVALID_FETCH_SESSION_EPOCH, STALE_BROKER_EPOCH,
     CLUSTER_AUTHORIZATION_FAILED (a replica id on a listener that is not internal, or of another
     broker), INVALID_REQUEST."""
 
@@ -105,7 +105,7 @@ class FetchResponse:
 
 @dataclass(slots=True)
 class FetchRequest(Request):
-    """Waits up to ``max_wait_ms`` while fewer than ``min_bytes`` are there. ``max_bytes`` bounds
+    """It waits up to ``max_wait_ms`` while fewer than ``min_bytes`` are there. ``max_bytes`` bounds
     the whole answer, but the first batch is always sent whole."""
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH

@@ -1,4 +1,4 @@
-"""Consumer groups: finding the coordinator, membership, committed offsets.
+"""Consumer groups find their coordinator, members join and leave, offsets are committed.
 
 Everything here is answered by the group's coordinator, the leader of the partition of
 ``__consumer_offsets`` that the group's name falls on; any other broker says NOT_COORDINATOR.
@@ -30,7 +30,7 @@ COORDINATOR_TRANSACTION = 1
 
 @dataclass(slots=True)
 class FindCoordinatorResponse:
-    """Errors: COORDINATOR_NOT_AVAILABLE (no leader, or the internal topic is being created),
+    """Its errors are COORDINATOR_NOT_AVAILABLE (no leader, or the internal topic is being created),
     INVALID_GROUP_ID, INVALID_REQUEST (``key_type``). ``host`` and ``port`` are those of the
     listener that was asked."""
 
@@ -43,8 +43,8 @@ class FindCoordinatorResponse:
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Request):
-    """Which broker coordinates ``key``: a group (``key_type`` 0) or a transactional id (1). Any
-    broker answers."""
+    """It asks which broker coordinates ``key``: a group (``key_type`` 0) or a transactional id (1).
+    Any broker answers."""
 
     api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     response: ClassVar[type] = FindCoordinatorResponse
@@ -55,8 +55,8 @@ class FindCoordinatorRequest(Request):
 
 @dataclass(slots=True)
 class GroupProtocol:
-    """An assignor that the member can work with, by name, and what it wants the assigning member
-    to know of it (``consumer_protocol``)."""
+    """It names an assignor that the member can work with, and what it wants the assigning member to
+    know of it (``consumer_protocol``)."""
 
     name: Name
     metadata: Blob
@@ -64,7 +64,7 @@ class GroupProtocol:
 
 @dataclass(slots=True)
 class JoinGroupMember:
-    """One member, told to the leader only."""
+    """It describes one member, to the leader only."""
 
     member_id: Name
     group_instance_id: Name | None
@@ -73,9 +73,9 @@ class JoinGroupMember:
 
 @dataclass(slots=True)
 class JoinGroupResponse:
-    """Errors: INVALID_GROUP_ID, INVALID_REQUEST (a rebalance time-out, names or protocols that
-    cannot be meant), INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (another protocol type,
-    or no assignor in common), MEMBER_ID_REQUIRED (join again under the ``member_id`` given,
+    """Its errors are INVALID_GROUP_ID, INVALID_REQUEST (a rebalance time-out, names or protocols
+    that cannot be meant), INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (another protocol
+    type, or no assignor in common), MEMBER_ID_REQUIRED (join again under the ``member_id`` given,
     KIP-394), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (another member took over the instance id,
     KIP-345), GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED.
 
@@ -114,7 +114,7 @@ class JoinGroupRequest(Request):
 
 @dataclass(slots=True)
 class MemberAssignment:
-    """What the leader gives to one member."""
+    """It is what the leader gives to one member."""
 
     member_id: Name
     assignment: Blob
@@ -122,9 +122,10 @@ class MemberAssignment:
 
 @dataclass(slots=True)
 class SyncGroupResponse:
-    """Errors: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS
-    (join again), INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED; of what the leader hands
-    in INVALID_REQUEST (too much) and INVALID_COMMIT_OFFSET_SIZE (larger than a record may be)."""
+    """Its errors are UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
+    REBALANCE_IN_PROGRESS (join again), INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED; of
+    what the leader hands in INVALID_REQUEST (too much) and INVALID_COMMIT_OFFSET_SIZE (larger than
+    a record may be)."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -152,8 +153,8 @@ class SyncGroupRequest(Request):
 
 @dataclass(slots=True)
 class HeartbeatResponse:
-    """Errors: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS
-    (join again), GROUP_AUTHORIZATION_FAILED."""
+    """Its errors are UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
+    REBALANCE_IN_PROGRESS (join again), GROUP_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -161,7 +162,7 @@ class HeartbeatResponse:
 
 @dataclass(slots=True)
 class HeartbeatRequest(Request):
-    """A sign of life."""
+    """It is a sign of life."""
 
     api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     response: ClassVar[type] = HeartbeatResponse
@@ -174,7 +175,7 @@ class HeartbeatRequest(Request):
 
 @dataclass(slots=True)
 class LeavingMember:
-    """By member id, or by instance id alone (an operator removes a static member)."""
+    """It is named by member id, or by instance id alone (an operator removes a static member)."""
 
     member_id: Name
     group_instance_id: Name | None = None
@@ -183,7 +184,7 @@ class LeavingMember:
 
 @dataclass(slots=True)
 class LeavingMemberResponse:
-    """Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Its errors are UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
 
     member_id: Name
     group_instance_id: Name | None = None
@@ -192,7 +193,7 @@ class LeavingMemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """Whole-request errors: GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID."""
+    """Its whole-request errors are GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -223,8 +224,8 @@ class OffsetCommitPartition:
 
 @dataclass(slots=True)
 class OffsetCommitTopic:
-    """Partitions of one topic, which may come twice with two ids. ``topic_id``: of which topic of
-    that name the offsets are, "" if not known: that which there is now."""
+    """It has partitions of one topic, which may come twice with two ids. ``topic_id``: of which
+    topic of that name the offsets are, "" if not known: that which there is now."""
 
     topic: Name
     partitions: list[OffsetCommitPartition]
@@ -233,8 +234,8 @@ class OffsetCommitTopic:
 
 @dataclass(slots=True)
 class OffsetCommitPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (the offsets are of another topic
-    of that name), TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (the offsets are of another
+    topic of that name), TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE,
     INVALID_COMMIT_OFFSET_SIZE (larger than a record may be)."""
 
     partition: Int32
@@ -243,7 +244,7 @@ class OffsetCommitPartitionResponse:
 
 @dataclass(slots=True)
 class OffsetCommitTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[OffsetCommitPartitionResponse] = field(default_factory=list)
@@ -279,7 +280,7 @@ class OffsetCommitRequest(Request):
 
 @dataclass(slots=True)
 class OffsetFetchTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[Int32]
@@ -287,9 +288,9 @@ class OffsetFetchTopic:
 
 @dataclass(slots=True)
 class OffsetFetchPartitionResponse:
-    """``offset`` -1: none committed. ``topic_id``: of which topic of that name it is, "" if not
-    known; it may be one that was deleted. Errors: UNSTABLE_OFFSET_COMMIT (a transaction holds a
-    newer one, ``require_stable``), TOPIC_AUTHORIZATION_FAILED."""
+    """``offset`` is -1 where none was committed. ``topic_id``: of which topic of that name it is,
+    "" if not known; it may be one that was deleted. Errors: UNSTABLE_OFFSET_COMMIT (a transaction
+    holds a newer one, ``require_stable``), TOPIC_AUTHORIZATION_FAILED."""
 
     partition: Int32
     offset: Int64 = NO_OFFSET
@@ -302,7 +303,7 @@ class OffsetFetchPartitionResponse:
 
 @dataclass(slots=True)
 class OffsetFetchTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[OffsetFetchPartitionResponse] = field(default_factory=list)
@@ -310,8 +311,8 @@ class OffsetFetchTopicResponse:
 
 @dataclass(slots=True)
 class OffsetFetchResponse:
-    """Whole-request errors: INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED; UNKNOWN_MEMBER_ID and
-    ILLEGAL_GENERATION when a member id was given."""
+    """Its whole-request errors are INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED; UNKNOWN_MEMBER_ID
+    and ILLEGAL_GENERATION when a member id was given."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -320,9 +321,9 @@ class OffsetFetchResponse:
 
 @dataclass(slots=True)
 class OffsetFetchRequest(Request):
-    """Committed offsets of a group; ``topics`` None asks for all that it has. A member names itself
-    and its generation: a coordinator that was deposed and does not know it refuses the newer
-    generation instead of answering with older offsets."""
+    """It asks for the committed offsets of a group; ``topics`` None asks for all that it has. A
+    member names itself and its generation: a coordinator that was deposed and does not know it
+    refuses the newer generation instead of answering with older offsets."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     versions: ClassVar[tuple[int, int]] = (0, 1)
@@ -337,7 +338,7 @@ class OffsetFetchRequest(Request):
 
 @dataclass(slots=True)
 class DescribedMember:
-    """``metadata`` and ``assignment`` as in ``consumer_protocol``."""
+    """``metadata`` and ``assignment`` are as in ``consumer_protocol``."""
 
     member_id: Name
     group_instance_id: Name | None
@@ -349,9 +350,9 @@ class DescribedMember:
 
 @dataclass(slots=True)
 class DescribedOffset:
-    """One partition that the group has committed to. ``end_offset`` is the last stable offset that
-    the partition's leader told the coordinator, ``lag`` what lies between; both -1 when the leader
-    could not be asked."""
+    """It tells of one partition that the group has committed to. ``end_offset`` is the last stable
+    offset that the partition's leader told the coordinator, ``lag`` what lies between; both -1 when
+    the leader could not be asked."""
 
     topic: Name
     partition: Int32
@@ -366,8 +367,9 @@ class DescribedOffset:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """Errors: those of the head of this module, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED.
-    ``state``: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."""
+    """Its errors are those of the head of this module, GROUP_ID_NOT_FOUND,
+    GROUP_AUTHORIZATION_FAILED. ``state``: Empty, PreparingRebalance, CompletingRebalance, Stable,
+    Dead."""
 
     group_id: Name
     error_code: Int16 = 0
@@ -383,7 +385,7 @@ class DescribedGroup:
 
 @dataclass(slots=True)
 class DescribeGroupsResponse:
-    """One answer a group, in order."""
+    """It has one answer a group, in order."""
 
     error_code: Int16 = 0
     groups: list[DescribedGroup] = field(default_factory=list)
@@ -391,7 +393,7 @@ class DescribeGroupsResponse:
 
 @dataclass(slots=True)
 class DescribeGroupsRequest(Request):
-    """Members, and with ``include_offsets`` committed offsets and lag."""
+    """It asks for members, and with ``include_offsets`` for committed offsets and lag."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
     response: ClassVar[type] = DescribeGroupsResponse
@@ -402,7 +404,7 @@ class DescribeGroupsRequest(Request):
 
 @dataclass(slots=True)
 class ListedGroup:
-    """A group that the asked broker coordinates."""
+    """It is a group that the asked broker coordinates."""
 
     group_id: Name
     protocol_type: Name
@@ -412,7 +414,8 @@ class ListedGroup:
 
 @dataclass(slots=True)
 class ListGroupsResponse:
-    """Errors: COORDINATOR_LOAD_IN_PROGRESS (some are not known yet), COORDINATOR_NOT_AVAILABLE."""
+    """Its errors are COORDINATOR_LOAD_IN_PROGRESS (some are not known yet),
+    COORDINATOR_NOT_AVAILABLE."""
 
     error_code: Int16 = 0
     groups: list[ListedGroup] = field(default_factory=list)
@@ -420,7 +423,8 @@ class ListGroupsResponse:
 
 @dataclass(slots=True)
 class ListGroupsRequest(Request):
-    """The groups of one broker; all of them takes asking every broker. ``states`` empty: any."""
+    """It asks for the groups of one broker; all of them takes asking every broker. ``states``
+    empty: any."""
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
     response: ClassVar[type] = ListGroupsResponse
@@ -430,8 +434,8 @@ class ListGroupsRequest(Request):
 
 @dataclass(slots=True)
 class GroupResult:
-    """Errors: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED,
-    those of the head of this module."""
+    """Its errors are NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_GROUP_ID,
+    GROUP_AUTHORIZATION_FAILED, those of the head of this module."""
 
     group_id: Name
     error_code: Int16 = 0
@@ -440,7 +444,7 @@ class GroupResult:
 
 @dataclass(slots=True)
 class DeleteGroupsResponse:
-    """One result a group, in order."""
+    """It has one result a group, in order."""
 
     error_code: Int16 = 0
     groups: list[GroupResult] = field(default_factory=list)
@@ -458,7 +462,7 @@ class DeleteGroupsRequest(Request):
 
 @dataclass(slots=True)
 class OffsetDeletePartitionResponse:
-    """Errors: GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION (nothing committed)."""
+    """Its errors are GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION (nothing committed)."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -466,7 +470,7 @@ class OffsetDeletePartitionResponse:
 
 @dataclass(slots=True)
 class OffsetDeleteTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[OffsetDeletePartitionResponse] = field(default_factory=list)
@@ -474,7 +478,7 @@ class OffsetDeleteTopicResponse:
 
 @dataclass(slots=True)
 class OffsetDeleteResponse:
-    """Whole-request errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (of another protocol type),
+    """Its whole-request errors are GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (of another protocol type),
     INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0

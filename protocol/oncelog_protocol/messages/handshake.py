@@ -1,4 +1,4 @@
-"""ApiVersions: the first exchange on every connection, and the only one with a frozen version 0.
+"""ApiVersions is the first exchange on every connection, and alone has a frozen version 0.
 
 From version 1 on both ends say who they are: the asker names the cluster and the broker that it
 means, as far as it knows them, and itself if it is a broker; the answer names the broker that is
@@ -20,7 +20,7 @@ from oncelog_protocol.types import NO_BROKER
 
 @dataclass(slots=True)
 class ApiVersionRange:
-    """One API that the broker speaks, and from which to which version."""
+    """It names one API that the broker speaks, with its first and last version."""
 
     api_key: Int16
     version_min: Int16
@@ -29,7 +29,7 @@ class ApiVersionRange:
 
 @dataclass(slots=True)
 class ApiVersionsResponse:
-    """Errors: UNSUPPORTED_VERSION when the request's own version is not spoken; the list is
+    """Its error is UNSUPPORTED_VERSION when the request's own version is not spoken; the list is
     filled all the same, so that the client can choose. REBOOTSTRAP_REQUIRED when another broker or
     another cluster was meant than ``broker_id`` and ``cluster_id`` say; the connection ends."""
 
@@ -41,8 +41,8 @@ class ApiVersionsResponse:
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
-    """Which software asks, for the broker's log, and whom it means: ``cluster_id`` ("": not known)
-    and ``broker_id`` (-1: not known). ``own_broker_id`` is the asker's (-1: a client)."""
+    """It says which software asks, for the broker's log, and whom it means: ``cluster_id`` ("": not
+    known) and ``broker_id`` (-1: not known). ``own_broker_id`` is the asker's (-1: a client)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[tuple[int, int]] = (0, 1)

@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster: who is in the cluster, and who leads what."""
+"""Metadata and DescribeCluster tell who is in the cluster, and who leads what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text
 
 @dataclass(slots=True)
 class MetadataBroker:
-    """A live broker, by the advertised address of the listener that was asked."""
+    """It is a live broker, by the advertised address of the listener that was asked."""
 
     broker_id: Int32
     host: Name
@@ -21,7 +21,7 @@ class MetadataBroker:
 
 @dataclass(slots=True)
 class MetadataPartition:
-    """Errors: LEADER_NOT_AVAILABLE. ``elr`` are replicas outside the ISR that hold all that is
+    """Its error is LEADER_NOT_AVAILABLE. ``elr`` are replicas outside the ISR that hold all that is
     committed; ``last_known_elr`` did, and have lost data since (KIP-966)."""
 
     error_code: Int16
@@ -37,7 +37,7 @@ class MetadataPartition:
 
 @dataclass(slots=True)
 class MetadataTopic:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED."""
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED."""
 
     error_code: Int16
     topic: Name
@@ -70,7 +70,7 @@ class MetadataRequest(Request):
 
 @dataclass(slots=True)
 class ListenerAddress:
-    """One listener of a broker as it advertises it."""
+    """It is one listener of a broker as it advertises it."""
 
     name: Name
     host: Name
@@ -79,7 +79,7 @@ class ListenerAddress:
 
 @dataclass(slots=True)
 class ClusterBroker:
-    """A live broker with every listener and its broker epoch (czxid of its registration)."""
+    """It is a live broker with every listener and its broker epoch (czxid of its registration)."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -89,7 +89,7 @@ class ClusterBroker:
 
 @dataclass(slots=True)
 class DescribeClusterResponse:
-    """Errors: CLUSTER_AUTHORIZATION_FAILED."""
+    """Its error is CLUSTER_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -101,7 +101,7 @@ class DescribeClusterResponse:
 
 @dataclass(slots=True)
 class DescribeClusterRequest(Request):
-    """No fields."""
+    """It has no fields."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     response: ClassVar[type] = DescribeClusterResponse

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: questions about offsets, asked of partition leaders."""
+"""ListOffsets and OffsetForLeaderEpoch ask partition leaders about offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
-    """``timestamp`` in ms, or -2 earliest, -1 latest (high watermark, or last stable offset)."""
+    """``timestamp`` is in ms, or -2 earliest, -1 latest (high watermark, or last stable offset)."""
 
     partition: Int32
     timestamp: Int64
@@ -20,7 +20,7 @@ class ListOffsetsPartition:
 
 @dataclass(slots=True)
 class ListOffsetsTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[ListOffsetsPartition]
@@ -28,7 +28,7 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (not yet: a new leader), STORAGE_ERROR,
     TOPIC_AUTHORIZATION_FAILED. Offset -1: no record has that timestamp or a later one."""
 
@@ -41,7 +41,7 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(slots=True)
 class ListOffsetsResponse:
-    """Whole-request errors: INVALID_REQUEST."""
+    """Its whole-request error is INVALID_REQUEST."""
 
     error_code: Int16 = 0
     topics: list[ListOffsetsTopicResponse] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ListOffsetsResponse:
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request):
-    """The first offset at or after each timestamp."""
+    """It asks for the first offset at or after each timestamp."""
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     response: ClassVar[type] = ListOffsetsResponse
@@ -68,7 +68,7 @@ class ListOffsetsRequest(Request):
 
 @dataclass(slots=True)
 class EpochQuery:
-    """Where does ``leader_epoch`` end? ``current_leader_epoch`` fences (-1: not known)."""
+    """It asks where ``leader_epoch`` ends. ``current_leader_epoch`` fences (-1: not known)."""
 
     partition: Int32
     current_leader_epoch: Int32
@@ -77,7 +77,7 @@ class EpochQuery:
 
 @dataclass(slots=True)
 class EpochQueryTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[EpochQuery]
@@ -85,8 +85,8 @@ class EpochQueryTopic:
 
 @dataclass(slots=True)
 class EpochAnswer:
-    """Errors as in ListOffsets. ``leader_epoch`` is the largest epoch at or below the asked one
-    (KIP-279), ``end_offset`` where it ends; -1 and -1 when there is none."""
+    """Its errors are as in ListOffsets. ``leader_epoch`` is the largest epoch at or below the asked
+    one (KIP-279), ``end_offset`` where it ends; -1 and -1 when there is none."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -96,7 +96,7 @@ class EpochAnswer:
 
 @dataclass(slots=True)
 class EpochAnswerTopic:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[EpochAnswer] = field(default_factory=list)
@@ -104,7 +104,7 @@ class EpochAnswerTopic:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochResponse:
-    """No whole-request errors beyond INVALID_REQUEST."""
+    """It has no whole-request errors beyond INVALID_REQUEST."""
 
     error_code: Int16 = 0
     topics: list[EpochAnswerTopic] = field(default_factory=list)
@@ -112,7 +112,7 @@ class OffsetForLeaderEpochResponse:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest(Request):
-    """Used by consumers that suspect truncation, and by tools."""
+    """It is used by consumers that suspect truncation, and by tools."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     response: ClassVar[type] = OffsetForLeaderEpochResponse

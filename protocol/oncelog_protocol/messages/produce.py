@@ -11,7 +11,8 @@ from oncelog_protocol.schema import Int8, Int16, Int32, Int64, Name, Span, Text
 
 @dataclass(slots=True)
 class ProducePartition:
-    """One batch for one partition; ``batch`` lies in the payload and holds exactly one batch."""
+    """It is one batch for one partition; ``batch`` lies in the payload and holds exactly one
+    batch."""
 
     partition: Int32
     batch: Span
@@ -19,7 +20,7 @@ class ProducePartition:
 
 @dataclass(slots=True)
 class ProduceTopic:
-    """The batches for one topic."""
+    """It has the batches for one topic."""
 
     topic: Name
     partitions: list[ProducePartition]
@@ -27,10 +28,11 @@ class ProduceTopic:
 
 @dataclass(slots=True)
 class ProducePartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE, INVALID_RECORD,
-    INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-    NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
-    TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to an internal topic).
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE,
+    INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    REQUEST_TIMED_OUT, STORAGE_ERROR, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC (a client writing to
+    an internal topic).
 
     Of numbered batches: OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH, THROTTLING_QUOTA_EXCEEDED (the partition remembers as many producers as
@@ -51,7 +53,7 @@ class ProducePartitionResponse:
 
 @dataclass(slots=True)
 class ProduceTopicResponse:
-    """The answers for one topic, in the order of the request."""
+    """It has the answers for one topic, in the order of the request."""
 
     topic: Name
     partitions: list[ProducePartitionResponse] = field(default_factory=list)
@@ -59,7 +61,7 @@ class ProduceTopicResponse:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """Whole-request errors: INVALID_REQUIRED_ACKS (with a transactional id: other than all),
+    """Its whole-request errors are INVALID_REQUIRED_ACKS (with a transactional id: other than all),
     INVALID_REQUEST (a partition twice, an empty or reserved transactional id),
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED. With acks=0 there is no
     response at all."""

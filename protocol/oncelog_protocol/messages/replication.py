@@ -1,4 +1,4 @@
-"""Orders of the controller to brokers, and what brokers ask of it.
+"""The controller orders brokers by these messages, and brokers ask things of it.
 
 All are refused on listeners that are not internal, and on connections whose first exchange did not
 name the receiver and its cluster, and as the asker the broker that the request names. Every order
@@ -19,10 +19,11 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 @dataclass(slots=True)
 class PartitionOrder:
-    """The state of one partition as the controller wrote it. Applied only when ``leader_epoch`` is
-    above the replica's (equal: acknowledged, not applied; [Z4]). ``partition_epoch`` is the version
-    of its state znode. While ``elr`` names somebody, the leader holds the high watermark: these
-    replicas are outside the ISR and may yet be elected (KIP-966)."""
+    """It is the state of one partition as the controller wrote it. Applied only when
+    ``leader_epoch`` is above the replica's (equal: acknowledged, not applied; [Z4]).
+    ``partition_epoch`` is the version of its state znode. While ``elr`` names somebody, the leader
+    holds the high watermark: these replicas are outside the ISR and may yet be elected
+    (KIP-966)."""
 
     topic: Name
     topic_id: Name
@@ -39,7 +40,7 @@ class PartitionOrder:
 
 @dataclass(slots=True)
 class TopicConfig:
-    """The overrides of one topic, whole; ``version`` grows with each change."""
+    """It has the overrides of one topic, whole; ``version`` grows with each change."""
 
     topic: Name
     version: Int32
@@ -53,8 +54,8 @@ BROKER_DEFAULT = -1
 
 @dataclass(slots=True)
 class BrokerOverrides:
-    """The dynamic settings of one broker, or with ``broker_id`` -1 of all, whole; ``version`` grows
-    with each change (KIP-226)."""
+    """It has the dynamic settings of one broker, or with ``broker_id`` -1 of all, whole;
+    ``version`` grows with each change (KIP-226)."""
 
     broker_id: Int32
     version: Int32
@@ -64,7 +65,8 @@ class BrokerOverrides:
 
 @dataclass(slots=True)
 class OrderResult:
-    """Errors: FENCED_LEADER_EPOCH (an older leader epoch), INCONSISTENT_TOPIC_ID, STORAGE_ERROR."""
+    """Its errors are FENCED_LEADER_EPOCH (an older leader epoch), INCONSISTENT_TOPIC_ID,
+    STORAGE_ERROR."""
 
     topic: Name
     partition: Int32
@@ -73,8 +75,8 @@ class OrderResult:
 
 @dataclass(slots=True)
 class LeaderAndIsrResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
-    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
+    """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
+    store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
     partitions: list[OrderResult] = field(default_factory=list)
@@ -113,8 +115,8 @@ class StopPartition:
 
 @dataclass(slots=True)
 class StopReplicaResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
-    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
+    """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
+    store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
     partitions: list[OrderResult] = field(default_factory=list)
@@ -137,17 +139,17 @@ class StopReplicaRequest(Request):
 
 @dataclass(slots=True)
 class UpdateMetadataResponse:
-    """Whole-request errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the store
-    knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
+    """Its whole-request errors are STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, NOT_CONTROLLER (the
+    store knows nothing of that controller), BROKER_NOT_AVAILABLE (it cannot be asked)."""
 
     error_code: Int16 = 0
 
 
 @dataclass(slots=True)
 class UpdateMetadataRequest(Request):
-    """What every broker tells clients. ``full`` replaces the image; else the listed partitions are
-    changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole, and so is
-    ``broker_configs``; nil leaves what is known.
+    """It carries what every broker tells clients. ``full`` replaces the image; else the listed
+    partitions are changed. A partition with leader -2 is deleted. ``live_brokers`` is always whole,
+    and so is ``broker_configs``; nil leaves what is known.
 
     A full one may come in slices, each with some of the partitions and configs, from the ``first``
     to the ``last``: the image is replaced when the last has come. Errors, besides: INVALID_REQUEST
@@ -173,8 +175,8 @@ class UpdateMetadataRequest(Request):
 
 @dataclass(slots=True)
 class IsrMember:
-    """A proposed ISR member with the broker epoch that the leader saw it fetch with (KIP-903);
-    -1 for the leader itself."""
+    """It is a proposed ISR member with the broker epoch that the leader saw it fetch with
+    (KIP-903); -1 for the leader itself."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -182,9 +184,9 @@ class IsrMember:
 
 @dataclass(slots=True)
 class AlterPartitionItem:
-    """The ISR that a leader wants. Idempotent: an equal desired state succeeds before the version
-    is checked [Z9]. ``incomplete`` are replicas that were found to lack committed records: they do
-    not go to the ELR."""
+    """It is the ISR that a leader wants. Idempotent: an equal desired state succeeds before the
+    version is checked [Z9]. ``incomplete`` are replicas that were found to lack committed records:
+    they do not go to the ELR."""
 
     topic: Name
     topic_id: Name
@@ -197,7 +199,7 @@ class AlterPartitionItem:
 
 @dataclass(slots=True)
 class AlterPartitionResult:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION,
     INELIGIBLE_REPLICA, INVALID_REQUEST, OPERATION_NOT_ATTEMPTED, NOT_CONTROLLER. On success and on
     INVALID_UPDATE_VERSION the fields hold the current state."""
 
@@ -213,7 +215,7 @@ class AlterPartitionResult:
 
 @dataclass(slots=True)
 class AlterPartitionResponse:
-    """Whole-request errors: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    """Its whole-request errors are NOT_CONTROLLER, STALE_BROKER_EPOCH."""
 
     error_code: Int16 = 0
     partitions: list[AlterPartitionResult] = field(default_factory=list)
@@ -235,7 +237,8 @@ class AlterPartitionRequest(Request):
 
 @dataclass(slots=True)
 class ControlledShutdownResponse:
-    """Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH. ``remaining`` partitions could not be moved."""
+    """Its errors are NOT_CONTROLLER, STALE_BROKER_EPOCH. ``remaining`` partitions could not be
+    moved."""
 
     error_code: Int16 = 0
     remaining: Int32 = 0

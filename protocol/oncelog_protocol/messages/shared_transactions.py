@@ -1,4 +1,4 @@
-"""Shared transactions: several writers under one transactional id, ended together by one commit.
+"""Several writers share one transaction under one transactional id, and one commit ends it.
 
 The owner gets an *ordinal* (BeginSharedTxn), greater than all before it in the whole cluster, and
 hands it with a *tag* (what is written: a batch number) to writers, who join and get a producer id
@@ -25,7 +25,7 @@ ordinary ones expire, is forgotten. For ids that serve one transaction."""
 
 @dataclass(slots=True)
 class BeginSharedTxnResponse:
-    """Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+    """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     REQUEST_TIMED_OUT (an ordinal may be lost by that, no more)."""
 
     error_code: Int16 = 0
@@ -35,7 +35,7 @@ class BeginSharedTxnResponse:
 
 @dataclass(slots=True)
 class BeginSharedTxnRequest(Request):
-    """An ordinal; asked of the coordinator of ``__ordinals``. Nothing is bound to it yet."""
+    """It asks the coordinator of ``__ordinals`` for an ordinal. Nothing is bound to it yet."""
 
     api_key: ClassVar[ApiKey] = ApiKey.BEGIN_SHARED_TXN
     response: ClassVar[type] = BeginSharedTxnResponse
@@ -43,11 +43,12 @@ class BeginSharedTxnRequest(Request):
 
 @dataclass(slots=True)
 class JoinTxnResponse:
-    """Errors: those of the coordinator; TRANSACTION_ALREADY_COMMITTED (the tag is at or below the
-    last committed one: nothing is to be written), PRODUCER_FENCED (a newer ordinal is bound, or the
-    transaction of this one has ended), INVALID_TXN_STATE (another tag than the one it is bound to;
-    an id of ordinary transactions), CONCURRENT_TRANSACTIONS, INVALID_TRANSACTION_TIMEOUT,
-    INVALID_REQUEST, POLICY_VIOLATION (too many writers), TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    """Its errors are those of the coordinator; TRANSACTION_ALREADY_COMMITTED (the tag is at or
+    below the last committed one: nothing is to be written), PRODUCER_FENCED (a newer ordinal is
+    bound, or the transaction of this one has ended), INVALID_TXN_STATE (another tag than the one it
+    is bound to; an id of ordinary transactions), CONCURRENT_TRANSACTIONS,
+    INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST, POLICY_VIOLATION (too many writers),
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -58,8 +59,8 @@ class JoinTxnResponse:
 
 @dataclass(slots=True)
 class JoinTxnRequest(Request):
-    """A writer (one attempt at a part of the work) joins. The first join of a newer ordinal binds
-    the transaction to the tag, and aborts and fences an older open one. A repeat by the same
+    """A writer (one attempt at a part of the work) joins with it. The first join of a newer ordinal
+    binds the transaction to the tag, and aborts and fences an older open one. A repeat by the same
     ``writer`` name gets the same producer id."""
 
     api_key: ClassVar[ApiKey] = ApiKey.JOIN_TXN
@@ -74,7 +75,7 @@ class JoinTxnRequest(Request):
 
 @dataclass(slots=True)
 class EndSharedTxnResponse:
-    """Errors: those of the coordinator; PRODUCER_FENCED (a newer ordinal is bound; or it was
+    """Its errors are those of the coordinator; PRODUCER_FENCED (a newer ordinal is bound; or it was
     aborted), INVALID_TXN_STATE (a commit of what never had a writer), INVALID_REQUEST (a winner
     that did not join), TRANSACTIONAL_ID_AUTHORIZATION_FAILED. ``already``: this is a repeat of what
     was decided before, or an abort of what is committed: nothing happened now."""

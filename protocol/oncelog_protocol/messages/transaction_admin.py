@@ -1,4 +1,4 @@
-"""Looking at transactions and producers, and ending a transaction that hangs (KIP-664)."""
+"""Operators look at transactions and producers, and end a transaction that hangs (KIP-664)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 @dataclass(slots=True)
 class ListedTransaction:
-    """``state``: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort."""
+    """``state`` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
 
     transactional_id: Name
     producer_id: Int64
@@ -22,8 +22,8 @@ class ListedTransaction:
 
 @dataclass(slots=True)
 class ListTransactionsResponse:
-    """Errors: COORDINATOR_LOAD_IN_PROGRESS (what is loaded is listed). Ids that the principal may
-    not describe are left out."""
+    """Its errors are COORDINATOR_LOAD_IN_PROGRESS (what is loaded is listed). Ids that the
+    principal may not describe are left out."""
 
     error_code: Int16 = 0
     transactions: list[ListedTransaction] = field(default_factory=list)
@@ -31,7 +31,7 @@ class ListTransactionsResponse:
 
 @dataclass(slots=True)
 class ListTransactionsRequest(Request):
-    """The transactional ids that this broker coordinates. Empty lists filter nothing;
+    """It asks for the transactional ids that this broker coordinates. Empty lists filter nothing;
     ``older_than_ms`` -1 or the least age of an open transaction."""
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
@@ -44,7 +44,7 @@ class ListTransactionsRequest(Request):
 
 @dataclass(slots=True)
 class DescribedWriter:
-    """A writer of a shared transaction."""
+    """It is a writer of a shared transaction."""
 
     writer: Name
     producer_id: Int64
@@ -53,7 +53,7 @@ class DescribedWriter:
 
 @dataclass(slots=True)
 class DescribedTransaction:
-    """Errors: those of the coordinator, TRANSACTIONAL_ID_NOT_FOUND,
+    """Its errors are those of the coordinator, TRANSACTIONAL_ID_NOT_FOUND,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED. ``start_ms``, ms since 1970, -1 when none is open.
     ``topics``: the partitions in the open transaction, of all writers."""
 
@@ -74,7 +74,7 @@ class DescribedTransaction:
 
 @dataclass(slots=True)
 class DescribeTransactionsResponse:
-    """One a transactional id, in the order of the request."""
+    """It has one answer a transactional id, in the order of the request."""
 
     error_code: Int16 = 0
     transactions: list[DescribedTransaction] = field(default_factory=list)
@@ -82,7 +82,7 @@ class DescribeTransactionsResponse:
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest(Request):
-    """Asked of the coordinator."""
+    """The coordinator is asked this."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
     response: ClassVar[type] = DescribeTransactionsResponse
@@ -92,8 +92,9 @@ class DescribeTransactionsRequest(Request):
 
 @dataclass(slots=True)
 class DescribedProducer:
-    """``last_timestamp_ms``: of its last batch, ms since 1970; ``txn_start_offset``: where its open
-    transaction begins, -1 when none is open; ``coordinator_epoch``: of its last marker, or -1."""
+    """``last_timestamp_ms`` is that of its last batch, ms since 1970; ``txn_start_offset`` says
+    where its open transaction begins, -1 when none is open; ``coordinator_epoch`` is that of its
+    last marker, or -1."""
 
     producer_id: Int64
     producer_epoch: Int16
@@ -105,9 +106,9 @@ class DescribedProducer:
 
 @dataclass(slots=True)
 class DescribeProducersPartition:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED,
-    STORAGE_ERROR. ``producers`` by id; ``more``: there are more behind the last of these, or, where
-    there are none, behind where was asked from."""
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED, STORAGE_ERROR. ``producers`` by id; ``more``: there are more behind
+    the last of these, or, where there are none, behind where was asked from."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -117,7 +118,7 @@ class DescribeProducersPartition:
 
 @dataclass(slots=True)
 class DescribeProducersTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[DescribeProducersPartition] = field(default_factory=list)
@@ -125,7 +126,7 @@ class DescribeProducersTopic:
 
 @dataclass(slots=True)
 class DescribeProducersResponse:
-    """In the order of the request."""
+    """Its answers are in the order of the request."""
 
     error_code: Int16 = 0
     topics: list[DescribeProducersTopic] = field(default_factory=list)
@@ -133,9 +134,9 @@ class DescribeProducersResponse:
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Request):
-    """What partitions know of their producers; asked of the leaders. A partition may remember more
-    than an answer holds: they are told in pages, of ids above ``after_producer_id``. Version 0 has
-    no pages: it is told those with open transactions first, and of the others what there is room
+    """It asks leaders what partitions know of their producers. A partition may remember more than
+    an answer holds: they are told in pages, of ids above ``after_producer_id``. Version 0 has no
+    pages: it is told those with open transactions first, and of the others what there is room
     for."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
@@ -148,8 +149,8 @@ class DescribeProducersRequest(Request):
 
 @dataclass(slots=True)
 class AbortTransactionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TXN_STATE (the producer
-    has no open transaction there), INVALID_PRODUCER_EPOCH (it has one of another epoch),
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TXN_STATE (the
+    producer has no open transaction there), INVALID_PRODUCER_EPOCH (it has one of another epoch),
     NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT,
     CLUSTER_AUTHORIZATION_FAILED."""
 

@@ -1,4 +1,4 @@
-"""Producers with an identity, and transactions: ids, partitions, offsets, ends, markers.
+"""Producers get an identity and transactions: ids, partitions, offsets, ends, markers.
 
 A producer id is given once and never again, in the whole cluster. Brokers hand them out from blocks
 that the controller gives them, so that asking costs no write to the metadata store.
@@ -21,12 +21,12 @@ from oncelog_protocol.schema import Int16, Int32, Int64, Name, Text, since
 
 @dataclass(slots=True)
 class InitPidResponse:
-    """Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR (nothing
-    happened), REQUEST_TIMED_OUT (it may have), CONCURRENT_TRANSACTIONS (the predecessor's
+    """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
+    (nothing happened), REQUEST_TIMED_OUT (it may have), CONCURRENT_TRANSACTIONS (the predecessor's
     transaction is still being ended: ask again), PRODUCER_FENCED (``producer_id`` and ``epoch`` of
-    the request are not those of the present instance), INVALID_TRANSACTION_TIMEOUT,
-    INVALID_REQUEST (an empty or reserved transactional id), INVALID_TXN_STATE (the id belongs to
-    shared transactions), POLICY_VIOLATION (too many transactional ids),
+    the request are not those of the present instance), INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST
+    (an empty or reserved transactional id), INVALID_TXN_STATE (the id belongs to shared
+    transactions), POLICY_VIOLATION (too many transactional ids),
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 
     error_code: Int16 = 0
@@ -37,8 +37,8 @@ class InitPidResponse:
 
 @dataclass(slots=True)
 class InitPidRequest(Request):
-    """Without ``transactional_id``: a new producer id at epoch 0, from any broker. With one, from
-    its coordinator: the id's producer under a new epoch, once its open transaction was aborted
+    """Without ``transactional_id`` it asks any broker for a new producer id at epoch 0. With one,
+    from its coordinator: the id's producer under a new epoch, once its open transaction was aborted
     (that fences whoever had the older epoch). ``producer_id`` and ``producer_epoch`` not -1: only
     if they are the present ones, or those of which this is a repeat (KIP-360)."""
 
@@ -53,8 +53,8 @@ class InitPidRequest(Request):
 
 @dataclass(slots=True)
 class AllocateProducerIdsResponse:
-    """Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, STORAGE_ERROR (the znode is damaged). The block
-    is ``first_producer_id`` and the ``count - 1`` after it."""
+    """Its errors are NOT_CONTROLLER, STALE_BROKER_EPOCH, STORAGE_ERROR (the znode is damaged). The
+    block is ``first_producer_id`` and the ``count - 1`` after it."""
 
     error_code: Int16 = 0
     first_producer_id: Int64 = -1
@@ -80,7 +80,7 @@ class AllocateProducerIdsRequest(Request):
 
 @dataclass(slots=True)
 class TxnTopic:
-    """Partitions of one topic."""
+    """It has partitions of one topic."""
 
     topic: Name
     partitions: list[Int32]
@@ -88,7 +88,7 @@ class TxnTopic:
 
 @dataclass(slots=True)
 class AddedTransaction:
-    """One transaction and the partitions to add to it. ``verify_only``: add nothing, only say
+    """It is one transaction and the partitions to add to it. ``verify_only``: add nothing, only say
     whether they are in it."""
 
     transactional_id: Name
@@ -100,7 +100,7 @@ class AddedTransaction:
 
 @dataclass(slots=True)
 class AddPartitionsResult:
-    """Errors, for all partitions of the transaction: COORDINATOR_NOT_AVAILABLE,
+    """Its errors are, for all partitions of the transaction: COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, REQUEST_TIMED_OUT (it may be open now),
     CONCURRENT_TRANSACTIONS (the last one is still being ended), INVALID_PRODUCER_ID_MAPPING,
     PRODUCER_FENCED (another producer epoch is the present one), TRANSACTION_ABORTABLE (this one has
@@ -115,7 +115,7 @@ class AddPartitionsResult:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResponse:
-    """One result a transaction, in the order of the request."""
+    """It has one result a transaction, in the order of the request."""
 
     error_code: Int16 = 0
     results: list[AddPartitionsResult] = field(default_factory=list)
@@ -123,9 +123,9 @@ class AddPartitionsToTxnResponse:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest(Request):
-    """Partitions belong to transactions from now on; answered when that is committed. A leader asks
-    before it appends the first batch of a transaction (KIP-890); many at once. Clients may ask for
-    one of their own, and need not."""
+    """Partitions belong to transactions from now on; it is answered when that is committed. A
+    leader asks before it appends the first batch of a transaction (KIP-890); many at once. Clients
+    may ask for one of their own, and need not."""
 
     api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
     response: ClassVar[type] = AddPartitionsToTxnResponse
@@ -135,7 +135,8 @@ class AddPartitionsToTxnRequest(Request):
 
 @dataclass(slots=True)
 class AddOffsetsToTxnResponse:
-    """Errors: those of AddPartitionsToTxn, and GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID."""
+    """Its errors are those of AddPartitionsToTxn, and GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID."""
 
     error_code: Int16 = 0
     error_message: Text | None = None
@@ -157,7 +158,7 @@ class AddOffsetsToTxnRequest(Request):
 
 @dataclass(slots=True)
 class TxnOffsetCommitPartition:
-    """As in OffsetCommit."""
+    """It is as in OffsetCommit."""
 
     partition: Int32
     offset: Int64
@@ -167,7 +168,7 @@ class TxnOffsetCommitPartition:
 
 @dataclass(slots=True)
 class TxnOffsetCommitTopic:
-    """Offsets of one topic; ``topic_id`` as in OffsetCommit."""
+    """It has the offsets of one topic; ``topic_id`` is as in OffsetCommit."""
 
     topic: Name
     partitions: list[TxnOffsetCommitPartition]
@@ -176,7 +177,7 @@ class TxnOffsetCommitTopic:
 
 @dataclass(slots=True)
 class TxnOffsetCommitPartitionResponse:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
     OFFSET_METADATA_TOO_LARGE."""
 
     partition: Int32
@@ -185,7 +186,7 @@ class TxnOffsetCommitPartitionResponse:
 
 @dataclass(slots=True)
 class TxnOffsetCommitTopicResponse:
-    """Answers for one topic."""
+    """It has the answers for one topic."""
 
     topic: Name
     partitions: list[TxnOffsetCommitPartitionResponse] = field(default_factory=list)
@@ -193,7 +194,7 @@ class TxnOffsetCommitTopicResponse:
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponse:
-    """Whole-request errors: those of AddPartitionsToTxn, of the fencing of members
+    """Its whole-request errors are those of AddPartitionsToTxn, of the fencing of members
     (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), INVALID_REQUEST (an offset below
     0), INVALID_COMMIT_OFFSET_SIZE, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID,
     INVALID_PRODUCER_EPOCH (a newer transaction of the producer is open in the group)."""
@@ -205,7 +206,7 @@ class TxnOffsetCommitResponse:
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequest(Request):
-    """Offsets that become the group's when the transaction commits; until then they are pending and
+    """Its offsets become the group's when the transaction commits; until then they are pending and
     OffsetFetch with ``require_stable`` waits (KIP-447). Asked of the group's coordinator, which
     adds its partition to the transaction and checks the member as in OffsetCommit."""
 
@@ -228,7 +229,7 @@ class TxnOffsetCommitRequest(Request):
 
 @dataclass(slots=True)
 class EndTxnResponse:
-    """Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+    """Its errors are COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     REQUEST_TIMED_OUT (may be decided: ask the same again), CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE (nothing to commit, or it ended
     the other way), TRANSACTION_ABORTABLE (a commit after the coordinator aborted: abort),
@@ -256,7 +257,8 @@ class EndTxnRequest(Request):
 
 @dataclass(slots=True)
 class TxnMarker:
-    """How the transaction of a producer ended. ``producer_epoch`` is above that of its data."""
+    """It says how the transaction of a producer ended. ``producer_epoch`` is above that of its
+    data."""
 
     producer_id: Int64
     producer_epoch: Int16
@@ -267,7 +269,7 @@ class TxnMarker:
 
 @dataclass(slots=True)
 class MarkerPartitionResult:
-    """Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+    """Its errors are UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR,
     COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (offsets partitions):
     tried again for ever. INVALID_PRODUCER_EPOCH (a newer transaction is open: this one ended there
@@ -279,7 +281,7 @@ class MarkerPartitionResult:
 
 @dataclass(slots=True)
 class MarkerTopicResult:
-    """Results of one topic."""
+    """It has the results of one topic."""
 
     topic: Name
     partitions: list[MarkerPartitionResult] = field(default_factory=list)
@@ -287,7 +289,7 @@ class MarkerTopicResult:
 
 @dataclass(slots=True)
 class MarkerResult:
-    """Results of one marker."""
+    """It has the results of one marker."""
 
     producer_id: Int64
     topics: list[MarkerTopicResult] = field(default_factory=list)
@@ -295,7 +297,7 @@ class MarkerResult:
 
 @dataclass(slots=True)
 class WriteTxnMarkersResponse:
-    """One result a marker, in the order of the request."""
+    """It has one result a marker, in the order of the request."""
 
     error_code: Int16 = 0
     markers: list[MarkerResult] = field(default_factory=list)
@@ -303,8 +305,8 @@ class WriteTxnMarkersResponse:
 
 @dataclass(slots=True)
 class WriteTxnMarkersRequest(Request):
-    """A coordinator tells leaders how transactions ended; answered when the markers, and what they
-    decide of committed offsets, are committed and in force."""
+    """A coordinator tells leaders how transactions ended; it is answered when the markers, and what
+    they decide of committed offsets, are committed and in force."""
 
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
     response: ClassVar[type] = WriteTxnMarkersResponse

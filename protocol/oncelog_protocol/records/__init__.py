@@ -1,4 +1,4 @@
-"""Record batches: the header that brokers read, and the body that only clients open."""
+"""A record batch has a header that brokers read, and a body that only clients open."""
 
 from oncelog_protocol.records.batch import (
     HEADER,

@@ -1,4 +1,4 @@
-"""The record batch: its fixed header, its CRC, and what a broker writes into it.
+"""A record batch has a fixed header and a CRC, and a broker writes some things into it.
 
 ::
 
@@ -66,18 +66,18 @@ assert HEADER.size == HEADER_BYTES
 
 
 class CorruptBatchError(ProtocolError):
-    """Bytes that are not a record batch, or not the one that was written."""
+    """The bytes are not a record batch, or not the one that was written."""
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch's records."""
+    """It says who set the timestamps of a batch's records."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch, as it is on the wire and on disk."""
+    """It is the fixed part of a batch, as it is on the wire and on disk."""
 
     base_offset: int
     batch_length: int
@@ -95,27 +95,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also when compaction took it away."""
+        """Return the offset of the last record, also when compaction took it away."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset where the next batch may begin."""
+        """Return the offset where the next batch may begin."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header and body."""
+        """Return the size of the whole batch, header and body."""
         return LENGTH_END + self.batch_length
 
     @property
     def codec_id(self) -> int:
-        """The codec's number, known or not."""
+        """Return the codec's number, known or not."""
         return self.attributes & CODEC_MASK
 
     @property
     def codec(self) -> Codec:
-        """The codec of the body.
+        """Return the codec of the body.
 
         :raises CorruptBatchError: a number that no codec has.
         """
@@ -126,27 +126,29 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether the producer or the broker set the timestamps."""
+        """Return whether the producer or the broker set the timestamps."""
         return TimestampType(bool(self.attributes & TIMESTAMP_TYPE_BIT))
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """Return whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a marker and holds no data of users."""
+        """Return whether the batch is a marker and holds no data of users."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def reserved_bits(self) -> int:
-        """The attribute bits that have no meaning yet; zero in every batch of this release."""
+        """Return the attribute bits that have no meaning yet; they are zero in every batch of this
+        release."""
         return self.attributes & RESERVED_MASK
 
 
 def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytearray:
-    """The batch of ``header`` and ``body``; length, magic and CRC of the header are set here.
+    """Return the batch of ``header`` and ``body``; length, magic and CRC of the header are set
+    here.
 
     :param sealed: without it the batch has no CRC until :func:`identify` is called.
 
@@ -169,7 +171,7 @@ def assemble(header: BatchHeader, body: Buffer, *, sealed: bool = True) -> bytea
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at ``pos``. The body need not be there.
+    """Return the header at ``pos``. The body need not be there.
 
     :raises CorruptBatchError: fewer than 61 bytes, another magic, a length, count, delta or offset
         that cannot be.
@@ -229,7 +231,7 @@ def stamp_append_time(buf: bytearray | memoryview, pos: int, append_time_ms: int
 
 
 def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch; a batch cut off at the end is passed over.
+    """Yield (position, header) of every whole batch; a batch cut off at the end is passed over.
 
     :raises CorruptBatchError: a header does not hold; the batches before it were yielded.
     """

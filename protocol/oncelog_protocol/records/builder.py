@@ -1,4 +1,4 @@
-"""Making record batches: columns in, one batch out.
+"""Record batches are made here: columns in, one batch out.
 
 The body is a msgpack array of columns, compressed as a whole::
 
@@ -61,7 +61,7 @@ def encode_batch(
     offset_deltas: Sequence[int] | None = None,
     sealed: bool = True,
 ) -> bytearray:
-    """One batch of the records whose columns are given.
+    """Return one batch of the records whose columns are given.
 
     :param timestamps: milliseconds since 1970; one number stands for all records.
     :param headers: per record None or its headers.
@@ -112,7 +112,8 @@ def _packed(columns: Sequence[object]) -> bytes:
 def estimate_bytes(
     values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
 ) -> int:
-    """An upper bound of the uncompressed batch's size, its timestamps included, headers not."""
+    """Return an upper bound of the uncompressed batch's size, its timestamps included, headers
+    not."""
     total = HEADER_BYTES + _BODY_BYTES + (_ITEM_BYTES + _TIMESTAMP_BYTES) * len(values)
     total += sum(map(len, filter(None, values)))
     if keys is not None:
@@ -132,7 +133,7 @@ def _bytes_column(name: str, column: Sequence[bytes | None], count: int) -> Sequ
 def _timestamp_column(
     timestamps: Sequence[int] | int, count: int
 ) -> tuple[int, int, list[int] | None]:
-    """(base, largest, deltas or None when all are equal)."""
+    """Return (base, largest, deltas or None when all are equal)."""
     if isinstance(timestamps, int):
         return timestamps, timestamps, None
     if len(timestamps) != count:

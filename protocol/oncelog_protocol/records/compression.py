@@ -1,4 +1,4 @@
-"""Codecs of batch bodies, and decompression that a hostile body cannot turn against us.
+"""Batch bodies are compressed here, and decompressed so that a hostile body cannot harm us.
 
 Rules
 -----
@@ -33,7 +33,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class Codec(IntEnum):
-    """Codec numbers in batch attributes; Kafka's (2 is snappy, which is not spoken)."""
+    """Codec numbers in batch attributes are Kafka's (2 is snappy, which is not spoken)."""
 
     NONE = 0
     GZIP = 1
@@ -42,7 +42,7 @@ class Codec(IntEnum):
 
 
 class CompressionError(ProtocolError):
-    """A body that does not decompress, or only past its bounds."""
+    """A body does not decompress, or only past its bounds."""
 
 
 class CodecUnavailableError(OncelogError):
@@ -59,7 +59,7 @@ def require(codec: Codec) -> None:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` as one stream of ``codec``; the same input gives the same output.
+    """Return ``data`` as one stream of ``codec``; the same input gives the same output.
 
     :param level: the codec's own scale; None takes 6 (gzip), 0 (lz4), 1 (zstd).
     :raises CodecUnavailableError: the library is not installed.
@@ -91,7 +91,7 @@ def decompress(
     size_max: int = limits.DECOMPRESSED_BYTES_MAX,
     ratio_max: int = limits.DECOMPRESSED_RATIO_MAX,
 ) -> bytes:
-    """What ``data`` holds.
+    """Return what ``data`` holds.
 
     :param size_max: most bytes of output.
     :param ratio_max: most bytes of output a byte of input, above 1 MiB of output.
@@ -116,7 +116,7 @@ def output_bound(
     size_max: int = limits.DECOMPRESSED_BYTES_MAX,
     ratio_max: int = limits.DECOMPRESSED_RATIO_MAX,
 ) -> int:
-    """Most bytes that ``input_bytes`` of compressed data may become."""
+    """Return how many bytes ``input_bytes`` of compressed data may become at most."""
     return min(size_max, max(ratio_max * input_bytes, limits.DECOMPRESSED_FREE_BYTES))
 
 
@@ -174,7 +174,8 @@ def _decompress_zstd(data: Buffer, bound: int) -> bytes:
 
 
 def _decompress_empty_zstd(decompressor: Any, data: Buffer) -> bytes:
-    """A frame that says it is empty: the one-shot call would believe it without a look."""
+    """Decompress a frame that says it is empty: the one-shot call would believe it without a
+    look."""
     stream = decompressor.decompressobj()
     if stream.decompress(data) or not stream.eof or stream.unused_data:
         raise CompressionError("zstd: a frame that says it is empty is cut off or goes on")

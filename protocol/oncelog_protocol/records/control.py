@@ -1,4 +1,4 @@
-"""Control batches: the commit and abort markers that end a transaction in one partition.
+"""Control batches are the commit and abort markers that end a transaction in one partition.
 
 A marker is a batch with the control and the transactional bit and one record. Its key is
 ``version:i16 type:i16``, its value ``version:i16 coordinator_epoch:i32``, as in Kafka; the producer
@@ -28,14 +28,14 @@ _NO_OFFSET = -1
 
 
 class ControlType(IntEnum):
-    """How a transaction ended."""
+    """It says how a transaction ended."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """One marker, as it lies in a log."""
+    """It is one marker, as it lies in a log."""
 
     control_type: ControlType
     producer_id: int
@@ -58,7 +58,7 @@ def encode_marker(
     leader_epoch: int = NO_EPOCH,
     first_offset: int = _NO_OFFSET,
 ) -> bytearray:
-    """The batch that ends the transaction of ``producer_id``.
+    """Return the batch that ends the transaction of ``producer_id``.
 
     :raises LocalProtocolError: a number that does not fit its field.
     """
@@ -84,7 +84,7 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer, *, verify: bool = True) -> Marker:
-    """The marker that ``batch`` is.
+    """Return the marker that ``batch`` is.
 
     :raises CorruptBatchError: not a control batch of one record, or a version or type that is not
         known.

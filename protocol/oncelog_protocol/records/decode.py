@@ -1,4 +1,4 @@
-"""Reading record batches: one batch in, columns out.
+"""Record batches are read here: one batch in, columns out.
 
 The columns stay columns (lists of one kind each): a consumer that hands them to Arrow never makes a
 record. Everything in the body is checked against the header, and hostile bodies raise
@@ -40,7 +40,7 @@ _STR: frozenset[type] = frozenset({str})
 
 @dataclass(slots=True)
 class RecordColumns:
-    """The records of one batch, by column; all columns that are there are equally long."""
+    """They are the records of one batch, by column; all columns that are there are equally long."""
 
     header: BatchHeader
     values: list[bytes | None]
@@ -55,26 +55,26 @@ class RecordColumns:
 
     @property
     def base_offset(self) -> int:
-        """What offset deltas count from."""
+        """Return what offset deltas count from."""
         return self.header.base_offset
 
     @property
     def base_timestamp(self) -> int:
-        """The timestamp of all records when ``timestamps`` is None."""
+        """Return the timestamp of all records when ``timestamps`` is None."""
         return self.header.base_timestamp
 
     def __len__(self) -> int:
         return len(self.values)
 
     def offsets(self) -> Sequence[int]:
-        """The offset of each record: a range, or a list where compaction left gaps."""
+        """Return the offset of each record: a range, or a list where compaction left gaps."""
         base = self.header.base_offset
         if self.offset_deltas is None:
             return range(base, base + len(self.values))
         return [base + delta for delta in self.offset_deltas]
 
     def timestamp_list(self) -> list[int]:
-        """The timestamp of each record, in milliseconds."""
+        """Return the timestamp of each record, in milliseconds."""
         if self.timestamps is not None:
             return self.timestamps
         return [self.header.base_timestamp] * len(self.values)
@@ -83,7 +83,7 @@ class RecordColumns:
 def decode_batch(
     buf: Buffer, *, verify: bool = True, header: BatchHeader | None = None
 ) -> RecordColumns:
-    """The records of ``buf``, which holds exactly one batch.
+    """Return the records of ``buf``, which holds exactly one batch.
 
     :param verify: check the CRC too.
     :param header: what ``parse_header`` said of ``buf``, if it has been asked.
