@@ -1,4 +1,4 @@
-"""Oncelog as a source and a sink of Apache Spark: ``spark.readStream.format("oncelog")``.
+"""Oncelog is a source and a sink of Apache Spark: ``spark.readStream.format("oncelog")``.
 
 PySpark looks through every top-level package named ``pyspark_*`` for a ``DefaultSource``, once in a
 session, so nothing has to be registered. Rules: importing this package costs nothing and never

@@ -1,4 +1,4 @@
-"""``python -m pyspark_oncelog run job.toml``, and what ``spark-submit`` runs: see ``runner``."""
+"""``python -m pyspark_oncelog`` and ``spark-submit`` run this: see ``runner``."""
 
 from __future__ import annotations
 

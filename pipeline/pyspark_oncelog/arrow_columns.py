@@ -1,4 +1,4 @@
-"""Columns of the log as Arrow record batches with Spark's columns: no loop over records in Python.
+"""The log's columns become Arrow record batches with Spark's columns, without a loop over records.
 
 Rules
 -----
@@ -36,7 +36,7 @@ Maker = Callable[[Sequence["ColumnBatch"], int, pa.DataType], pa.Array]
 
 @dataclass
 class Making:
-    """What one reader needs to know to make columns.
+    """A reader needs this to make columns.
 
     :param once: whether a text is new to this process; by it each kind of misfit is logged once.
     """
@@ -52,7 +52,7 @@ class Making:
 
 
 def record_batch(batches: Sequence[ColumnBatch], making: Making) -> pa.RecordBatch:
-    """Batches of one partition, in order, as one of Arrow.
+    """Convert batches of one partition, in order, into one of Arrow.
 
     :raises DecodeError: a key or value is not what its format says, with ``decodeMode=failfast``.
     """
@@ -149,7 +149,7 @@ def _list_array(kind: pa.DataType, offsets: pa.Array, entries: pa.Array) -> pa.A
 
 
 def _int64(numbers: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """By an ``array`` of machine integers, which Arrow takes over without looking at each."""
+    """Make an Arrow array of integers, which Arrow takes over without looking at each."""
     if isinstance(numbers, range) and hasattr(pa, "arange"):
         return pa.arange(numbers.start, numbers.stop)
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(array("q", numbers))])

@@ -1,4 +1,4 @@
-"""The source of a batch query: from where to where is settled when it is planned.
+"""A batch query's source settles what it reads, from where to where, when it is planned.
 
 Rules
 -----
@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 
 
 class SpanPartition(InputPartition):
-    """A span as Spark carries it to a task."""
+    """Spark carries a span to a task in this form."""
 
     value: Span
 
 
 class BatchReader(DataSourceReader):
-    """Reads some offsets of some partitions, once."""
+    """A batch reader reads some offsets of some partitions, once."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """The pieces to read.
+        """Return the pieces to read.
 
         :raises DataLossError: offsets were asked for that are not in the log.
         """
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         return [SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one piece as Arrow record batches."""
+        """Yield the records of one piece as Arrow record batches."""
         if partition.value is None:  # Spark's own: there is nothing to read
             return iter(())
         from pyspark_oncelog.span_reader import read_span
@@ -65,7 +65,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """The same, in a session that pushes filters down."""
+    """In a session that pushes filters down, the batch reader takes them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what narrows the offsets; all filters stay Spark's to check."""
@@ -75,7 +75,7 @@ class PushdownReader(BatchReader):
 
 
 async def plan(options: SourceOptions, bounds: Bounds) -> list[Span]:
-    """The pieces that a batch query reads, by the options and what filters leave of them."""
+    """Return the pieces that a batch query reads, by its options and filters."""
     topics = await questions.find_topics(options)
     starting = options.starting or Point("earliest")
     chosen = tuple(tp for tp in topics.partitions if bounds.wants(tp))
@@ -102,7 +102,7 @@ async def plan(options: SourceOptions, bounds: Bounds) -> list[Span]:
 
 
 async def _narrowed(options: SourceOptions, spans: list[Span], bounds: Bounds) -> list[Span]:
-    """The spans within the bounds of the filters.
+    """Return the spans within the bounds of the filters.
 
     Only a lower bound in time can be used: offsets grow in the log, times need not, and the first
     record that is late enough is the first that can match; none is known to be the last.

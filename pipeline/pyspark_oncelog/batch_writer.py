@@ -1,4 +1,4 @@
-"""The batch sink: a write is one shared transaction; in foreachBatch, that of its micro-batch.
+"""The batch sink writes in one shared transaction; in foreachBatch it is the micro-batch's.
 
 Rules
 -----
@@ -45,7 +45,7 @@ class SinkIdTwiceError(RuntimeError):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write of a data frame.
+    """The writer handles one write of a data frame.
 
     :raises SinkSchemaError: the data frame cannot be written as records.
     :raises OptionError: ``overwrite``, which a log cannot do.
@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._ordinal: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks and for the commit, which get the same object.
+        """Return the state for the tasks and for the commit, which get the same object.
 
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave an ordinal in time.
         """
@@ -74,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self.__dict__.copy()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: write the rows of one attempt at a task.
+        """Write the rows of one attempt at a task, on an executor.
 
         :raises OncelogError: another attempt may do better; of fencing, none will.
         :raises OptionError: in foreachBatch without ``sinkId``, or elsewhere with it.
@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
         return replace(message, run_id=task.run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: make the rows visible, all at once.
+        """Make the rows visible, all at once; the driver calls this.
 
         :raises ProducerFencedError: the transaction was aborted by its time-out, or in foreachBatch
             a newer run of the query has taken over.
@@ -139,7 +139,7 @@ class BatchWriter(DataSourceArrowWriter):
                 )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: make the rows invisible, unless they are committed."""
+        """Make the rows invisible, unless they are committed; the driver calls this."""
         found = transaction_of(messages)
         if found is not None:
             abort(found[0])

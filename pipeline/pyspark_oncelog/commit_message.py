@@ -1,4 +1,4 @@
-"""What a task hands the driver when its rows are in the log, or need not be.
+"""A task hands the driver this message when its rows are in the log, or need not be.
 
 Rules: a message holds all that a commit in another process needs, and no connection. One without a
 receipt has written nothing that a transaction could commit, and says why.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of a task's rows."""
+    """This is what became of a task's rows."""
 
     WRITTEN = "written"
     ALREADY_COMMITTED = "already committed"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """One task's. ``ticket`` and ``receipt`` are JSON, as their classes make and read it."""
+    """A task's message has ``ticket`` and ``receipt`` as JSON, by their own classes."""
 
     outcome: Outcome
     row_count: int = 0
@@ -48,8 +48,9 @@ class MixedTransactionsError(RuntimeError):
 def transaction_of(
     messages: Iterable[WriterCommitMessage | None],
 ) -> tuple[Ticket, Sequence[Receipt]] | None:
-    """The transaction that the tasks wrote in and the receipts of its winners; None: there is none
-    to end. Tasks that failed have no message.
+    """Return the tasks' transaction and the receipts of its winners; None if there is none to end.
+
+    Tasks that failed have no message.
 
     :raises MixedTransactionsError: there is more than one.
     :raises TypeError: a message of somebody else.
@@ -77,5 +78,5 @@ def transaction_of(
 
 
 def count_rows(messages: Iterable[WriterCommitMessage | None]) -> int:
-    """How many rows the tasks wrote."""
+    """Return how many rows the tasks wrote."""
     return sum(message.row_count for message in messages if isinstance(message, TaskMessage))

@@ -1,4 +1,4 @@
-"""The clients of this process: one event loop in one thread, made when first asked for.
+"""All clients of this process live on one event loop in one thread, made when it is needed.
 
 Rules
 -----
@@ -35,7 +35,7 @@ DEADLINE_S = 60.0
 
 
 class Connections:
-    """The loop of one process, and what lives on it."""
+    """One process has this loop, and these objects live on it."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -44,7 +44,7 @@ class Connections:
         self._said: set[str] = set()
 
     def once(self, text: str) -> bool:
-        """Whether nobody has asked for this text before: for what is to be logged once."""
+        """Return whether nobody has asked for this text before: for what is to be logged once."""
         new = text not in self._said and len(self._said) < SAID_MAX
         if new:
             self._said.add(text)
@@ -69,7 +69,10 @@ class Connections:
         return self._thread.submit(coro)
 
     async def keep(self, key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What is kept by ``key``, made now if nothing is; made once, however many ask."""
+        """Return the object that is kept by ``key``.
+
+        If there is none, ``make`` makes it, once however many ask.
+        """
         making = self._kept.get(key)
         if making is None:
             making = self._kept[key] = asyncio.ensure_future(make())
@@ -106,7 +109,7 @@ _here: list[Connections] = []
 
 
 def here() -> Connections:
-    """Those of this process."""
+    """Return the connections of this process."""
     if not _here or _here[0].pid != os.getpid():
         _here[:] = [Connections()]
     return _here[0]
@@ -128,7 +131,10 @@ def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 async def keep(key: Any, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What this process keeps by ``key``; made by ``make`` when there is nothing. On the loop."""
+    """Return the object that this process keeps by ``key``; call it on the loop.
+
+    If there is none, ``make`` makes it.
+    """
     return await here().keep(key, make)
 
 
@@ -138,7 +144,7 @@ def forget(key: Any) -> Any:
 
 
 async def started_admin(bootstrap: str) -> Admin:
-    """The admin client of these brokers, on the loop.
+    """Return the admin client of these brokers; call it on the loop.
 
     :raises NoBrokersAvailableError: nobody answers; the next call tries again.
     """
@@ -152,5 +158,8 @@ async def started_admin(bootstrap: str) -> Admin:
 
 
 def admin(bootstrap: str, *, timeout_s: float = DEADLINE_S) -> Admin:
-    """The same for who is not on the loop; its methods are to be awaited there, by ``call``."""
+    """Return the admin client to a caller that is not on the loop.
+
+    Its methods are to be awaited there, by ``call``.
+    """
     return call(started_admin, bootstrap, timeout_s=timeout_s)

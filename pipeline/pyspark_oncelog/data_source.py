@@ -1,4 +1,4 @@
-"""The data source ``oncelog``: which part of this package answers which of Spark's questions.
+"""Spark asks the data source ``oncelog``, and each part of this package answers some questions.
 
 Rules
 -----
@@ -28,15 +28,15 @@ PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class DefaultSource(DataSource):
-    """Topics of Oncelog as tables and streams, both ways."""
+    """Topics of Oncelog are tables and streams of Spark, both ways."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """Return the name that ``format`` takes."""
         return "oncelog"
 
     def schema(self) -> str:
-        """The columns of the source, as DDL.
+        """Return the columns of the source, as DDL.
 
         :raises OptionError: an option is missing, wrong, or not for this source.
         """
@@ -49,7 +49,7 @@ class DefaultSource(DataSource):
         return source_ddl(parsed)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The source of one batch query."""
+        """Make the source of one batch query."""
         from pyspark_oncelog.batch_reader import BatchReader, PushdownReader
         from pyspark_oncelog.options import SourceOptions
 
@@ -59,14 +59,14 @@ class DefaultSource(DataSource):
         return kind(SourceOptions.parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The source of one streaming query."""
+        """Make the source of one streaming query."""
         from pyspark_oncelog.options import SourceOptions
         from pyspark_oncelog.stream_reader import StreamReader
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The sink of one batch query."""
+        """Make the sink of one batch query."""
         from pyspark_oncelog.batch_writer import BatchWriter
         from pyspark_oncelog.sink_options import SinkOptions
 
@@ -74,7 +74,7 @@ class DefaultSource(DataSource):
         return BatchWriter(options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The sink of one micro-batch."""
+        """Make the sink of one micro-batch."""
         from pyspark_oncelog.sink_options import SinkOptions
         from pyspark_oncelog.stream_writer import StreamWriter
 

@@ -1,4 +1,4 @@
-"""Schemas as text, in Spark's DDL: whether they are well formed, in the user's own words. Pure.
+"""Schemas are text in Spark's DDL; mistakes in them are told here in the user's own words. Pure.
 
 Spark says of a schema that it cannot read what it has read until then, which is the schema of all
 columns of a source: nobody has written that. So it is looked at here first.
@@ -34,7 +34,7 @@ INTERVAL = re.compile(r"\s+(?:year|month|day|hour|minute|second)(?:\s+to\s+\w+)?
 
 
 def is_whole_type(text: str) -> bool:
-    """Whether a schema is one type, and no list of fields."""
+    """Return whether a schema is one type, and no list of fields."""
     return NESTED.match(text.strip()) is not None
 
 
@@ -140,7 +140,7 @@ class _Reading:
         return len(self._text) - len(self._text[self._at :].lstrip())
 
     def _take(self) -> tuple[str, str]:
-        """(kind, text) of what comes next; empty at the end."""
+        """Return kind and text of what comes next; both are empty at the end."""
         self._begin = self._next_at()
         found = TOKEN.match(self._text, self._at)
         if found is None or found.lastgroup is None:

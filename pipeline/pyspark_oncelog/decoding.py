@@ -1,4 +1,4 @@
-"""Keys and values as text or as structs, decoded by the column.
+"""Keys and values are decoded by the column, as text or as structs.
 
 Rules
 -----
@@ -36,7 +36,7 @@ class DecodeError(ValueError):
 
 
 class Misfits:
-    """What of some batches of one partition did not fit.
+    """Some batches of one partition had these misfits.
 
     :param once: whether a text is new to this process: what was logged once is not logged again.
     """
@@ -48,7 +48,7 @@ class Misfits:
     def take(
         self, name: str, problems: Sequence[tuple[int, str]], batches: Sequence[ColumnBatch]
     ) -> None:
-        """Of the column ``name``: which record, and what did not fit."""
+        """Note for the column ``name`` which records did not fit, and why."""
         for index, problem in problems:
             self._found.setdefault(index, []).append(f"{name}: {problem}")
             field = problem.partition(": ")[0] if ": " in problem else ""
@@ -62,7 +62,7 @@ class Misfits:
                 )
 
     def taken(self, count: int) -> list[str | None]:
-        """One text for each of the records, None where everything fits; then begin anew."""
+        """Return one text for each of the records, None where everything fits; then begin anew."""
         found, self._found = self._found, {}
         texts: list[str | None] = [None] * count
         for at, problems in found.items():
@@ -71,7 +71,7 @@ class Misfits:
 
 
 def place(batches: Sequence[ColumnBatch], index: int) -> str:
-    """Where a record stands in the log, for people."""
+    """Return where a record stands in the log, for people."""
     offsets = list(chain.from_iterable(batch.offsets for batch in batches))
     return f"{batches[0].topic}-{batches[0].partition} at offset {offsets[index]}"
 
@@ -85,7 +85,7 @@ def decode(
     zone: Zone,
     misfits: Misfits,
 ) -> pa.Array:
-    """``raw`` as ``kind``, which is string or json; ``batches`` tell where it came from.
+    """Decode ``raw`` as ``kind``, which is string or json; ``batches`` tell where it came from.
 
     :param zone: that times count in which name none.
     :raises DecodeError: something cannot be decoded, and ``mode`` is failfast.

@@ -1,4 +1,4 @@
-"""What one process of a Spark driver leaves for another: notes in a folder of this driver alone.
+"""One process of a Spark driver leaves notes for another, in a folder of this driver alone.
 
 Spark plans a write in one Python process and commits or aborts it in another, and hands over
 nothing but the messages of tasks that succeeded. What else the second one must know is noted here:
@@ -42,7 +42,7 @@ def leave(kind: str, about: tuple[Any, ...], note: Any) -> None:
 
 
 def find(kind: str, about: tuple[Any, ...]) -> Any:
-    """What this driver has noted; None: nothing."""
+    """Return what this driver has noted, or None."""
     path = _path(kind, about)
     try:
         return None if path is None else json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What filters of a batch query say about where its records lie. Pure, but for Spark's classes.
+"""Filters of a batch query tell within which bounds its records lie. Pure, but for Spark's classes.
 
 Rules: a filter that is not understood narrows nothing; bounds only ever get narrower, and hold for
 every record that the filters let through. NOT and comparisons with null are not understood.
@@ -27,7 +27,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017
 
 
 class Bounds:
-    """What is known of the records that are wanted."""
+    """The wanted records lie within these bounds."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] | None = None
@@ -38,7 +38,7 @@ class Bounds:
         """Nothing is wanted that is older; milliseconds since 1970."""
 
     def wants(self, partition: Partition) -> bool:
-        """Whether records of ``partition`` may be wanted."""
+        """Return whether records of ``partition`` may be wanted."""
         topic, number = partition
         return (
             (self.topics is None or topic in self.topics)
@@ -47,7 +47,7 @@ class Bounds:
         )
 
     def take(self, each: Filter) -> None:
-        """Narrow the bounds by one more filter that all records fulfil."""
+        """Make the bounds narrower by one more filter that all records fulfil."""
         attribute: Any = getattr(each, "attribute", ())
         if len(attribute) != 1:
             return
@@ -103,7 +103,7 @@ class Bounds:
 
 
 def _comparable(name: str, value: object) -> bool:
-    """Whether comparing the column with the value can narrow anything."""
+    """Return whether comparing the column with the value can narrow anything."""
     if name in ("offset", "partition"):
         return type(value) is int
     if name == "timestamp":
@@ -112,5 +112,5 @@ def _comparable(name: str, value: object) -> bool:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Since 1970, rounded down."""
+    """Return the milliseconds since 1970, rounded down."""
     return max((moment - EPOCH) // timedelta(milliseconds=1), 0)

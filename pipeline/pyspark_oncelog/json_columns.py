@@ -1,4 +1,4 @@
-"""A column of JSON documents as an Arrow array: in one call where Arrow's reader can do it.
+"""A column of JSON documents becomes an Arrow array: in one call where Arrow's reader can do it.
 
 Rules
 -----
@@ -53,7 +53,7 @@ class NotTabular(Exception):
 
 @dataclass
 class Parsed:
-    """What became of a column."""
+    """A column was parsed into these."""
 
     pieces: list[pa.Array] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Parsed:
 def read_column(
     raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]
 ) -> tuple[pa.Array, list[tuple[int, str]]]:
-    """All documents of ``raw`` (binary) as ``kind``, and which did not fit.
+    """Read all documents of ``raw`` (binary) as ``kind``; return them, and which did not fit.
 
     :param zone: that times without one count in; asked for only where there are such.
     """
@@ -107,7 +107,7 @@ def _read(
 
 
 def parse_column(raw: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> pa.Array:
-    """All documents of ``raw`` by Arrow's reader.
+    """Read all documents of ``raw`` by Arrow's reader.
 
     :raises NotTabular: something does not fit, or it would not be read as Spark reads it.
     """
@@ -144,8 +144,11 @@ def _whole(column: Any, asked: pa.Field) -> pa.Array:
 
 
 def _harmless(documents: pa.Array) -> bool:
-    """Whether each is a line of UTF-8 that begins and ends an object, and holds nothing that
-    Arrow's reader takes for something else."""
+    """Return whether Arrow's reader takes each document for exactly what it is.
+
+    Each must be a line of UTF-8 that begins and ends an object, and holds nothing that Arrow's
+    reader takes for something else.
+    """
     try:
         text = documents.cast(pa.string())
     except pa.ArrowInvalid:
@@ -159,7 +162,7 @@ def _harmless(documents: pa.Array) -> bool:
 
 
 def tabular(kind: pa.DataType) -> bool:
-    """Whether Arrow's reader can make a struct of this type at all."""
+    """Return whether Arrow's reader can make a struct of this type at all."""
     return bool(pa.types.is_struct(kind)) and _plain(kind)
 
 
@@ -173,7 +176,7 @@ def _plain(kind: pa.DataType) -> bool:
 
 
 def _converts(kind: pa.DataType) -> bool:
-    """Whether what Arrow's reader makes of it is not yet what is wanted, or not checked."""
+    """Return whether the result of Arrow's reader has to be converted or checked for this type."""
     if pa.types.is_struct(kind):
         return any(_converts(item.type) for item in kind)
     if pa.types.is_list(kind):
@@ -182,7 +185,7 @@ def _converts(kind: pa.DataType) -> bool:
 
 
 def _asked(kind: pa.DataType) -> pa.DataType:
-    """What Arrow's reader is asked for: times as text."""
+    """Return the type that Arrow's reader is asked for: times as text."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(item.name, _asked(item.type)) for item in kind])
     if pa.types.is_list(kind):
@@ -231,7 +234,10 @@ def _moments(text: pa.Array, kind: pa.DataType, zone: Callable[[], tzinfo]) -> p
 
 
 def _arrow_zone(zone: tzinfo) -> str:
-    """Its name for Arrow; where a name is not enough the documents go one by one."""
+    """Return the zone's name for Arrow.
+
+    Where a name is not enough the documents go one by one.
+    """
     key = getattr(zone, "key", None)
     offset = re.fullmatch(r"UTC(?:([+-][0-9]{2}:[0-9]{2}))?", str(zone))
     if key is None and offset is None:

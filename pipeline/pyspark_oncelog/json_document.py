@@ -1,4 +1,4 @@
-"""One JSON document as the value of a column, field by field, as Spark's ``from_json`` has it.
+"""One JSON document becomes the value of a column, field by field, as with Spark's ``from_json``.
 
 Rules
 -----
@@ -63,7 +63,7 @@ class Misfit(ValueError):
 
 
 class Documents:
-    """Reads documents as one type.
+    """All documents are read as one type here.
 
     :param zone: of times that name none.
     """
@@ -78,7 +78,7 @@ class Documents:
         self._item = self._reader(item, "[]") if pa.types.is_struct(item or pa.null()) else None
 
     def read(self, document: bytes) -> tuple[Any, str | None]:
-        """(the value, what did not fit: the first of it, named)."""
+        """Read a document; return (the value, the first thing that did not fit, named, or None)."""
         text = decoded(document)
         at = after_space(text, 0)
         if at == len(text):
@@ -190,8 +190,10 @@ class Documents:
 
 
 def decoded(document: bytes) -> str:
-    """The text of a document, with the mark of Unicode for each piece that is none, as Java has it:
-    it takes half of a surrogate pair for one piece where Python sees three."""
+    """Return the text of a document, with the mark of Unicode for each piece that is none.
+
+    The pieces are Java's: it takes half of a surrogate pair for one piece where Python sees three.
+    """
     try:
         return document.decode()
     except UnicodeDecodeError:
@@ -200,7 +202,7 @@ def decoded(document: bytes) -> str:
 
 
 def _opens(text: str, at: int, wanted: Token) -> bool:
-    """Whether a value that should be ``wanted`` is one, and not null.
+    """Return whether a value that should be ``wanted`` is one, and not null.
 
     :raises Misfit: it is neither.
     """
@@ -213,7 +215,7 @@ def _opens(text: str, at: int, wanted: Token) -> bool:
 
 
 def _next(text: str, at: int, closing: str) -> tuple[int, bool]:
-    """(where reading goes on behind a value, whether another one follows)."""
+    """Return where reading goes on behind a value, and whether another one follows."""
     at = after_space(text, at)
     if text.startswith(",", at):
         return after_space(text, at + 1), True

@@ -1,4 +1,5 @@
-"""JSON as Spark's reader (Jackson) takes it: single quotes and NaN too, text from any value. Pure.
+"""JSON is parsed as Spark's reader (Jackson) does: single quotes and NaN too, text from any value.
+Pure.
 
 Rules
 -----
@@ -21,7 +22,7 @@ class Malformed(ValueError):
 
 
 class Token(Enum):
-    """What a value begins with."""
+    """A value begins with one of these."""
 
     OBJECT = "an object"
     ARRAY = "an array"
@@ -60,13 +61,13 @@ NOT_NUMBERS = {
 
 
 def after_space(text: str, at: int) -> int:
-    """Where the next character stands that is no white space."""
+    """Return where the next character stands that is no white space."""
     found = SPACE.match(text, at)
     return at if found is None else found.end()
 
 
 def token(text: str, at: int) -> tuple[Token, str, int]:
-    """(what stands at ``at``, its text, where it ends); of an object or array its first mark.
+    """Return what stands at ``at``, its text and its end; of an object or array the first mark.
 
     The text of a string is what it stands for; a half of a surrogate pair stays one.
 
@@ -91,7 +92,7 @@ def token(text: str, at: int) -> tuple[Token, str, int]:
 
 
 def unescaped(inner: str) -> str:
-    """What stands between quotes, without its escapes.
+    """Return the text between quotes, without its escapes.
 
     :raises Malformed: there is no such escape.
     """
@@ -114,12 +115,12 @@ def _joined(pair: re.Match[str]) -> str:
 
 
 def storable(text: str) -> str:
-    """``text`` as UTF-8 can hold it: Java writes ? for half of a surrogate pair."""
+    """Return ``text`` as UTF-8 can hold it: Java writes ? for half of a surrogate pair."""
     return LONE.sub("?", text) if not text.isascii() else text
 
 
 def after_value(text: str, at: int, out: list[str] | None = None) -> int:
-    """Where the value at ``at`` ends.
+    """Return where the value at ``at`` ends.
 
     :param out: takes the value as Jackson writes it, piece by piece.
     :raises Malformed: it is none.
@@ -148,7 +149,7 @@ def after_value(text: str, at: int, out: list[str] | None = None) -> int:
 
 
 def _close(text: str, at: int, open_marks: list[str], out: list[str] | None) -> int:
-    """Behind a value: close what is closed there, and go to where the next value begins."""
+    """Close what is closed behind a value, and return where the next value begins."""
     while open_marks:
         at = after_space(text, at)
         mark = text[at : at + 1]
@@ -174,7 +175,7 @@ def _name(text: str, at: int, out: list[str] | None) -> int:
 
 
 def name_of(text: str, at: int) -> tuple[str, int]:
-    """(the name of a field, where its value begins).
+    """Return (the name of a field, where its value begins).
 
     :raises Malformed: none stands at ``at``.
     """
@@ -188,7 +189,7 @@ def name_of(text: str, at: int) -> tuple[str, int]:
 
 
 def written(kind: Token, found: str) -> str:
-    """A single value as Jackson writes it; infinity and NaN in quotes."""
+    """Write a single value as Jackson does; infinity and NaN are in quotes."""
     if kind is Token.STRING:
         return quoted(found)
     if kind is Token.INT:
@@ -213,7 +214,7 @@ def quoted(text: str) -> str:
 
 
 def java_double(number: float) -> str:
-    """As Java prints a double, with as many digits as are needed; NaN and infinity in quotes."""
+    """Write a double as Java does, with the digits that it needs; NaN and infinity in quotes."""
     if number != number:
         return '"NaN"'
     if number in (float("inf"), float("-inf")):

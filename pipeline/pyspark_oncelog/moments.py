@@ -1,4 +1,4 @@
-"""Dates and times from text as Spark's casts read them, and zones by Java's names. Pure.
+"""Dates and times are read from text as Spark's casts read them, and zones by Java's names. Pure.
 
 Rules
 -----
@@ -55,7 +55,7 @@ class NoMoment(ValueError):
 
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> tzinfo:
-    """A zone by one of the names that Spark takes: a region, an offset, UTC, a short name.
+    """Return a zone by one of Spark's names: a region, an offset, UTC, a short name.
 
     :raises NoMoment: there is none of this name, or this machine's database does not know it.
     """
@@ -88,7 +88,7 @@ def _offset(text: str) -> int:
 
 
 def parse_timestamp(text: str, zone: tzinfo | None) -> int:
-    """Microseconds since 1970 UTC.
+    """Parse a time into microseconds since 1970 UTC.
 
     :param zone: of a text without one; None: of a time that has no zone, and must name none.
     :raises NoMoment: it is none.
@@ -124,7 +124,7 @@ def _timestamp(text: str, zone: tzinfo | None) -> int:
 
 
 def offset_at(local_s: int, zone: tzinfo) -> int:
-    """Seconds that ``zone`` is ahead of UTC at a local time, given as seconds since 1970."""
+    """Return the seconds that ``zone`` is ahead of UTC at a local time, in seconds since 1970."""
     days, seconds = divmod(local_s, DAY)
     year, month, day = date_of(days)
     if not 1 <= year <= 9999:
@@ -136,7 +136,7 @@ def offset_at(local_s: int, zone: tzinfo) -> int:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01.
+    """Parse a date into days since 1970-01-01.
 
     :raises NoMoment: it is no date, nor a number of days.
     """
@@ -161,7 +161,7 @@ def _date(text: str) -> int:
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the Gregorian calendar, before and after Python's years too.
+    """Return the days since 1970-01-01 in the Gregorian calendar, also outside of Python's years.
 
     :raises NoMoment: there is no such day.
     """
@@ -175,7 +175,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def date_of(days: int) -> tuple[int, int, int]:
-    """(year, month, day) of a number of days since 1970-01-01."""
+    """Return year, month and day of a number of days since 1970-01-01."""
     cycles, rest = divmod(days + 719_162, 146_097)
     # Python's calendar has the same four hundred years.
     day = datetime(2001, 1, 1) + timedelta(days=rest)

@@ -1,4 +1,4 @@
-"""A place in the log: for every topic its id, for every partition the next offset. Pure.
+"""A place in the log has each topic's id, and each partition's next offset. Pure.
 
 Rules
 -----
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 class Partition(NamedTuple):
-    """One partition of a topic; equal to, and as good as, the client's TopicPartition."""
+    """A partition of one topic is equal to, and as good as, the client's TopicPartition."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """The next offset of each partition of one topic."""
+    """Each partition of one topic has a next offset here."""
 
     topic_id: str
     offsets: Mapping[int, int]
@@ -41,7 +41,7 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """A place in some topics."""
+    """A place in some topics is kept by Spark in its checkpoint."""
 
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
     initial: bool = False
@@ -50,12 +50,12 @@ class LogOffsets:
     """Of the end of a query's first micro-batch: where that begins."""
 
     def get(self, partition: Partition) -> int | None:
-        """The offset in ``partition``; None when it is not among them."""
+        """Return the offset in ``partition``; None when it is not among them."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.offsets.get(partition.partition)
 
     def topic_id(self, topic: str) -> str:
-        """The id of ``topic``; empty when it is not among them."""
+        """Return the id of ``topic``; empty when it is not among them."""
         return self.topics[topic].topic_id if topic in self.topics else ""
 
     def __iter__(self) -> Iterator[tuple[Partition, int]]:
@@ -64,7 +64,7 @@ class LogOffsets:
                 yield Partition(name, number), offset
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark keeps; equal places are equal texts."""
+        """Return what Spark keeps; equal places are equal texts."""
         topics = {
             name: {
                 "id": topic.topic_id,
@@ -81,7 +81,7 @@ class LogOffsets:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> LogOffsets:
-        """A place from a checkpoint.
+        """Read a place from a checkpoint.
 
         :raises ValueError: it is not one that this release understands.
         """
@@ -108,7 +108,7 @@ class LogOffsets:
 
 
 def make_offsets(ids: Mapping[str, str], offsets: Mapping[Partition, int]) -> LogOffsets:
-    """The place with these offsets, in topics with these ids."""
+    """Make the place with these offsets, in topics with these ids."""
     topics: dict[str, dict[int, int]] = {}
     for (topic, number), offset in offsets.items():
         topics.setdefault(topic, {})[number] = offset

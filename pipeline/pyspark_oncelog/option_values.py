@@ -1,4 +1,4 @@
-"""How single options are read: numbers, durations, JSON of partitions, where to begin. Pure.
+"""Single options are read here: numbers, durations, JSON of partitions, where to begin. Pure.
 
 Rules: a value that cannot be understood raises :class:`OptionError` with the option's name as it is
 documented, the value, and what would do. Keys of options come in lower case, as Spark gives them.
@@ -34,7 +34,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True)
 class Point:
-    """Where reading begins or ends, before anybody asked the cluster.
+    """A point says where reading begins or ends, before anybody asked the cluster.
 
     ``offsets``: per topic and partition an offset, or -2 or -1; or a time, by ``kind``.
     """
@@ -45,7 +45,7 @@ class Point:
 
 
 def parse_bool(name: str, text: str) -> bool:
-    """``true`` or ``false``, in any case."""
+    """Parse ``true`` or ``false``, in any case."""
     lowered = text.strip().lower()
     if lowered not in (*_TRUE, *_FALSE):
         raise OptionError(f"{name}={text!r}: must be true or false")
@@ -53,7 +53,7 @@ def parse_bool(name: str, text: str) -> bool:
 
 
 def parse_count(name: str, text: str, low: int = 1, high: int = 2**63 - 1) -> int:
-    """An integer in a range."""
+    """Parse an integer in a range."""
     cleaned = text.strip()
     digits = cleaned.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or not low <= int(cleaned) <= high:
@@ -62,7 +62,7 @@ def parse_count(name: str, text: str, low: int = 1, high: int = 2**63 - 1) -> in
 
 
 def parse_duration_ms(name: str, text: str) -> int:
-    """``15m``, ``500ms``, ``2 hours``; a bare number is milliseconds."""
+    """Parse ``15m``, ``500ms``, ``2 hours``; a bare number is milliseconds."""
     found = _DURATION.fullmatch(text.lower())
     unit = (found.group(2) or "ms") if found else ""
     scale = _UNITS_MS.get(unit) or _UNITS_MS.get(unit.removesuffix("s"))
@@ -72,7 +72,7 @@ def parse_duration_ms(name: str, text: str) -> int:
 
 
 def parse_choice(name: str, text: str, choices: tuple[str, ...]) -> str:
-    """One of some words, in any case."""
+    """Parse one of some words, in any case."""
     lowered = text.strip().lower()
     if lowered not in choices:
         raise OptionError(f"{name}={text!r}: must be one of {', '.join(choices)}")
@@ -80,7 +80,7 @@ def parse_choice(name: str, text: str, choices: tuple[str, ...]) -> str:
 
 
 def parse_names(name: str, text: str) -> tuple[str, ...]:
-    """Names with commas between them, each once."""
+    """Parse names with commas between them, each once."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
         raise OptionError(f"{name}={text!r}: must name at least one topic")
@@ -88,7 +88,7 @@ def parse_names(name: str, text: str) -> tuple[str, ...]:
 
 
 def parse_pattern(name: str, text: str) -> str:
-    """A regular expression that compiles; whole names must match it."""
+    """Parse a regular expression that compiles; whole names must match it."""
     try:
         re.compile(text)
     except re.error as error:
@@ -97,7 +97,7 @@ def parse_pattern(name: str, text: str) -> str:
 
 
 def parse_assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
-    """``{"orders": [0, 1]}``."""
+    """Parse ``{"orders": [0, 1]}``."""
     parsed = _json_object(name, text, '{"orders": [0, 1]}')
     for topic, numbers in parsed.items():
         good = isinstance(numbers, list) and numbers and all(_is_count(n) for n in numbers)
@@ -107,7 +107,7 @@ def parse_assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
 
 
 def parse_offsets(name: str, text: str) -> Point:
-    """``earliest``, ``latest``, or ``{"orders": {"0": 23, "1": -2}}``.
+    """Parse ``earliest``, ``latest``, or ``{"orders": {"0": 23, "1": -2}}``.
 
     What a query's progress shows as an offset, which names topic ids too, is taken as well.
     """
@@ -129,7 +129,7 @@ def parse_offsets(name: str, text: str) -> Point:
 
 
 def parse_timestamps(name: str, text: str) -> Point:
-    """``{"orders": {"0": 1700000000000}}``: milliseconds since 1970 for each partition."""
+    """Parse ``{"orders": {"0": 1700000000000}}``: milliseconds since 1970 for each partition."""
     parsed = _json_object(name, text, '{"orders": {"0": 1700000000000}}')
     times = _per_partition(name, parsed)
     if any(time < 0 for numbers in times.values() for time in numbers.values()):

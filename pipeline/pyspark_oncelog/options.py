@@ -1,4 +1,5 @@
-"""The options of the source: Spark's names for Kafka, checked, as one typed value. Pure.
+"""The source's options, with Spark's names for Kafka, are checked and kept as one typed value.
+Pure.
 
 Rules
 -----
@@ -75,14 +76,15 @@ ONLY_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
 def names_a_source(options: Mapping[str, str]) -> bool:
-    """Whether topics to read are named."""
+    """Return whether topics to read are named."""
     lowered = {key.lower() for key in options}
     return not lowered.isdisjoint(("subscribe", "subscribepattern", "assign"))
 
 
 def find_bootstrap(options: Mapping[str, str]) -> str:
-    """The brokers' addresses; ``kafka.bootstrap.servers``, ``oncelog.bootstrap.servers`` and both
-    without a prefix are one.
+    """Return the brokers' addresses.
+
+    ``kafka.bootstrap.servers``, ``oncelog.bootstrap.servers`` and both without a prefix are one.
 
     :raises OptionError: they are missing, or two of these say different things.
     """
@@ -99,7 +101,7 @@ def find_bootstrap(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What one source was told; see ``docs/spark.md`` for the table."""
+    """One source was given these options; see ``docs/spark.md`` for the table."""
 
     bootstrap_servers: str
     subscribe: tuple[str, ...] = ()
@@ -138,7 +140,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-        """The options of a source.
+        """Parse the options of a source.
 
         :param streaming: whether it is one of a stream or of a batch query; None: not known yet.
         :raises OptionError: see the module's text.
@@ -184,7 +186,7 @@ class SourceOptions:
 
     @property
     def begins_at_a_moment(self) -> bool:
-        """Whether a new stream begins somewhere else when it is asked again."""
+        """Return whether a new stream begins somewhere else when it is asked again."""
         point = self.starting or Point("latest")
         if point.kind == "offsets":
             return any(LATEST in numbers.values() for numbers in point.offsets.values())
@@ -222,7 +224,7 @@ class SourceOptions:
 
 
 class _Reading:
-    """Options by name, with their defaults."""
+    """Options are read by name, with their defaults."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -296,7 +298,7 @@ def _point(given: Mapping[str, str], side: str) -> Point | None:
 
 
 def _group(given: Mapping[str, str], reading: _Reading) -> str:
-    """The group that shows the query's progress.
+    """Return the group that shows the query's progress.
 
     Without ``groupId`` the name is made of what is read: Spark tells a source neither the query's
     name nor its checkpoint. Two queries that read the same then share it, and it shows whichever
@@ -322,5 +324,5 @@ def _refuse_numbers(name: str, point: Point | None, number: int, told: str) -> N
 
 
 def known_names() -> Iterable[str]:
-    """The options of the source, as they are written."""
+    """Return the options of the source, as they are written."""
     return NAMES.values()

@@ -1,4 +1,4 @@
-"""Arrow record batches as the columns that the SDK sends. Pure.
+"""Arrow record batches are cut into the columns that the SDK sends. Pure.
 
 Rules
 -----
@@ -32,8 +32,10 @@ class SinkRowError(ValueError):
 
 
 class Outgoing(NamedTuple):
-    """Records of one topic. ``partition`` None: the partitioner chooses; ``timestamps_ms`` None:
-    the time of sending."""
+    """Records of one topic go out together.
+
+    ``partition`` None: the partitioner chooses; ``timestamps_ms`` None: the time of sending.
+    """
 
     topic: str
     partition: int | None
@@ -46,7 +48,7 @@ class Outgoing(NamedTuple):
 def outgoing(
     batch: pa.RecordBatch, layout: Layout, *, topic: str | None, now_ms: int
 ) -> Iterator[Outgoing]:
-    """The rows of ``batch``, by topic and partition.
+    """Yield the rows of ``batch``, by topic and partition.
 
     :param topic: of all rows; None: the column says it.
     :param now_ms: milliseconds since 1970, for rows whose timestamp is NULL.
@@ -65,7 +67,7 @@ def outgoing(
 def _groups(
     batch: pa.RecordBatch, layout: Layout, topic: str | None
 ) -> Iterator[tuple[str, int | None, pa.Array | None]]:
-    """(topic, partition or None, rows in order or None for all)."""
+    """Yield (topic, partition or None, rows in order or None for all)."""
     names, codes = _topics(batch, layout, topic)
     if layout.partition is not None:
         numbers = _partitions(batch.column(layout.partition))
@@ -86,7 +88,7 @@ def _groups(
 
 
 def _group(code: int, names: list[str], shift: int) -> tuple[str, int | None]:
-    """Of ``index * shift + partition + 1``, or of the index alone."""
+    """Return topic and partition of ``index * shift + partition + 1``, or of the index alone."""
     if shift == 1:
         return names[code], None
     index, partition = divmod(code, shift)
@@ -96,7 +98,7 @@ def _group(code: int, names: list[str], shift: int) -> tuple[str, int | None]:
 def _topics(
     batch: pa.RecordBatch, layout: Layout, topic: str | None
 ) -> tuple[list[str], pa.Array | None]:
-    """The topics' names, and per row the index of its own; None: all have the first."""
+    """Return the topics' names, and per row the index of its own; None means all have the first."""
     if layout.topic is None:
         assert topic is not None
         return [topic], None
@@ -111,7 +113,7 @@ def _topics(
 
 
 def _partitions(column: pa.Array) -> pa.Array:
-    """Per row its partition and 1, or 0 where the partitioner chooses."""
+    """Return per row its partition and 1, or 0 where the partitioner chooses."""
     numbers = column.cast(pa.int64())
     bounds = pc.min_max(numbers)
     least, most = bounds["min"].as_py(), bounds["max"].as_py()
@@ -145,7 +147,7 @@ def _bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def _milliseconds(column: pa.Array, now_ms: int) -> list[int] | None:
-    """Per row milliseconds since 1970; None: it is NULL in all."""
+    """Return per row the milliseconds since 1970, or None if it is NULL in all."""
     if column.null_count == len(column):
         return None
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
@@ -161,7 +163,7 @@ def _milliseconds(column: pa.Array, now_ms: int) -> list[int] | None:
 
 
 def _headers(column: pa.Array) -> list[Headers | None] | None:
-    """Per row its headers; None: no row has any."""
+    """Return per row its headers, or None if no row has any."""
     items = column.flatten()
     if not len(items):
         return None

@@ -1,4 +1,4 @@
-"""What a micro-batch, or a batch query, reads: how much, in which pieces, and what is lost. Pure.
+"""This plans the pieces that a query or a micro-batch reads, and finds out what is lost. Pure.
 
 Rules
 -----
@@ -36,7 +36,7 @@ class DataLossError(Exception):
 
 
 class Cause(Enum):
-    """Why records are gone."""
+    """Records are gone for one of these reasons."""
 
     RETENTION = "retention has passed the query's position"
     RECREATED = "the topic was deleted and made again"
@@ -46,7 +46,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is gone of one partition: the offsets from ``first`` up to, not including, ``end``."""
+    """The offsets of one partition from ``first`` up to, not including, ``end`` are gone."""
 
     partition: Partition
     cause: Cause
@@ -63,7 +63,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets of one partition, from ``start`` up to, not including, ``end``: one task's work."""
+    """A span is one task's work: offsets of one partition from ``start`` to before ``end``."""
 
     topic: str
     topic_id: str
@@ -73,19 +73,19 @@ class Span:
 
     @property
     def size(self) -> int:
-        """How many offsets; there may be fewer records."""
+        """Return how many offsets the span has; there may be fewer records."""
         return self.end - self.start
 
     @property
     def tp(self) -> Partition:
-        """Whose offsets."""
+        """Return the partition of the span."""
         return Partition(self.topic, self.partition)
 
 
 def limited(
     start: Mapping[Partition, int], latest: Mapping[Partition, int], offsets_max: int
 ) -> dict[Partition, int]:
-    """Ends that lie at most about ``offsets_max`` offsets in all behind ``start``."""
+    """Return ends that lie at most about ``offsets_max`` offsets in all behind ``start``."""
     sizes = {tp: max(end - start[tp], 0) for tp, end in latest.items()}
     total = sum(sizes.values())
     if total <= offsets_max:
@@ -104,8 +104,10 @@ def enough(
     waited_ms: float,
     delay_max_ms: int,
 ) -> bool:
-    """Whether a micro-batch is worth its while: it has ``offsets_min`` offsets, or some, and the
-    last one was so long ago."""
+    """Return whether a micro-batch is worth its while.
+
+    It has ``offsets_min`` offsets, or it has some and the last one was ``delay_max_ms`` ago.
+    """
     count = sum(max(end - start[tp], 0) for tp, end in latest.items())
     if count == 0:
         return False
@@ -115,7 +117,7 @@ def enough(
 def split(
     spans: Iterable[Span], pieces_min: int | None = None, size_max: int | None = None
 ) -> list[Span]:
-    """The spans in at least ``pieces_min`` pieces of at most ``size_max`` offsets each.
+    """Cut the spans into at least ``pieces_min`` pieces of at most ``size_max`` offsets each.
 
     Large spans are cut first; no piece is empty, so there may be fewer than ``pieces_min``.
     """
@@ -129,7 +131,7 @@ def split(
 
 
 def _shared_out(sizes: Sequence[int], counts: Sequence[int], missing: int) -> list[int]:
-    """``missing`` more pieces, each where pieces would else be largest."""
+    """Return the counts with ``missing`` more pieces, each where pieces would else be largest."""
     import heapq
 
     result = list(counts)
@@ -158,7 +160,7 @@ def _cut(span: Span, count: int) -> list[Span]:
 def retention_losses(
     spans: Iterable[Span], earliest: Mapping[Partition, int]
 ) -> tuple[list[Span], list[Loss]]:
-    """(what is left of the spans, what is lost of them) when the logs begin at ``earliest``."""
+    """Return what is left of the spans, and what is lost, when the logs begin at ``earliest``."""
     left: list[Span] = []
     losses: list[Loss] = []
     for span in spans:
@@ -181,7 +183,10 @@ def retention_losses(
 def tail_losses(
     spans: Iterable[Span], latest: Mapping[Partition, int]
 ) -> tuple[list[Span], list[Loss]]:
-    """The same when the logs end at ``latest``: a range that was planned, and logged, is gone."""
+    """Return what is left of the spans, and what is lost, when the logs end at ``latest``.
+
+    A range that was planned, and logged, is gone then.
+    """
     left: list[Span] = []
     losses: list[Loss] = []
     for span in spans:

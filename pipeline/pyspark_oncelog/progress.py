@@ -1,4 +1,4 @@
-"""A query's progress as offsets of a consumer group, so that its lag shows where all lags show.
+"""A query's progress is published as a consumer group's offsets, so that its lag is shown as any.
 
 Rules
 -----
@@ -28,7 +28,10 @@ TIMEOUT_MS = 10_000
 
 
 class Progress:
-    """Publishes for one query. Made by the driver; with an empty ``group_id`` it does nothing."""
+    """One query's progress is published here. The driver makes it.
+
+    With an empty ``group_id`` it does nothing.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

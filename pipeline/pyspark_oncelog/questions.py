@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which topics, which partitions, which offsets.
+"""The driver asks the cluster for topics, partitions and offsets.
 
 Rules
 -----
@@ -27,7 +27,7 @@ from pyspark_oncelog.options import SourceOptions
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics that are read, as they are now."""
+    """These topics are read, as they are now."""
 
     ids: Mapping[str, str]
     partitions: tuple[Partition, ...]
@@ -49,7 +49,7 @@ async def _consumer(options: SourceOptions) -> Consumer:
 
 
 async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topics:
-    """The topics that ``options`` name, with their partitions.
+    """Return the topics that ``options`` name, with their partitions.
 
     :param missing_ok: leave out what does not exist, instead of raising.
     :raises UnknownTopicOrPartitionError: a named topic, or a partition of it, does not exist.
@@ -83,7 +83,7 @@ async def find_topics(options: SourceOptions, missing_ok: bool = False) -> Topic
 async def ends(
     options: SourceOptions, partitions: Iterable[Partition], timestamp: int
 ) -> dict[Partition, int]:
-    """The first (-2) or last (-1) offset of each partition."""
+    """Return the first (-2) or last (-1) offset of each partition."""
     wanted = [TopicPartition(*tp) for tp in partitions]
     if not wanted:
         return {}
@@ -96,19 +96,19 @@ async def ends(
 
 
 async def earliest(options: SourceOptions, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Where each log begins."""
+    """Return where each log begins."""
     return await ends(options, partitions, EARLIEST)
 
 
 async def latest(options: SourceOptions, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Where what may be read of each log ends."""
+    """Return where the readable part of each log ends."""
     return await ends(options, partitions, LATEST)
 
 
 async def wait_for_records(
     options: SourceOptions, offsets: Mapping[Partition, int], timeout_s: float
 ) -> None:
-    """Until there may be something behind one of ``offsets``, or the time is up."""
+    """Wait until there may be something behind one of ``offsets``, or the time is up."""
     if not offsets:
         await asyncio.sleep(timeout_s)
         return
@@ -120,7 +120,7 @@ async def wait_for_records(
 async def resolve(
     options: SourceOptions, point: Point, partitions: tuple[Partition, ...], *, begin: bool
 ) -> dict[Partition, int]:
-    """The offsets that ``point`` stands for.
+    """Return the offsets that ``point`` stands for.
 
     :param begin: whether reading begins there, rather than ends.
     :raises OptionError: the option names partitions that are not read, not all that are, or a time
@@ -189,7 +189,7 @@ async def publish(
 
 
 async def published(options: SourceOptions, timeout_ms: int) -> dict[Partition, int]:
-    """Where the group that shows the query's progress stands."""
+    """Return the offsets of the group that shows the query's progress."""
     admin = await connections.started_admin(options.bootstrap_servers)
     found = await admin.list_group_offsets(options.group_id, timeout_ms=timeout_ms)
     return {Partition(*tp): item.offset for tp, item in found.items() if item is not None}

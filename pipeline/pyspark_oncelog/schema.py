@@ -1,4 +1,4 @@
-"""The columns of the source: their Spark types, their Arrow types, and which of them are wanted.
+"""The source has these columns, with Spark types and Arrow types; options say which are wanted.
 
 Rules
 -----
@@ -46,7 +46,7 @@ JSON_TYPES = (
 
 
 def source_ddl(options: SourceOptions | None) -> str:
-    """The schema of the source; all columns when there are no options."""
+    """Return the schema of the source; it has all columns when there are no options."""
     columns = dict(COLUMNS)
     if options is not None:
         if not options.include_headers:
@@ -66,7 +66,7 @@ def _decoded_ddl(kind: str, ddl: str) -> str:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As PySpark will ask for it."""
+    """Return the schema that PySpark will ask for."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     translate: Any = to_arrow_schema

@@ -1,4 +1,4 @@
-"""The options of the sink, parsed and checked. Pure.
+"""The sink's options are parsed and checked here. Pure.
 
 Rules
 -----
@@ -68,7 +68,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Where and how rows are written. May be pickled."""
+    """The options say where and how rows are written. They may be pickled."""
 
     bootstrap_servers: str
     topic: str | None = None
@@ -86,7 +86,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """The options of ``df.write`` or ``df.writeStream``.
+        """Parse the options of ``df.write`` or ``df.writeStream``.
 
         :raises OptionError: one is missing, unknown or wrong.
         """
@@ -137,7 +137,7 @@ def _client_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _client_name(name: str) -> str | None:
-    """``batch.size`` for ``oncelog.batch.size``; None for what is not for the producer."""
+    """Return ``batch.size`` for ``oncelog.batch.size``; None for what is not for the producer."""
     for prefix in ("oncelog.", "kafka."):
         if name.startswith(prefix):
             return name.removeprefix(prefix).replace("_", ".")

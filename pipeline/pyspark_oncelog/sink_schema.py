@@ -1,4 +1,4 @@
-"""Which column of a data frame is what of a record, and whether it may be. Pure.
+"""A data frame's columns become the parts of a record, if their types allow it. Pure.
 
 Rules: the columns are Kafka's, found whatever their case. A column that would be dropped without a
 word is an error, but for those that only a source has (``offset``, ``timestampType``), so that a
@@ -27,7 +27,7 @@ class SinkSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Positions of the columns; None: there is no such column. May be pickled."""
+    """A layout has the positions of the columns; None: there is no such column. May be pickled."""
 
     value: int
     key: int | None = None
@@ -38,7 +38,7 @@ class Layout:
 
 
 def layout_of(schema: StructType, *, topic: str | None, include_headers: bool = True) -> Layout:
-    """The layout of a data frame that is written to ``topic``, or where its column says.
+    """Return the layout of a data frame that is written to ``topic``, or where its column says.
 
     :raises SinkSchemaError: a column is missing, unknown, there twice, or of a wrong type.
     """

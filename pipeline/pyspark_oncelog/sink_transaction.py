@@ -1,4 +1,4 @@
-"""The owner's side of a sink's transaction, on the driver: begin, commit, abort.
+"""The driver owns a sink's transaction: it begins it, commits it and aborts it.
 
 Rules: every call has a deadline and goes over connections that this process keeps. What is decided
 stays decided, so that each may be repeated; a lost answer harms nothing.
@@ -27,7 +27,7 @@ SLACK_S = 10.0
 
 
 def begin(options: SinkOptions) -> int:
-    """An ordinal, greater than all that were given before in the cluster.
+    """Return an ordinal, greater than all that were given before in the cluster.
 
     :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
     """
@@ -75,7 +75,7 @@ def abort(ticket: Ticket) -> None:
 
 
 def planned(options: SinkOptions) -> int:
-    """The ordinal of a micro-batch that is planned, noted for the process that may abort it.
+    """Return the ordinal of a planned micro-batch, and note it for the process that may abort it.
 
     :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
     """
@@ -96,7 +96,7 @@ def abort_planned(options: SinkOptions, transactional_id: str, tag: int) -> None
 
 
 def _sink(options: SinkOptions) -> tuple[str | None, ...]:
-    """What one driver has one of, as all of its processes can tell it."""
+    """Return what identifies a sink within one driver, as all of its processes can tell it."""
     return options.bootstrap_servers, options.checkpoint, options.sink_id
 
 
@@ -123,7 +123,7 @@ async def _commit(ticket: Ticket, receipts: Sequence[Receipt]) -> None:
 
 
 async def _abort(ticket: Ticket) -> bool:
-    """Whether it is committed."""
+    """Abort the transaction; return whether it is committed."""
     from oncelog import SharedTransaction
     from pyspark_oncelog import connections
 

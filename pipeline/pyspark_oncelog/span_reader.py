@@ -1,4 +1,4 @@
-"""What a task does: read one span of one partition, batch by batch, as Arrow.
+"""A task reads one span of one partition, batch by batch, as Arrow.
 
 Rules
 -----
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_span(span: Span, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The records of ``span``, in order.
+    """Yield the records of ``span``, in order.
 
     :raises DataLossError: some are gone, and ``failOnDataLoss`` is not false.
     :raises DeadlineExceededError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
@@ -77,7 +77,7 @@ async def _start(options: SourceOptions) -> Consumer:
 
 
 async def _begin(consumer: Consumer, span: Span, options: SourceOptions) -> bool:
-    """Whether there is anything to read."""
+    """Return whether there is anything to read."""
     if not await _check_topic(span, options):
         return False
     tp = TopicPartition(span.topic, span.partition)
@@ -144,7 +144,7 @@ async def _explain(consumer: Consumer, span: Span, options: SourceOptions) -> bo
 
 
 async def _check_topic(span: Span, options: SourceOptions) -> bool:
-    """Whether the topic is still the one that was planned."""
+    """Return whether the topic is still the one that was planned."""
     admin = await connections.started_admin(options.bootstrap_servers)
     (topic,) = await admin.describe_topics([span.topic], timeout_ms=options.poll_timeout_ms)
     if topic.error is None and topic.topic_id == span.topic_id:

@@ -1,4 +1,4 @@
-"""Where a stream's micro-batches begin and end, as the driver settles it; coroutines.
+"""The driver settles where a stream's micro-batches begin and end; all this is coroutines.
 
 Rules
 -----
@@ -46,7 +46,7 @@ POLL_S = 0.02
 
 
 class StreamPlan:
-    """What the driver knows of one query's run."""
+    """The driver knows this of one query's run."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.latest: LogOffsets | None = None
@@ -57,7 +57,7 @@ class StreamPlan:
         self._planned_at: float | None = None
 
     async def initial(self) -> LogOffsets:
-        """Where a new query begins."""
+        """Return where a new query begins."""
         topics = await questions.find_topics(self._options)
         point = self._options.starting or Point("latest")
         found = await questions.resolve(self._options, point, topics.partitions, begin=True)
@@ -72,7 +72,7 @@ class StreamPlan:
     async def next_end(
         self, start: LogOffsets, most: int | None, deadline: float
     ) -> LogOffsets | None:
-        """The end of a micro-batch that begins at ``start``; None when there is to be none."""
+        """Return the end of a micro-batch that begins at ``start``, or None for none."""
         while True:
             latest = await self._look(start)
             self.latest = latest
@@ -108,10 +108,7 @@ class StreamPlan:
         return (time.monotonic() - self._planned_at) * 1000
 
     async def _look(self, start: LogOffsets) -> LogOffsets:
-        """The ends of all logs that are read, or those that were settled.
-
-        :raises DataLossError: a topic of ``start`` is gone or another, or a log is shorter than it.
-        """
+        """Return the ends of all logs that are read, or those that were settled."""
         if self._settled is None:
             topics = await questions.find_topics(self._options, missing_ok=bool(start.topics))
             ids, found = topics.ids, await questions.latest(self._options, topics.partitions)
@@ -151,7 +148,7 @@ class StreamPlan:
         return found
 
     async def spans(self, start: LogOffsets, end: LogOffsets) -> list[Span]:
-        """The pieces of a micro-batch.
+        """Return the pieces of a micro-batch.
 
         :raises DataLossError: some of it is not in the log any more.
         """
@@ -180,14 +177,14 @@ class StreamPlan:
 
 
 def _begin(start: LogOffsets, latest: LogOffsets, tp: Partition) -> int:
-    """Where reading goes on in ``tp``; 0 in a partition, or a topic, that was not there before."""
+    """Return where reading goes on in ``tp``; 0 in a partition, or a topic, that is new."""
     if start.topic_id(tp.topic) != latest.topic_id(tp.topic):
         return 0
     return start.get(tp) or 0
 
 
 def _topic_losses(start: LogOffsets, ids: Mapping[str, str]) -> list[Loss]:
-    """The partitions of ``start`` whose topic is gone, or another one."""
+    """Return the partitions of ``start`` whose topic is gone, or another one."""
     return [
         Loss(tp, Cause.RECREATED if tp.topic in ids else Cause.DELETED, offset, offset)
         for tp, offset in start
@@ -198,7 +195,7 @@ def _topic_losses(start: LogOffsets, ids: Mapping[str, str]) -> list[Loss]:
 def _behind(
     start: LogOffsets, ids: Mapping[str, str], found: Mapping[Partition, int]
 ) -> list[Partition]:
-    """The partitions whose log ends before ``start``."""
+    """Return the partitions whose log ends before ``start``."""
     return [
         tp
         for tp, offset in start
@@ -207,7 +204,10 @@ def _behind(
 
 
 def _gone(start: LogOffsets, latest: LogOffsets) -> bool:
-    """Whether a place moves without new records: a topic is another one, or a log has shrunk."""
+    """Return whether a place moves without new records.
+
+    A topic is another one then, or a log has shrunk.
+    """
     return any(
         latest.topic_id(tp.topic) != start.topic_id(tp.topic) or (latest.get(tp) or 0) < offset
         for tp, offset in start

@@ -1,4 +1,4 @@
-"""The source of a streaming query: Spark's questions about offsets, answered with deadlines.
+"""A streaming query's source answers Spark's questions about offsets, with deadlines.
 
 Rules
 -----
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics micro-batch by micro-batch."""
+    """A stream reader reads topics micro-batch by micro-batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -73,7 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------------------------ offsets
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; one with a checkpoint begins there and does not ask."""
+        """Return where a new query begins; one with a checkpoint begins there and does not ask."""
         if self._initial is None:
             found: LogOffsets = self._call(self._plan.initial)
             self._initial = LogOffsets(found.topics, initial=True)
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxOffsetsPerTrigger``, unless the trigger says otherwise."""
+        """Return ``maxOffsetsPerTrigger``, unless the trigger says otherwise."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
@@ -94,8 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._call(self._plan.settle)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch, which begins at ``start``; ``start`` when there is
-        none.
+        """Return the end of the next micro-batch, which begins at ``start``; else return ``start``.
 
         :raises DataLossError: a topic is not the one that it was, or ends before ``start``.
         """
@@ -113,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found is None else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the logs as of the last question, for the query's progress."""
+        """Return the ends of the logs as of the last question, for the query's progress."""
         latest = self._plan.latest
         return None if latest is None else latest.to_json()
 
@@ -124,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------------------------ reading
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The pieces of one micro-batch.
+        """Return the pieces of one micro-batch.
 
         :raises DataLossError: some of it is not in the log any more.
         """
@@ -134,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one piece as Arrow record batches."""
+        """Yield the records of one piece as Arrow record batches."""
         from pyspark_oncelog.span_reader import read_span
 
         return read_span(partition.value, self._options, self._schema)

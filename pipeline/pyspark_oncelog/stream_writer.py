@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch, in one of its steps.
+    """A stream writer handles one micro-batch, in one of its steps.
 
     :param overwrite: output mode "complete", whose whole result is appended every time: a log
         has nothing to replace.
@@ -55,7 +55,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._ordinal: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks. Spark pickles twice; the ordinal is the same.
+        """Return the state for the tasks. Spark pickles twice; the ordinal is the same.
 
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
@@ -64,7 +64,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self.__dict__.copy()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: write the rows of one attempt at a task.
+        """Write the rows of one attempt at a task, on an executor.
 
         :raises OncelogError: another attempt may do better; of fencing, none will.
         """
@@ -80,7 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """On the driver: make the batch visible, all at once.
+        """Make the batch visible, all at once; the driver calls this.
 
         :raises ProducerFencedError: a newer run of the query has taken over, or the transaction was
             aborted by its time-out: the query fails, and its restart does the batch again.
@@ -96,9 +96,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         logger.info("batch %d: %d rows committed", batch_id, count_rows(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """On the driver: make the batch invisible, unless it is committed. Where no task could tell
-        its ticket, the checkpoint tells the query; else the next run or the time-out ends it. Only
-        what this driver has planned is ended, and what is older: see ``driver_notes``."""
+        """Make the batch invisible, unless it is committed; the driver calls this.
+
+        Where no task could tell its ticket, the checkpoint tells the query; else the next run or
+        the time-out ends it. Only what this driver has planned is ended, and what is older: see
+        ``driver_notes``.
+        """
         found = transaction_of(messages)
         if found is not None:
             abort(found[0])

@@ -1,4 +1,4 @@
-"""Who a Spark task is: the query and the micro-batch that it works for, and which attempt it is.
+"""A Spark task finds out for which query and micro-batch it works, and which attempt it is.
 
 Rules: all of it is read from what Spark gives every task, on the executor; on the driver none of it
 is known when a write is planned. Two attempts never have the same name. Only for a courtesy is the
@@ -39,7 +39,7 @@ class TaskIdentity:
 
     @property
     def attempt(self) -> str:
-        """A name for people who look at a transaction's writers."""
+        """Return a name for people who look at a transaction's writers."""
         return (
             f"stage-{self.stage_id}.partition-{self.partition_id}.attempt-{self.attempt_number}"
             f".task-{self.task_attempt_id}"
@@ -47,11 +47,11 @@ class TaskIdentity:
 
     @property
     def in_query(self) -> bool:
-        """Whether a streaming query runs this task, by its sink or by foreachBatch."""
+        """Return whether a streaming query runs this task, by its sink or by foreachBatch."""
         return self.query_id is not None
 
     def ticket(self, options: SinkOptions, ordinal: int) -> Ticket:
-        """For the transaction of this query's batch.
+        """Return the ticket for the transaction of this query's batch.
 
         :raises OptionError: no streaming query runs this task.
         """
@@ -72,14 +72,20 @@ class TaskIdentity:
 
 
 def transactional_id(query_id: str, sink_id: str | None) -> str:
-    """Of one sink of a query. Never without the query's id: another query, or the same one with a
-    new checkpoint, counts its batches from 0 again."""
+    """Return the transactional id of one sink of a query.
+
+    It always has the query's id: another query, or the same one with a new checkpoint, counts its
+    batches from 0 again.
+    """
     return f"spark-{query_id}" if sink_id is None else f"spark-{query_id}-{sink_id}"
 
 
 def query_of(checkpoint: str | None) -> str | None:
-    """The id of the query that keeps its state in a folder that this machine can read; None: it
-    cannot, or nobody knows the folder. Spark writes the file before the first batch."""
+    """Return the id of the query that keeps its state in a folder which this machine can read.
+
+    It is None when the machine cannot, or nobody knows the folder. Spark writes the file before the
+    first batch.
+    """
     if checkpoint is None:
         return None
     if checkpoint.startswith("file:"):
@@ -92,7 +98,7 @@ def query_of(checkpoint: str | None) -> str | None:
 
 
 def this_task() -> TaskIdentity:
-    """The task that runs here.
+    """Return the task that runs here.
 
     :raises RuntimeError: none does.
     """

@@ -1,4 +1,4 @@
-"""One attempt at writing the rows of one Spark task, on an executor.
+"""An executor writes the rows of one attempt at a Spark task here.
 
 Rules
 -----
@@ -162,7 +162,7 @@ def _send(
 
 
 async def _joined(options: SinkOptions, ticket: Ticket, attempt: str) -> SharedWriter:
-    """A writer of the ticket's transaction: the one that is kept, or a new one."""
+    """Return a writer of the ticket's transaction: the one that is kept, or a new one."""
     kept: SharedWriter | None = connections.forget(_writer_key(options))
     if kept is not None:
         try:
@@ -201,7 +201,10 @@ async def _producer(options: SinkOptions) -> Producer:
 
 
 async def _keep(key: Any, client: Any) -> None:
-    """For the next task. One attempt at a time runs in a process, so that one is enough."""
+    """Keep a client for the next task.
+
+    One attempt at a time runs in a process, so one is enough.
+    """
 
     async def made() -> Any:
         return client
@@ -229,7 +232,7 @@ def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
 
 
 def _client_key(options: SinkOptions) -> tuple[Any, ...]:
-    """Equal for all tasks that may send with the same client."""
+    """Return a key that is equal for all tasks that may send with the same client."""
     settings = tuple(sorted(options.client.items()))
     return options.bootstrap_servers, options.partitioner, settings
 

@@ -1,4 +1,4 @@
-"""The time zone in which a task counts times that name none: that of the session.
+"""A time that names no zone is one of the session's time zone, which is found here.
 
 Rules
 -----
@@ -24,7 +24,7 @@ LOCALTIME = Path("/etc/localtime")
 
 
 def session_zone() -> tzinfo:
-    """The zone of the session that this task belongs to.
+    """Return the zone of the session that this task belongs to.
 
     :raises OptionError: this machine does not know it.
     """

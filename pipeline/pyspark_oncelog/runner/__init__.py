@@ -1,4 +1,4 @@
-"""Pipelines as one declarative file: sources, a query, a sink, a trigger, a checkpoint.
+"""A pipeline is one declarative file: sources, a query, a sink, a trigger, a checkpoint.
 
 From Python the same::
 

@@ -1,4 +1,4 @@
-"""What can be said of a job before it runs: each point a line, good or bad.
+"""A job is checked before it runs; each point is a line, good or bad.
 
 Rules: nothing is changed anywhere. Without ``with_plan`` Spark is not started, so a check takes a
 second; with it Spark analyses the query, and the columns of the result are checked too.
@@ -26,14 +26,14 @@ CLUSTER_DEADLINE_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One point of a check."""
+    """A finding is one point of a check."""
 
     ok: bool
     about: str
     text: str
 
     def as_line(self) -> str:
-        """One line for people."""
+        """Return the finding as one line for people."""
         return f"{'ok   ' if self.ok else 'ERROR'}  {self.about:<11}  {self.text}"
 
 
@@ -70,7 +70,7 @@ def _machine(submitted: bool) -> Iterable[Finding]:
 
 
 def _options(job: Job) -> Iterable[Finding]:
-    """The data source's own parsers, which need no Spark."""
+    """Check the options by the data source's own parsers, which need no Spark."""
     from pyspark_oncelog.options import SourceOptions
     from pyspark_oncelog.sink_options import SinkOptions
 
@@ -154,7 +154,7 @@ def _topic(topic: str, about: str, there: set[str]) -> Finding:
 
 
 def topics_of(source: Source) -> list[str]:
-    """The topics that a source names outright; a pattern names none."""
+    """Return the topics that a source names outright; a pattern names none."""
     if source.format != FORMAT:
         return []
     options = _lowered(dict(source.options))

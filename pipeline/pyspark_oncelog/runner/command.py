@@ -1,4 +1,4 @@
-"""The runner's command line: ``run`` and ``check``; ``oncelog pipeline`` calls it.
+"""The runner's command line has ``run`` and ``check``; ``oncelog pipeline`` calls it.
 
 Exit codes: 0 all went well (a job that was told to stop by SIGTERM too), 1 the job failed or a
 check found something, 2 the job's file or the command line is wrong, 130 Ctrl+C.
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def with_bootstrap(job: Job, named: str | None, environment: Mapping[str, str]) -> Job:
-    """The job with its brokers: those on the command line, else the file's, else the variable's."""
+    """Return the job with its brokers: the command line's, else the file's, else the variable's."""
     servers = named or job.bootstrap_servers or environment.get(BOOTSTRAP_VARIABLE)
     return replace(job, bootstrap_servers=servers or None)
 

@@ -49,7 +49,7 @@ def start(job: Job, spark: SparkSession) -> StreamingQuery:
 
 
 def plan(job: Job, spark: SparkSession) -> DataFrame:
-    """The data frame that goes to the sink; Spark has analysed it, nothing runs.
+    """Return the data frame that goes to the sink; Spark has analysed it, nothing runs.
 
     :raises JobError: as :func:`start`.
     """
@@ -64,7 +64,7 @@ def plan(job: Job, spark: SparkSession) -> DataFrame:
 
 
 def read(job: Job, source: Source, spark: SparkSession) -> DataFrame:
-    """One source as a data frame: its columns, its watermark."""
+    """Return one source as a data frame with its columns and its watermark."""
     reader: Any = spark.read if source.batch else spark.readStream
     reader = reader.format(source.format).options(**job.source_options(source))
     counted = _counts_misfits(job, source)
@@ -84,7 +84,7 @@ def read(job: Job, source: Source, spark: SparkSession) -> DataFrame:
 
 
 def _counts_misfits(job: Job, source: Source) -> bool:
-    """Whether the source decodes, and the user does not look at what did not fit."""
+    """Return whether the source decodes, and the user does not look at what did not fit."""
     if source.format != FORMAT:
         return False
     given = {name.lower(): value.lower() for name, value in job.source_options(source).items()}
@@ -118,7 +118,7 @@ def _result(job: Job, frames: dict[str, DataFrame], spark: SparkSession) -> Data
 
 
 def outgoing(job: Job, frame: DataFrame) -> DataFrame:
-    """The columns that a topic takes.
+    """Return a data frame with the columns that a topic takes.
 
     :raises JobError: ``[sink] key`` names columns that are not there, or there is a key already.
     """

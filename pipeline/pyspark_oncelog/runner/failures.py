@@ -1,4 +1,4 @@
-"""What Spark's errors mean: one or two lines instead of a trace of two languages. Pure.
+"""Spark's errors are explained in one or two lines instead of a trace of two languages. Pure.
 
 The innermost reason is what helps: an exception of Python code inside of a task comes wrapped in
 a ``PythonException``, a ``SparkException`` about the task, and a ``StreamingQueryException``.
@@ -49,7 +49,7 @@ MESSAGE_CHARACTERS_MAX = 1_000
 
 
 def explain(error: BaseException) -> list[str]:
-    """Lines that say what went wrong: the reason first, then a hint where there is one."""
+    """Return lines that say what went wrong: the reason first, then a hint where there is one."""
     text = str(error) or type(error).__name__
     lines = [reason_of(text)]
     for mark, hint in HINTS:
@@ -60,7 +60,7 @@ def explain(error: BaseException) -> list[str]:
 
 
 def reason_of(text: str) -> str:
-    """The innermost reason in the text of an exception."""
+    """Return the innermost reason in the text of an exception."""
     if "Traceback (most recent call last)" in text:
         tail = text.rpartition("Traceback (most recent call last)")[2]
         found = _LAST_PYTHON_ERROR.search(tail)

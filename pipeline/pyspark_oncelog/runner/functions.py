@@ -1,4 +1,4 @@
-"""The Python function of a job: found by name, called with what its parameters ask for.
+"""A job's Python function is found by name, and called with what its parameters ask for.
 
 Rules: a parameter's name is a source's name, or ``spark``; the module is looked for in the job's
 directory first. Its file goes to the executors, so that functions defined in it (UDFs) work there.
@@ -19,7 +19,7 @@ SESSION = "spark"
 
 
 def find_function(job: Job) -> QueryFunction:
-    """The function that the job names, or is given.
+    """Return the function that the job names, or is given.
 
     :raises JobError: there is no such module or function, or importing it fails.
     """
@@ -52,7 +52,7 @@ def find_function(job: Job) -> QueryFunction:
 
 
 def arguments_of(function: QueryFunction, available: Mapping[str, Any]) -> dict[str, Any]:
-    """What to call ``function`` with, by name.
+    """Return the arguments of ``function`` by name.
 
     :param available: the sources' data frames, and the session under ``spark``.
     :raises JobError: a parameter that is neither, or a source that the function leaves out.
@@ -80,8 +80,10 @@ def arguments_of(function: QueryFunction, available: Mapping[str, Any]) -> dict[
 
 
 def module_file(job: Job) -> Path | None:
-    """The file of the function's module, when it is a plain one in the job's directory: what
-    executors would not find by themselves."""
+    """Return the file of the function's module, when it is a plain one in the job's directory.
+
+    Executors would not find it by themselves.
+    """
     if not isinstance(job.query.function, str):
         return None
     module_name = job.query.function.partition(":")[0]

@@ -1,4 +1,4 @@
-"""What a pipeline job is: sources, one query, one sink, a trigger, a checkpoint. Pure.
+"""A pipeline job has sources, one query, one sink, a trigger and a checkpoint. Pure.
 
 Rules: a job is checked as a whole when it is made, and every problem is reported, not only the
 first; whatever is not the runner's own goes to the data source as an option, spelled as in its
@@ -33,7 +33,7 @@ QueryFunction = Callable[..., Any]
 
 
 class JobError(Exception):
-    """A job that cannot run as it is written; ``problems`` has one line for each reason."""
+    """A job cannot run as it is written; ``problems`` has one line for each reason."""
 
     def __init__(self, problems: Sequence[str], *, where: str = "") -> None:
         self.problems = list(problems)
@@ -44,7 +44,7 @@ class JobError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Rows whose ``column`` is more than ``delay`` behind the newest one are late."""
+    """A row is late whose ``column`` is more than ``delay`` behind the newest one."""
 
     column: str
     delay: str
@@ -52,7 +52,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A view that the query can name."""
+    """A source is a view that the query can name."""
 
     name: str
     options: Mapping[str, str]
@@ -68,7 +68,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """SQL over the sources' names, or a function; exactly one."""
+    """A query is SQL over the sources' names, or a function; it is exactly one of them."""
 
     sql: str | None = None
     function: str | QueryFunction | None = None
@@ -79,7 +79,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where the result goes."""
+    """The result goes to this sink."""
 
     options: Mapping[str, str]
     format: str = FORMAT
@@ -90,7 +90,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How Spark is to run; only what is given is set."""
+    """Spark is to run with these settings; only what is given is set."""
 
     master: str | None = None
     deploy_mode: str | None = None
@@ -102,7 +102,7 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One pipeline. ``directory`` is where relative paths start, and modules are looked for."""
+    """A job is one pipeline. In ``directory`` relative paths start, and modules are looked for."""
 
     name: str
     sources: tuple[Source, ...]
@@ -121,16 +121,19 @@ class Job:
 
     @property
     def reads_cluster(self) -> bool:
-        """Whether any source, or the sink, is a topic."""
+        """Return whether any source, or the sink, is a topic."""
         return any(s.format == FORMAT for s in self.sources) or self.sink.format == FORMAT
 
     def trigger_arguments(self) -> dict[str, Any]:
-        """What ``DataStreamWriter.trigger`` is called with; empty: not at all."""
+        """Return the arguments of ``DataStreamWriter.trigger``; if empty it is not called."""
         return trigger_arguments(self.trigger)
 
     def source_options(self, source: Source) -> dict[str, str]:
-        """The options of a source, with what the job adds: brokers, and the consumer group that
-        shows progress (the job's name; with several streams, one group each)."""
+        """Return the options of a source, with what the job adds.
+
+        That is the brokers, and the consumer group that shows progress (the job's name; with
+        several streams, one group each).
+        """
         options = dict(source.options)
         if source.format != FORMAT:
             return options
@@ -141,7 +144,7 @@ class Job:
         return options
 
     def sink_options(self) -> dict[str, str]:
-        """The options of the sink, with the brokers."""
+        """Return the options of the sink, with the brokers."""
         options = dict(self.sink.options)
         if self.sink.format == FORMAT:
             self._add_bootstrap(options)
@@ -154,7 +157,7 @@ class Job:
 
 
 def trigger_arguments(trigger: str) -> dict[str, Any]:
-    """``"available now"``, ``"immediately"`` or an interval such as ``"10 seconds"``.
+    """Parse ``"available now"``, ``"immediately"`` or an interval such as ``"10 seconds"``.
 
     :raises JobError: something else.
     """

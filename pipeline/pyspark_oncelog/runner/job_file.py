@@ -1,4 +1,5 @@
-"""``job.toml`` to a job: which keys there are, what their values may be. Pure but for reading.
+"""``job.toml`` is read into a job: this knows its keys, and what their values may be. Pure but for
+reading.
 
 ::
 
@@ -60,7 +61,7 @@ SPARK_KEYS = ("master", "deploy_mode", "conf", "py_files", "archives", "log_leve
 
 
 def load_job(path: Path | str) -> Job:
-    """The job in a file.
+    """Read the job in a file.
 
     :raises JobError: it cannot be read, or does not describe a job.
     """
@@ -81,8 +82,9 @@ def load_job(path: Path | str) -> Job:
 def job_from(
     document: Mapping[str, Any], *, directory: Path | str = ".", name: str | None = None
 ) -> Job:
-    """The job that a document of the same structure as the file describes; ``query.function`` may
-    be a function.
+    """Return the job that a document of the same structure as the file describes.
+
+    ``query.function`` may be a function.
 
     :param directory: where relative paths start.
     :param name: the job's name, if the document has none.
@@ -92,7 +94,7 @@ def job_from(
 
 
 class _Reader:
-    """Collects problems while it reads."""
+    """A document is read by this object, which collects its problems."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -219,7 +221,7 @@ class _Reader:
     def _options(
         self, table: Mapping[str, Any], own: Iterable[str], made_of: str, where: str
     ) -> dict[str, str]:
-        """Everything that is not the runner's own, as text."""
+        """Return everything that is not the runner's own, as text."""
         options: dict[str, str] = {}
         for key, value in table.items():
             if key in own:
@@ -275,14 +277,14 @@ class _Reader:
         return self._text(document, "bootstrap_servers", "")
 
     def _place(self, path: str) -> str:
-        """A path or URI; relative ones start at the job's directory."""
+        """Return a path or URI; relative ones start at the job's directory."""
         if "://" in path or path.startswith(("/", "file:", "hdfs:")):
             return path
         return str(self._directory.resolve() / path)
 
 
 def option_text(value: Any) -> str:
-    """A TOML value as the text of an option: lists of texts with commas, tables as JSON.
+    """Return a TOML value as the text of an option: lists have commas, tables are JSON.
 
     :raises JobError: a value that no option takes.
     """

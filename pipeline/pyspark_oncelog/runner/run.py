@@ -1,4 +1,4 @@
-"""Running a job to its end: the session, the query, its progress, signals.
+"""A job is run to its end here: the session, the query, its progress, signals.
 
 Rules: SIGTERM and SIGINT stop the query between two looks at it; a batch that was under way is
 done again at the next start, exactly once all the same. Only the main thread takes signals.
@@ -39,7 +39,7 @@ class StopFlag:
 
     @property
     def wanted(self) -> bool:
-        """Whether the job is to stop."""
+        """Return whether the job is to stop."""
         return self._wanted
 
     def set(self, number: int | None = None) -> None:
@@ -164,8 +164,10 @@ def watch(
 
 
 def _news(query: Any, seen: int) -> Iterator[BatchSummary]:
-    """Batches after ``seen``. The last report is cheap to ask for; all hundred that Spark keeps
-    only when some were missed."""
+    """Yield batches after ``seen``.
+
+    The last report is cheap to ask for; all hundred that Spark keeps only when some were missed.
+    """
     last = _document(query.lastProgress)
     if last is None or int(last["batchId"]) <= seen:
         return
@@ -178,7 +180,10 @@ def _news(query: Any, seen: int) -> Iterator[BatchSummary]:
 
 
 def _is_batch(report: dict[str, Any]) -> bool:
-    """While a query waits for data it reports the batch to come, which has done no work yet."""
+    """Return False for a report of a batch to come, which has done no work yet.
+
+    A query gives such reports while it waits for data.
+    """
     return "addBatch" in (report.get("durationMs") or {})
 
 

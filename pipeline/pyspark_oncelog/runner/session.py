@@ -1,4 +1,4 @@
-"""The Spark session of a job that runs in this process.
+"""A job that runs in this process gets its Spark session from here.
 
 Rules: what the job says goes over these defaults, and under ``spark-submit`` nothing is set here.
 Defaults are for one machine only: a local master, everything on 127.0.0.1, no UI, and as many
@@ -28,7 +28,7 @@ LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
 def settings(job: Job, *, cores: int | None = None) -> dict[str, str]:
-    """What the session is built with.
+    """Return the settings with which the session is built.
 
     :param cores: of this machine.
     """
@@ -51,7 +51,7 @@ def settings(job: Job, *, cores: int | None = None) -> dict[str, str]:
 
 
 def make_session(job: Job, *, submitted: bool = False, verbose: bool = False) -> SparkSession:
-    """A session, or the one that there is.
+    """Return a new session, or the one that there is.
 
     :param submitted: ``spark-submit`` has set everything.
     :param verbose: Spark's own errors are shown.

@@ -1,4 +1,4 @@
-"""The command line of ``spark-submit`` for a job. Pure.
+"""A job is submitted by a command line of ``spark-submit``. Pure.
 
 The main program is this package's ``__main__.py``; it finds master and settings set already. In
 cluster mode the driver runs elsewhere: the job's file goes along, and is opened by its bare name.
@@ -23,7 +23,7 @@ def submit_command(
     arguments: Sequence[str] = (),
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """What to execute.
+    """Return the command line to execute.
 
     :param program: ``spark-submit``.
     :param main: the Python file that it runs.

@@ -1,4 +1,5 @@
-"""A query's progress, as Spark reports it after each micro-batch, in the terms of its user. Pure.
+"""A query's progress, as Spark reports it after each micro-batch, is put into its user's terms.
+Pure.
 
 Spark's report is a document of some eighty lines; what is of use is here: rows in, speed, how far
 behind the topics' ends, state, watermark, and rows that came too late and were dropped.
@@ -18,7 +19,7 @@ MISFITS = "oncelog misfits: "
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """One micro-batch."""
+    """A micro-batch is told in these figures."""
 
     batch: int
     rows: int
@@ -39,11 +40,11 @@ class BatchSummary:
     """As Spark writes it: ISO, UTC."""
 
     def as_dict(self) -> dict[str, object]:
-        """The fields by name, for JSON."""
+        """Return the fields by name, for JSON."""
         return asdict(self)
 
     def as_line(self) -> str:
-        """One line for people."""
+        """Return the summary as one line for people."""
         parts = [
             f"batch {self.batch}",
             f"{self.rows:,} rows",
@@ -64,7 +65,7 @@ class BatchSummary:
 
 
 def summarise(progress: Mapping[str, Any]) -> BatchSummary:
-    """From ``StreamingQueryProgress.json``, parsed."""
+    """Summarise ``StreamingQueryProgress.json``, parsed."""
     operators = progress.get("stateOperators") or []
     sources = progress.get("sources") or []
     misfits = misfits_of(progress.get("observedMetrics") or {})
@@ -88,7 +89,7 @@ def summarise(progress: Mapping[str, Any]) -> BatchSummary:
 
 
 def misfits_of(observed: Mapping[str, Any]) -> list[tuple[int, str | None]]:
-    """(how many records, one of them) for each source that counts those that did not fit."""
+    """Return (how many records, one of them) for each source that counts its misfits."""
     found = [row for name, row in sorted(observed.items()) if name.startswith(MISFITS)]
     # Spark's own rows where the report was not parsed.
     rows = [row.asDict() if hasattr(row, "asDict") else row for row in found]
@@ -96,8 +97,10 @@ def misfits_of(observed: Mapping[str, Any]) -> list[tuple[int, str | None]]:
 
 
 def lag_of(sources: list[Mapping[str, Any]]) -> int | None:
-    """How far the batch's end was behind the newest offsets, over all sources; None when no
-    source says."""
+    """Return how far the batch's end was behind the newest offsets, over all sources, or None.
+
+    It is None when no source says.
+    """
     lags = [
         _distance(_document(s.get("endOffset")), _document(s.get("latestOffset"))) for s in sources
     ]
@@ -106,7 +109,7 @@ def lag_of(sources: list[Mapping[str, Any]]) -> int | None:
 
 
 def offsets_of(document: Any) -> dict[str, int]:
-    """Every ``topic/partition`` to its offset in an offset document, Oncelog's or Kafka's."""
+    """Return the offset by ``topic/partition`` in an offset document, Oncelog's or Kafka's."""
     if not isinstance(document, Mapping):
         return {}
     topics = document.get("topics", document)
@@ -144,7 +147,7 @@ def _watermark(progress: Mapping[str, Any]) -> str | None:
 
 
 def _number(value: Any) -> float:
-    """NaN and infinity, of batches without rows or without time, as 0."""
+    """Return a number, with 0 for the NaN and infinity of batches without rows or without time."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return 0.0
     return float(value)

@@ -1,4 +1,4 @@
-"""Where a running job tells what happens: lines for people, JSON lines for programs.
+"""A running job tells what happens: in lines for people, or JSON lines for programs.
 
 Events of the JSON lines, in order: ``started`` (query id, run id, pids), ``progress`` (one a
 micro-batch), then ``ended`` or ``failed``.
@@ -16,7 +16,7 @@ from pyspark_oncelog.runner.summary import BatchSummary
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What can be known of a query when it runs."""
+    """This can be known of a query when it runs."""
 
     name: str
     query_id: str
@@ -31,7 +31,7 @@ class Started:
 
 @dataclass(slots=True)
 class Totals:
-    """What a run has done so far."""
+    """A run has done so much so far."""
 
     batches: int = 0
     rows: int = 0
@@ -40,7 +40,7 @@ class Totals:
     """Records of which something did not fit its schema, and is NULL."""
 
     def add(self, summary: BatchSummary) -> None:
-        """One batch more."""
+        """Add one batch."""
         self.batches += 1
         self.rows += summary.rows
         self.late_rows += summary.late_rows
@@ -48,13 +48,13 @@ class Totals:
 
 
 class View(Protocol):
-    """Where a run tells what happens."""
+    """A run tells a view what happens."""
 
     def say(self, text: str) -> None:
-        """A remark."""
+        """Write a remark."""
 
     def started(self, event: Started) -> None:
-        """The query runs."""
+        """Tell that the query runs."""
 
     def progress(self, summary: BatchSummary) -> None:
         """A micro-batch is done."""
@@ -67,7 +67,7 @@ class View(Protocol):
 
 
 class TextView:
-    """Lines for people."""
+    """A person gets lines of text."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -81,17 +81,17 @@ class TextView:
         self.say(f"{event.name} runs: query {event.query_id}, checkpoint {event.checkpoint}")
 
     def progress(self, summary: BatchSummary) -> None:
-        """One line a batch."""
+        """Print one line a batch."""
         self.say(f"  {summary.as_line()}")
 
     def ended(self, totals: Totals, reason: str) -> None:
-        """The totals."""
+        """Print the totals."""
         late = f", {totals.late_rows:,} rows came too late" if totals.late_rows else ""
         unfit = f", {totals.misfits:,} rows did not fit their schema" if totals.misfits else ""
         self.say(f"{reason}: {totals.batches:,} batches, {totals.rows:,} rows{late}{unfit}")
 
     def failed(self, totals: Totals, problems: Sequence[str]) -> None:
-        """One line a problem, the cause first; then what was done."""
+        """Print one line a problem, the cause first; then what was done."""
         for problem in problems:
             self.say(f"error: {problem}")
         if totals.batches:
@@ -99,7 +99,7 @@ class TextView:
 
 
 class JsonView:
-    """One JSON document a line."""
+    """A program gets one JSON document a line."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -112,17 +112,17 @@ class JsonView:
         """Remarks are for people: nothing."""
 
     def started(self, event: Started) -> None:
-        """``started``."""
+        """Print the event ``started``."""
         self._emit("started", **asdict(event))
 
     def progress(self, summary: BatchSummary) -> None:
-        """``progress``."""
+        """Print the event ``progress``."""
         self._emit("progress", **summary.as_dict())
 
     def ended(self, totals: Totals, reason: str) -> None:
-        """``ended``."""
+        """Print the event ``ended``."""
         self._emit("ended", ok=True, reason=reason, **asdict(totals))
 
     def failed(self, totals: Totals, problems: Sequence[str]) -> None:
-        """``failed``."""
+        """Print the event ``failed``."""
         self._emit("failed", ok=False, errors=list(problems), **asdict(totals))
