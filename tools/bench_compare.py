@@ -28,7 +28,7 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One row of both commits: every figure that was taken, and what follows from them."""
+    """Both commits have this row: every figure that was taken, and what follows from them."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ def git(*arguments: str) -> str:
 
 
 def checkout(ref: str) -> Path:
-    """A checkout of ``ref`` with its own environment; it is kept for the next comparison."""
+    """Make a checkout of ``ref`` with its own environment; it is kept for the next comparison."""
     commit = git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     folder = CHECKOUTS / commit[:12]
     if not folder.exists():
@@ -81,11 +81,7 @@ def checkout(ref: str) -> Path:
 
 
 def measure(folder: Path, arguments: list[str]) -> list[dict[str, Any]]:
-    """The rows of one run of the benchmarks of the checkout in ``folder``.
-
-    A run that fails is said and made again: some benchmarks wait for what chance brings, such as a
-    leader that is the controller as well, and give up in time. Three failures end the comparison.
-    """
+    """Return the rows of one run of the benchmarks of the checkout in ``folder``."""
     command = [str(folder / ".venv/bin/oncelog"), "bench", "--json", "--repeats", "1", *arguments]
     for _ in range(ATTEMPTS):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

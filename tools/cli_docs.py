@@ -48,7 +48,7 @@ SHARED_INTRODUCTION = "Every command with `--bootstrap` has these as well."
 
 
 class Command(NamedTuple):
-    """One command that does something: ``path`` is what is typed after ``oncelog``."""
+    """A command does something: ``path`` is what is typed after ``oncelog``."""
 
     path: str
     click: Any
@@ -57,7 +57,7 @@ class Command(NamedTuple):
 
 
 def every_command() -> list[Command]:
-    """All commands, groups' own included, in the order of the help; not what is not installed."""
+    """Return all installed commands, groups' own included, in the order of the help."""
     return [
         Command(leaf.path, leaf.click, "[ARGUMENTS...]" if leaf.passes_through else "")
         for leaf in command_tree.leaves()
@@ -65,7 +65,7 @@ def every_command() -> list[Command]:
 
 
 def section(command: Command) -> str:
-    """One command: its words, its arguments, its options."""
+    """Return the section of one command: its words, its arguments, its options."""
     parameters = [p for p in command.click.params if not getattr(p, "hidden", False)]
     arguments = [p for p in parameters if p.param_type_name == "argument"]
     options = [p for p in parameters if p.param_type_name == "option"]
@@ -85,12 +85,12 @@ def section(command: Command) -> str:
 
 
 def is_shared(command: Command) -> bool:
-    """Whether a command has the options that the framework adds."""
+    """Return whether a command has the options that the framework adds."""
     return any(parameter.name == "bootstrap" for parameter in command.click.params)
 
 
 def shared_options(commands: list[Command]) -> str:
-    """The options that are the same everywhere, and what they do."""
+    """Return the options that are the same everywhere, and what they do."""
     first = next(command for command in commands if is_shared(command))
     options = [item for item in first.click.params if item.name in invocation.SHARED]
     rows = table(["option", "default", ""], [option_row(option) for option in options])
@@ -100,15 +100,17 @@ def shared_options(commands: list[Command]) -> str:
 
 
 def option_row(option: Any) -> list[str]:
-    """One row of the table of options. From what we wrote, not from Typer's help: that differs
-    from release to release."""
+    """Return one row of the table of options.
+
+    It is made from what we wrote, not from Typer's help: that differs from release to release.
+    """
     names = ", ".join([*option.opts, *option.secondary_opts])
     kind = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
     return [f"`{names}{kind}`".replace("|", "\\|"), default_of(option), cell(option.help or "")]
 
 
 def default_of(option: Any) -> str:
-    """The default, where it says anything."""
+    """Return the default, where it says anything."""
     value = option.default
     if option.required:
         return "required"
@@ -120,23 +122,23 @@ def default_of(option: Any) -> str:
 
 
 def cell(text: str) -> str:
-    """Text in a table."""
+    """Return text for a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def chapter(title: str, docstring: str | None) -> str:
-    """A docstring as a chapter; its first line, which is about the module, becomes the title."""
+    """Return a docstring as a chapter under ``title``, without its first line."""
     return f"## {title}\n\n{paragraphs(docstring)}"
 
 
 def paragraphs(docstring: str | None) -> str:
-    """A docstring without its first line."""
+    """Return a docstring without its first line."""
     _, _, rest = inspect.cleandoc(docstring or "").partition("\n\n")
     return markdown(rest)
 
 
 def cli() -> str:
-    """The whole page."""
+    """Return the whole page."""
     root = app.made()
     commands = every_command()
     index = [
@@ -166,7 +168,7 @@ def cli() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """What each generated file must hold."""
+    """Return the content of each generated file."""
     return {ROOT / "docs/cli.md": cli()}
 
 

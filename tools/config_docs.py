@@ -156,7 +156,7 @@ broker leaves out, and logs it.
 
 
 def type_of(field: FieldInfo) -> str:
-    """A setting's type, in the words of TOML."""
+    """Return a setting's type, in the words of TOML."""
     return _name(field.annotation)
 
 
@@ -175,7 +175,7 @@ def _name(hint: Any) -> str:
 
 
 def bounds_of(field: FieldInfo) -> str:
-    """What a value may be, beside its type."""
+    """Return what a value may be, beside its type."""
     low = high = None
     for note in field.metadata:
         low = getattr(note, "ge", low)
@@ -188,7 +188,7 @@ def bounds_of(field: FieldInfo) -> str:
 
 
 def default_of(field: FieldInfo) -> str:
-    """The default, or that there is none."""
+    """Return the default, or that there is none."""
     if field.is_required():
         return "required"
     value = field.default
@@ -200,20 +200,20 @@ def default_of(field: FieldInfo) -> str:
 
 
 def change_of(field: FieldInfo) -> str:
-    """Whether it may change while the broker runs."""
+    """Return whether it may change while the broker runs."""
     if not is_dynamic(field):
         return ""
     return "all" if is_cluster_wide(field) else "yes"
 
 
 def kafka_name(key: str) -> str:
-    """What Kafka calls it, if it has it."""
+    """Return Kafka's name of a setting, if it has one."""
     name = IN_KAFKA.get(key) or (key.replace("_", ".") if key in SAME_IN_KAFKA else "")
     return f"`{name}`" if name else ""
 
 
 def rows(model: type[BaseModel], keys: list[str], *, dynamic: bool) -> list[list[str]]:
-    """Of a table."""
+    """Return the rows of a table."""
     docs = attribute_docs(inspect.getsource(model))
     found = []
     for key in keys:
@@ -227,7 +227,7 @@ def rows(model: type[BaseModel], keys: list[str], *, dynamic: bool) -> list[list
 
 
 def sections() -> dict[str, list[str]]:
-    """Titles with the settings below them, as the model's comments have them."""
+    """Return titles with the settings below them, as the model's comments have them."""
     found: dict[str, list[str]] = {}
     title = ""
     for line in inspect.getsource(BrokerConfig).splitlines():
@@ -240,7 +240,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     head = ["setting", "type", "default", "bounds", "dynamic", "in Kafka", ""]
     parts = [NOTE, "", INTRODUCTION, "## All settings", ""]
     for title, keys in sections().items():
@@ -254,7 +254,7 @@ def page() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """Files and what they should hold."""
+    """Return the content of each generated file."""
     return {ROOT / "docs" / "broker-configs.md": page()}
 
 

@@ -29,7 +29,7 @@ RATE = "[$__rate_interval]"
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel; ``queries`` are (expression, legend)."""
+    """A panel has a title, a unit and ``queries``, which are (expression, legend)."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -46,17 +46,17 @@ class Panel:
 def stat(
     title: str, query: str, above: float | None = None, below: float | None = None, text: str = ""
 ) -> Panel:
-    """A single number."""
+    """Make a panel with a single number."""
     return Panel(title, ((query, ""),), "short", "stat", 3, above, below, text)
 
 
 def graph(title: str, *queries: tuple[str, str], unit: str = "short", text: str = "") -> Panel:
-    """Lines over time."""
+    """Make a panel with lines over time."""
     return Panel(title, queries, unit, text=text)
 
 
 def quantiles(metric: str, by: str, legend: str, selector: str = B) -> tuple[tuple[str, str], ...]:
-    """The median, the 95th and the 99th percentile of a histogram."""
+    """Return the median, the 95th and the 99th percentile of a histogram, as queries."""
     return tuple(
         (
             f"histogram_quantile({q}, sum by ({by}) (rate({metric}_bucket{{{selector}}}{RATE})))",
@@ -298,7 +298,7 @@ ROWS: dict[str, list[Panel]] = {
 
 
 def thresholds(panel: Panel) -> dict[str, Any]:
-    """Green, and red where it is bad."""
+    """Return green, and red where it is bad."""
     steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
     if panel.bad_below is not None:
         steps = [{"color": "red", "value": None}, {"color": "green", "value": panel.bad_below}]
@@ -308,7 +308,7 @@ def thresholds(panel: Panel) -> dict[str, Any]:
 
 
 def panel_json(panel: Panel, number: int, x: int, y: int, height: int) -> dict[str, Any]:
-    """As Grafana wants it."""
+    """Return a panel as Grafana wants it."""
     return {
         "id": number,
         "title": panel.title,
@@ -333,7 +333,7 @@ def panel_json(panel: Panel, number: int, x: int, y: int, height: int) -> dict[s
 
 
 def variable(name: str, label: str, query: str) -> dict[str, Any]:
-    """A choice at the top of the page."""
+    """Return a choice at the top of the page."""
     return {
         "name": name,
         "label": label,
@@ -350,7 +350,7 @@ def variable(name: str, label: str, query: str) -> dict[str, Any]:
 
 
 def dashboard() -> dict[str, Any]:
-    """The whole page."""
+    """Return the whole page."""
     panels: list[dict[str, Any]] = []
     number = y = 0
     for title, row in ROWS.items():
@@ -392,7 +392,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def outputs() -> dict[Path, str]:
-    """What is to be written where."""
+    """Return the content of each generated file."""
     return {PATH: json.dumps(dashboard(), indent=1) + "\n"}
 
 

@@ -31,13 +31,13 @@ FOLDERS = (
 
 
 def first_line(path: Path) -> str:
-    """The first line of a module's docstring, fit for a table."""
+    """Return the first line of a module's docstring, fit for a table."""
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     return docstring.partition("\n")[0].strip().rstrip(".").replace("|", "\\|")
 
 
 def sections() -> list[str]:
-    """One heading and one table for each folder that holds modules."""
+    """Return one heading and one table for each folder that holds modules."""
     lines: list[str] = []
     for top in FOLDERS:
         folders: dict[Path, list[Path]] = {}
@@ -56,7 +56,7 @@ def sections() -> list[str]:
 
 
 def outputs() -> dict[Path, str]:
-    """What the document must hold."""
+    """Return the content of the document."""
     return {DOCUMENT: "\n".join([HEAD, *sections()])}
 
 

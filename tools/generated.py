@@ -1,4 +1,4 @@
-"""What every program that makes files from the code does with them: write, or compare."""
+"""The programs that make files from the code use this to write them, or to compare them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def write_or_check(doc: str | None, outputs: Callable[[], dict[Path, str]]) -> int:
-    """The whole of such a program; returns its exit code: 1 when a file is stale in a check.
+    """Do all the work of such a program; return its exit code: 1 when a check finds a stale file.
 
     :param doc: the docstring of the program, whose first line is its help.
     :param outputs: what each file must hold.

@@ -26,20 +26,20 @@ class NotAvailableError(Exception):
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Where the two programs are."""
+    """The two programs are at these paths."""
 
     server: Path
     promtool: Path
 
 
 def cache() -> Path:
-    """Where the package is unpacked."""
+    """Return the directory in which the package is unpacked."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "oncelog" / "prometheus"
 
 
 def find() -> Prometheus | None:
-    """On PATH or in the cache, or None."""
+    """Return the programs on PATH or in the cache, or None."""
     server, promtool = shutil.which("prometheus"), shutil.which("promtool")
     if server is not None and promtool is not None:
         return Prometheus(Path(server), Path(promtool))
@@ -49,7 +49,7 @@ def find() -> Prometheus | None:
 
 
 def fetch() -> Prometheus:
-    """Download and unpack the package.
+    """Get the package and unpack it.
 
     :raises NotAvailableError: there is no apt, no network, no such package.
     """

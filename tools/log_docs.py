@@ -66,7 +66,7 @@ Clients log with Python's `logging`, under `oncelog`, and configure nothing: see
 
 
 class Use(NamedTuple):
-    """One call that writes a line."""
+    """A use is one call that writes a line."""
 
     event: str
     """The name of the constant."""
@@ -80,7 +80,7 @@ class Use(NamedTuple):
 
 
 def declared() -> dict[str, dict[str, Event]]:
-    """Module that declares -> constant -> event, in the order of the files."""
+    """Return the events by module and constant, in the order of the files."""
     found: dict[str, dict[str, Event]] = {}
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("logged.py")):
@@ -93,7 +93,7 @@ def declared() -> dict[str, dict[str, Event]]:
 
 
 def uses() -> list[Use]:
-    """Every call of a logger in the rooms that declare what they log."""
+    """Return every call of a logger in the rooms that declare what they log."""
     found: list[Use] = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -104,7 +104,7 @@ def uses() -> list[Use]:
 
 
 def _home(tree: ast.Module) -> str:
-    """Which ``logged`` a module has imported."""
+    """Return the name of the ``logged`` that a module has imported."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and any(n.name == "logged" for n in node.names):
             return f"{node.module}.logged"
@@ -135,20 +135,20 @@ def _use(node: ast.AST, home: str, path: Path) -> Use:
 
 
 def _levels_of(level: ast.expr) -> tuple[str, ...]:
-    """Levels that an expression names, such as ``logging.ERROR if lost else logging.INFO``."""
+    """Return the levels that an expression names: ``logging.ERROR if lost else logging.INFO``."""
     named = [n.attr.lower() for n in ast.walk(level) if isinstance(n, ast.Attribute)]
     return tuple(name for name in LEVELS if name in named)
 
 
 def text_of(event: Event) -> str:
-    """The text with the names of its fields."""
+    """Return the text with the names of its fields."""
     fields = iter(event.fields)
     shown = PLACE.sub(lambda _: f"{{{next(fields)}}}", str(event))
     return shown.replace("|", "\\|").replace("<", "&lt;")
 
 
 def logs() -> str:
-    """The whole page."""
+    """Return the whole page."""
     levels: dict[tuple[str, str], set[str]] = {}
     modules: dict[tuple[str, str], set[str]] = {}
     for use in uses():
@@ -168,7 +168,7 @@ def logs() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """What each generated file must hold."""
+    """Return the content of each generated file."""
     return {ROOT / "docs/logs.md": logs()}
 
 

@@ -65,18 +65,18 @@ under the name `(other)`.
 
 
 def paragraph(text: str) -> str:
-    """A docstring in one line of a table."""
+    """Return a docstring in one line of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def settings() -> str:
-    """The settings that begin with ``metrics_``."""
+    """Return the settings that begin with ``metrics_``."""
     names = [f"`{name}`" for name in BrokerConfig.model_fields if name.startswith("metrics_")]
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def row(metric: Metric) -> str:
-    """One metric."""
+    """Return the row of one metric."""
     labels = ", ".join(f"`{label}`" for label in metric.labels) or "–"
     kafka = ", ".join(f"`{name}`" for name in metric.kafka.split(", ")) if metric.kafka else "–"
     kind = metric.kind.value
@@ -84,7 +84,7 @@ def row(metric: Metric) -> str:
 
 
 def alerts() -> list[str]:
-    """The alert rules, as they are shipped."""
+    """Return the alert rules, as they are shipped."""
     import yaml
 
     document: dict[str, Any] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
@@ -100,7 +100,7 @@ def alerts() -> list[str]:
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     from oncelog_broker.observability.page import SLICE_S
 
     head = HEAD.format(slice_ms=round(SLICE_S * 1000), settings=settings())
@@ -117,7 +117,7 @@ def page() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """What is to be written where."""
+    """Return the content of each generated file."""
     return {PATH: page()}
 
 

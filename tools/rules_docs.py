@@ -36,7 +36,7 @@ def _code(texts: tuple[str, ...]) -> str:
 
 
 def _proof(rule: Rule) -> str:
-    """The tests, by name where the path is as long as a line, and the switches."""
+    """Return the tests, by name where the path is as long as a line, and the switches."""
     parts = [f"`{proof.rpartition('/')[2]}`" for proof in rule.proof]
     if rule.switches:
         parts.append(f"{'switches' if len(rule.switches) > 1 else 'switch'} {_code(rule.switches)}")
@@ -52,7 +52,7 @@ def _table(rules: list[Rule]) -> list[str]:
 
 
 def outputs() -> dict[Path, str]:
-    """What the page must hold."""
+    """Return the content of the page."""
     sections, rules = load(ROOT)
     lines = [HEAD]
     for section in sections:

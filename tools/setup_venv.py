@@ -1,4 +1,4 @@
-"""Makes the development environment: ``python3 tools/setup_venv.py .venv``.
+"""This program makes the development environment: ``python3 tools/setup_venv.py .venv``.
 
 Quiet, and done in milliseconds when nothing changed: a stamp in the environment holds a digest of
 pyproject.toml, of the interpreter and of the checkout's place. Needs nothing but Python 3.11.

@@ -38,7 +38,7 @@ INT_NAMES = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
 
 
 def markdown(text: str | None) -> str:
-    """A docstring in Markdown: our few reStructuredText forms, translated."""
+    """Translate our few reStructuredText forms of a docstring into Markdown."""
     lines = inspect.cleandoc(text or "").splitlines()
     out: list[str] = []
     fenced = False
@@ -74,7 +74,7 @@ def inline(line: str) -> str:
 
 
 def one_line(text: str | None) -> str:
-    """A docstring as one table cell."""
+    """Return a docstring as one table cell."""
     return " ".join(markdown(text).split()).replace("|", "\\|")
 
 
@@ -85,7 +85,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def attribute_docs(source: str) -> dict[str, str]:
-    """The string below each assignment of a class body or module, by the assigned name."""
+    """Return the string below each assignment of a class body or module, by the assigned name."""
     tree = ast.parse(textwrap.dedent(source))
     body = tree.body
     if len(body) == 1 and isinstance(body[0], ast.ClassDef):
@@ -111,7 +111,7 @@ def attribute_docs(source: str) -> dict[str, str]:
 
 
 def type_name(hint: object) -> str:
-    """A field's type in the words of the wire."""
+    """Return a field's type in the words of the wire."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         inner = next(a for a in typing.get_args(hint) if a is not type(None))
         return f"{type_name(inner)} or nil"
@@ -132,7 +132,7 @@ def type_name(hint: object) -> str:
 
 
 def messages_in(cls: type) -> list[type]:
-    """The message classes that fields of ``cls`` name, in order of appearance, each once."""
+    """Return the message classes that fields of ``cls`` name, in order of appearance, each once."""
     found: list[type] = []
     for hint in typing.get_type_hints(cls, include_extras=True).values():
         queue = [hint]
@@ -257,7 +257,7 @@ def topic_configs() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """What each generated file must hold."""
+    """Return the content of each generated file."""
     return {ROOT / "docs/wire.md": wire(), ROOT / "docs/topic-configs.md": topic_configs()}
 
 

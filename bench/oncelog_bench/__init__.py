@@ -1,1 +1,1 @@
-"""Benchmarks of Oncelog, a raw baseline of this machine, and peers beside them."""
+"""Oncelog is measured here, with a raw baseline of this machine and peers beside it."""

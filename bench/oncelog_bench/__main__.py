@@ -1,4 +1,4 @@
-"""``python -m oncelog_bench``: measure, print the table, end with one line of JSON if asked.
+"""``python -m oncelog_bench`` measures, prints the table, and ends with JSON if asked.
 
 Usually called as ``oncelog bench``, ``make bench`` or ``make bench-peers``.
 """

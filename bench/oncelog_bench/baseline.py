@@ -1,4 +1,4 @@
-"""The raw baseline: what the same bytes cost on this machine without a broker.
+"""The raw baseline is the cost of the same bytes on this machine without a broker.
 
 A uvloop server receives the same frames over loopback, checks the CRC of the batch and appends it
 to one file; nothing is synced, indexed or replicated. A client sends pre-built frames, five in
@@ -25,7 +25,7 @@ _CRC_FROM = 21
 
 
 class _Server(asyncio.BufferedProtocol):
-    """Frames ``size:u32 batch`` into one reused buffer, one ack each."""
+    """The server reads frames ``size:u32 batch`` into one reused buffer, and sends one ack each."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -61,7 +61,7 @@ class _Server(asyncio.BufferedProtocol):
 
 
 class _Client(asyncio.Protocol):
-    """Sends one frame ``count`` times with a bounded number in flight."""
+    """The client sends one frame ``count`` times with a bounded number in flight."""
 
     def __init__(self, frame: list[bytes | bytearray], count: int, in_flight: int) -> None:
         self._frame = frame
@@ -111,7 +111,7 @@ async def _drive(port: int, batch: bytes | bytearray, count: int, in_flight: int
 def measure(
     directory: Path, batch: bytes | bytearray, *, total_bytes: int, repeats: int
 ) -> list[float]:
-    """MB/s (10^6 bytes of batches a second) of each repeat."""
+    """Return the MB/s of each repeat (10^6 bytes of batches a second)."""
     command = [sys.executable, "-m", "oncelog_bench.baseline", str(directory / "baseline.log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -1,4 +1,4 @@
-"""A local cluster for benchmarks, driven from outside through the ``oncelog`` command."""
+"""Benchmarks drive a local cluster from outside, through the ``oncelog`` command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class LocalCluster:
-    """``oncelog up`` in a directory of its own; ends only what it started."""
+    """A local cluster is ``oncelog up`` in a directory of its own; it ends only what it started."""
 
     def __init__(self, directory: Path, *, brokers: int = 3, configs: dict[str, str] | None = None):
         self.directory = directory
@@ -32,7 +32,7 @@ class LocalCluster:
         self._run("down")
 
     def pids(self) -> dict[int, int]:
-        """Broker id to process id of the brokers that run."""
+        """Return the process ids of the brokers that run, by broker id."""
         return {
             int(process["name"].removeprefix("broker-")): int(process["pid"])
             for process in self._run("status")["processes"]
@@ -40,7 +40,7 @@ class LocalCluster:
         }
 
     def kill(self, pid: int) -> None:
-        """SIGKILL one broker process of this cluster."""
+        """Kill one broker process of this cluster by SIGKILL."""
         os.kill(pid, signal.SIGKILL)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""How long a person waits for the command line to say anything: processes, from start to end."""
+"""This measures how long a person waits for the command line: processes, from start to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINES = (("--help",), ("topics", "--help"), ("topics", "list", "--help"), ("prof
 
 
 def run(report: Report, repeats: int) -> None:
-    """Milliseconds of each line, beside those of a Python that does nothing."""
+    """Measure the milliseconds of each line, beside those of a Python that does nothing."""
     bare = [_milliseconds([sys.executable, "-c", "pass"]) for _ in range(repeats)]
     report.add("a Python that does nothing", bare, "ms")
     for line in LINES:

@@ -1,4 +1,4 @@
-"""Compaction: how fast the cleaner is when it may, and what producers notice when it works beside.
+"""This measures the cleaner: how fast it is when it may, and what producers notice of it.
 
 A topic is filled while it is not compacted, then told to be. The cleaner is watched from outside,
 through the files of the partition.
@@ -38,7 +38,7 @@ QUIET_S = 1.0
 
 @dataclass(slots=True)
 class Cleaning:
-    """The cleaner's work on one partition; times by ``time.perf_counter``."""
+    """The cleaner works on one partition between these times of ``time.perf_counter``."""
 
     began_s: float
     ended_s: float
@@ -47,12 +47,12 @@ class Cleaning:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Return how long it took, in seconds."""
         return self.ended_s - self.began_s
 
 
 async def fill(bootstrap: str, topic: str, *, bytes_total: int, keys: int) -> None:
-    """One partition, not compacted yet, with about ``bytes_total`` of values of so many keys."""
+    """Fill one partition, not compacted yet, with about ``bytes_total`` bytes of values."""
     await make_topic(
         bootstrap,
         topic,
@@ -70,7 +70,7 @@ async def fill(bootstrap: str, topic: str, *, bytes_total: int, keys: int) -> No
 
 
 def log_files(directory: Path) -> dict[str, int]:
-    """Sizes of the partition's segments; a file that goes meanwhile is left out."""
+    """Return the sizes of the partition's segments; a file that goes meanwhile is left out."""
     found = {}
     for path in sorted(directory.glob("*.log")):
         try:
@@ -81,12 +81,12 @@ def log_files(directory: Path) -> dict[str, int]:
 
 
 def is_at_work(directory: Path) -> bool:
-    """Whether the cleaner has a segment in hand."""
+    """Return whether the cleaner has a segment in hand."""
     return any(directory.glob("*.cleaned")) or any(directory.glob("*.swap"))
 
 
 def read_raw(directory: Path) -> float:
-    """MB/s of reading the same bytes and checking every batch's CRC, without a broker."""
+    """Return the MB/s of reading the bytes and checking every batch's CRC, without a broker."""
     began = time.perf_counter()
     size = 0
     for path in sorted(directory.glob("*.log")):

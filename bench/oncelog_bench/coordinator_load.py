@@ -43,7 +43,7 @@ async def fill(bootstrap: str, topic: str, *, groups: int, partitions: int) -> N
 
 
 async def restart(cluster: LocalCluster, topic: str, group: str) -> float:
-    """Seconds from the first "still loading" to the first answer with an offset."""
+    """Return the seconds from the first "still loading" to the first answer with an offset."""
     await asyncio.to_thread(_stop, cluster)
     starting = asyncio.create_task(asyncio.to_thread(cluster.restart))
     host, _, port = cluster.bootstrap.rpartition(":")
@@ -81,14 +81,14 @@ async def _watch(address: Address, topic: str, group: str) -> float:
 
 
 def offsets_files(cluster: LocalCluster) -> list[Path]:
-    """The log of the offsets' partition."""
+    """Return the log files of the offsets' partition."""
     (broker_id,) = cluster.broker_ids
     directory = cluster.directory / f"broker-{broker_id}" / "data" / "__consumer_offsets-0"
     return sorted(directory.glob("*.log"))
 
 
 def read_raw(files: list[Path]) -> float:
-    """Seconds to read the same bytes and check every batch's CRC, without a broker."""
+    """Return the seconds to read the same bytes and check every batch's CRC, without a broker."""
     began = time.perf_counter()
     for path in files:
         data = memoryview(path.read_bytes())
@@ -100,7 +100,7 @@ def read_raw(files: list[Path]) -> float:
 
 
 def decode_raw(files: list[Path]) -> tuple[float, int]:
-    """(seconds to decode them into keys and values as well, records)."""
+    """Return the seconds to decode them into keys and values as well, and the count of records."""
     began = time.perf_counter()
     count = 0
     for path in files:

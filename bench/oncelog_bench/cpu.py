@@ -1,8 +1,8 @@
-"""CPU time of processes and of all that they have started: what a busy machine does not distort
-half as much as the time that work takes.
+"""This measures the CPU time of processes and of all that they have started.
 
-Linux only (/proc). A process that is gone counts by what its parent was told when it collected it;
-time of one that nobody collected is lost, so measure over spans in which processes live on.
+A busy machine distorts it not half as much as the time that work takes. Linux only (/proc). A
+process that is gone counts by what its parent was told when it collected it; time of one that
+nobody collected is lost, so measure over spans in which processes live on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """User and system time so far of these process ids and their descendants, each counted once."""
+    """Return user and system time so far of these processes and their descendants, in seconds.
+
+    Each process is counted once.
+    """
     times: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for entry in sorted(Path("/proc").iterdir()):

@@ -1,4 +1,4 @@
-"""Failover: kill -9 of a partition's leader to the next acknowledgement.
+"""This measures a failover: from kill -9 of a partition's leader to the next acknowledgement.
 
 With a history, clients record what they did and were told, for the checkers of the tests.
 """
@@ -27,10 +27,10 @@ async def kill_leader(
     turn: int = 0,
     history: Sink | None = None,
 ) -> float:
-    """Seconds from the kill to the first acknowledgement of a record sent after it.
+    """Return the seconds from the kill to the first acknowledgement of a record sent after it.
 
-    One partition, 500 records/s, acks=all. The killed broker is started again afterwards, and
-    the function returns when the ISR is whole. Values name their partition, the turn and a number.
+    One partition, 500 records/s, acks=all. The killed broker is started again afterwards, and the
+    function returns when the ISR is whole. Values name their partition, the turn and a number.
     """
     async with Admin(cluster.bootstrap) as admin:
         if want_controller:
@@ -87,7 +87,7 @@ async def _gap(producer: Producer, topic: str, name: str, kill: Callable[[], Non
 
 
 async def read_back(cluster: LocalCluster, topic: str, history: Sink) -> None:
-    """Read partition 0 of ``topic`` to its end, for the history."""
+    """Read what partition 0 of ``topic`` holds to its end, for the history."""
     only = TopicPartition(topic, 0)
     async with Consumer(
         bootstrap_servers=cluster.bootstrap, history=_recorder("reader", history)

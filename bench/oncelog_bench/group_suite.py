@@ -1,4 +1,4 @@
-"""Figures of consumer groups and of compaction, in the order of ``docs/performance.md``.
+"""Groups and compaction are measured in the order of ``docs/performance.md``.
 
 As in ``suite``: medians of repeats inside one process; what is set against each other takes turns.
 """
@@ -19,7 +19,7 @@ from oncelog_bench.report import Report, quantile
 
 @dataclass(frozen=True, slots=True)
 class GroupScale:
-    """How much work each figure does."""
+    """Each figure does so much work."""
 
     repeats: int
     seconds: float
@@ -55,7 +55,7 @@ def run(report: Report, scale: GroupScale, wanted: Callable[[str], bool], home: 
 
 
 def _offsets(report: Report, scale: GroupScale, home: Path) -> None:
-    """Commits and questions of 1 and of 100 partitions, the raw baseline beside them."""
+    """Measure the commits and questions of 1 and of 100 partitions, beside the raw baseline."""
     topic = "bench-offsets"
     made = {"commit": offsets.commit_request, "fetch offsets": offsets.fetch_request}
     with LocalCluster(home / "offsets") as cluster:
@@ -105,8 +105,10 @@ def _offset_rows(
 
 
 def _rebalance(report: Report, scale: GroupScale, home: Path) -> None:
-    """A large group (members x partitions) whose members come and go under load; the others hear
-    of it by heartbeats. Cooperative sticky."""
+    """Measure a large group (members x partitions) whose members come and go under load.
+
+    The others hear of it by heartbeats. It is cooperative sticky.
+    """
     found: dict[int, list[rebalance.Rebalance]] = {every_ms: [] for every_ms in HEARTBEATS_MS}
     with LocalCluster(home / "rebalance") as cluster:
         making = offsets.make_topic(cluster.bootstrap, "shared", partitions=scale.partitions)
@@ -146,7 +148,7 @@ def _rebalance_rows(report: Report, what: str, found: list[rebalance.Rebalance])
 
 
 def _load(report: Report, scale: GroupScale, home: Path) -> None:
-    """A coordinator's start with many offsets, beside reading the same bytes."""
+    """Measure a coordinator's start with many offsets, beside reading the same bytes."""
     count = scale.offset_groups * OFFSETS_A_GROUP
     topic = "committed"
     loads: list[float] = []
@@ -182,7 +184,7 @@ def _load(report: Report, scale: GroupScale, home: Path) -> None:
 
 
 def _compaction(report: Report, scale: GroupScale, home: Path) -> None:
-    """The cleaner's rate when it may do what it can; then its effect when it is held back."""
+    """Measure the cleaner's rate when it may do what it can, then its effect when held back."""
     rates: list[float] = []
     raw: list[float] = []
     left: list[float] = []

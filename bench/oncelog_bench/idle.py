@@ -1,4 +1,4 @@
-"""What an idle broker costs: CPU and resident memory, read from /proc."""
+"""An idle broker's cost is measured in CPU and resident memory, read from /proc."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return user and system time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def resident_mb(pid: int) -> float:
-    """Resident set of a process in MB (10^6 bytes)."""
+    """Return the resident set of a process in MB (10^6 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -24,7 +24,7 @@ def resident_mb(pid: int) -> float:
 
 
 def idle(pids: list[int], *, seconds: float) -> tuple[list[float], list[float]]:
-    """(CPU in % of a core, resident MB) of each process over ``seconds`` of doing nothing."""
+    """Return CPU in % of a core and resident MB of each process over ``seconds`` without work."""
     before = [cpu_seconds(pid) for pid in pids]
     time.sleep(seconds)
     cpu = [

@@ -1,4 +1,4 @@
-"""End-to-end latency: from the call of ``enqueue`` to the record in the consumer's hands."""
+"""End-to-end latency is from the call of ``enqueue`` to the record in the consumer's hands."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from oncelog_bench.throughput import PARTITIONS, Acks
 async def end_to_end_ms(
     bootstrap: str, topic: str, *, rate: int, seconds: float, acks: Acks = "all"
 ) -> list[float]:
-    """Latencies in ms at ``rate`` records/s; the first fifth is warm-up and dropped.
-
-    Producer and consumer share one process and one clock; each value carries its send time.
-    """
+    """Return latencies in ms at ``rate`` records/s; the first fifth is warm-up and dropped."""
     async with (
         Producer(bootstrap, acks=acks, linger_ms=0) as producer,
         Consumer(bootstrap_servers=bootstrap, auto_offset_reset="latest") as consumer,

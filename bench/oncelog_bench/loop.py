@@ -1,4 +1,4 @@
-"""The longest turn of a broker's loop for each operation that is feared, from a process of its own.
+"""A process of its own measures the longest turn of a broker's loop for each feared operation.
 
 Benchmarks know brokers from outside only; how long a loop is held is seen from inside only.
 """

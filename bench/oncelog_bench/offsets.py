@@ -1,4 +1,4 @@
-"""Commits and questions for committed offsets: how many a second one coordinator's cluster takes.
+"""This measures how many commits and questions for offsets a coordinator answers a second.
 
 Every group has a connection of its own and one request under way; the groups run side by side, as
 consumers would. Requests are those of the wire, so that the client's own work stays small.
@@ -41,7 +41,7 @@ MakeRequest = Callable[[str, int], Request]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one repeat measured."""
+    """These rates were measured by one repeat."""
 
     requests: float
     """A second."""
@@ -49,7 +49,7 @@ class Rates:
 
 
 async def find_coordinator(bootstrap: str, group: str) -> Address:
-    """Where the group's coordinator listens; waits until there is one that serves."""
+    """Return where the group's coordinator listens, after waiting for one that serves."""
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     anybody = Address(host, int(port))
     async with asyncio.timeout(TIMEOUT_S):
@@ -65,7 +65,7 @@ async def find_coordinator(bootstrap: str, group: str) -> Address:
 
 
 async def ask_once(address: Address, request: Request) -> Any:
-    """The answer to one request over a connection of its own."""
+    """Return the answer to one request over a connection of its own."""
     channel = await open_channel(address, "bench", 5.0)
     try:
         return await ask(channel, request, TIMEOUT_S)
@@ -74,7 +74,7 @@ async def ask_once(address: Address, request: Request) -> Any:
 
 
 def commit_request(topic: str, partitions: int) -> MakeRequest:
-    """Commits from outside of the groups, of so many partitions each."""
+    """Return what makes commits from outside of the groups, of ``partitions`` partitions each."""
 
     def make(group: str, number: int) -> Request:
         offsets = [OffsetCommitPartition(p, number, 0) for p in range(partitions)]
@@ -84,20 +84,23 @@ def commit_request(topic: str, partitions: int) -> MakeRequest:
 
 
 def fetch_request(topic: str, partitions: int) -> MakeRequest:
-    """Questions for the committed offsets of so many partitions."""
+    """Return what makes questions for the committed offsets of ``partitions`` partitions."""
     wanted = [OffsetFetchTopic(topic, list(range(partitions)))]
     return lambda group, number: OffsetFetchRequest(group, wanted)
 
 
 def batch_of(partitions: int) -> bytes:
-    """A batch about as large as that of one commit, for the raw baseline."""
+    """Make a batch about as large as that of one commit, for the raw baseline."""
     values = [b"v" * 24] * partitions
     return bytes(encode_batch(values, keys=[b"k" * 24] * partitions, timestamps=0))
 
 
 def synced_by_hand(directory: Path, batch: bytes, *, seconds: float) -> float:
-    """How often a second the batch can be appended to three files and each of them be synced, one
-    after the other: what a commit costs this disk, without brokers and without company."""
+    """Return how often a second a batch can be appended to three files and each of them synced.
+
+    They are synced one after the other: what a commit costs this disk, without brokers and without
+    company.
+    """
     fds = [
         os.open(directory / f"synced-{number}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         for number in range(REPLICAS)
@@ -149,7 +152,10 @@ async def _ask_until(
 
 
 async def consumer_commits(bootstrap: str, topic: str, *, seconds: float) -> float:
-    """``await consumer.commit()`` of one consumer, one after the other: commits a second."""
+    """Return the rate of ``await consumer.commit()`` of one consumer: commits a second.
+
+    One commit comes after the other.
+    """
     async with Consumer(
         bootstrap_servers=bootstrap, group_id="bench-consumer", enable_auto_commit=False
     ) as consumer:

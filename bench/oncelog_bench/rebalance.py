@@ -1,4 +1,4 @@
-"""Rebalances of a large group: how long they take, and what readers notice meanwhile.
+"""This measures how long rebalances of a large group take, and what readers notice meanwhile.
 
 All members live in one process, each with connections of its own, so what is measured is the
 cluster's work and the work of all members on one core. Values carry the time at which they were
@@ -20,8 +20,11 @@ DEADLINE_S = 120.0
 
 @dataclass(slots=True)
 class Rebalance:
-    """What one repeat measured. ``quiet`` and ``staying`` are lateness in ms, of records read while
-    nothing happened, and of partitions that kept their member while the group rebalanced."""
+    """These are the figures of one repeat.
+
+    ``quiet`` and ``staying`` are lateness in ms, of records read while nothing happened, and of
+    partitions that kept their member while the group rebalanced.
+    """
 
     all_joined_s: float = 0.0
     one_joined_s: float = 0.0
@@ -33,7 +36,7 @@ class Rebalance:
 
 
 class _Group:
-    """The members, who owns what, and how late records are."""
+    """The group knows its members, who owns what, and how late records are."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, heartbeat_interval_ms: int
@@ -80,7 +83,7 @@ class _Group:
 
 
 class _Seat(RebalanceListener):
-    """One member; it is the listener of its consumer."""
+    """A seat is one member; it is the listener of its consumer."""
 
     def __init__(self, group: _Group) -> None:
         self.owned: set[int] = set()
@@ -124,7 +127,7 @@ class _Seat(RebalanceListener):
 
 
 async def _produce(bootstrap: str, topic: str, partitions: int, rate: int) -> None:
-    """To all partitions in turn, ``rate`` records a second together."""
+    """Send ``rate`` records a second together, to all partitions in turn."""
     async with Producer(bootstrap, acks=1, linger_ms=0) as producer:
         began = time.perf_counter()
         sent = 0

@@ -1,4 +1,4 @@
-"""Rows of a benchmark: medians, ratios, the table for people and the JSON line for programs.
+"""A benchmark's rows become the table for people and the JSON line for programs.
 
 ``ratio`` says how many times better ours is than ``against``: above 1 is better for us, for times
 as well as for rates. It is ``None`` where nothing stands beside the row.
@@ -17,7 +17,7 @@ LOWER_IS_BETTER = frozenset({"ms", "s", "%", "MB", "% of a core", "s/M rows"})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured figure; ``value`` is the median of the run's repeats."""
+    """A row is one measured figure; ``value`` is the median of the run's repeats."""
 
     name: str
     value: float
@@ -27,25 +27,25 @@ class Row:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median of at least one value."""
+    """Return the median of at least one value."""
     return float(statistics.median(values))
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """The value below which ``fraction`` of the values lie (nearest rank)."""
+    """Return the value below which ``fraction`` of the values lie (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * fraction))]
 
 
 def better_by(ours: float, theirs: float, unit: str) -> float:
-    """How many times better ``ours`` is than ``theirs`` in ``unit``."""
+    """Return how many times better ``ours`` is than ``theirs`` in ``unit``."""
     if ours <= 0 or theirs <= 0:
         return 0.0
     return theirs / ours if unit in LOWER_IS_BETTER else ours / theirs
 
 
 class Report:
-    """Rows as they come, echoed to ``progress`` for whoever watches."""
+    """The report takes rows as they come, and echoes them to ``progress`` for whoever watches."""
 
     def __init__(self, progress: TextIO) -> None:
         self.rows: list[Row] = []
@@ -70,7 +70,7 @@ class Report:
         return value
 
     def value(self, name: str) -> float | None:
-        """The value of the row with this name, if it was measured."""
+        """Return the value of the row with this name, or None if it was not measured."""
         return next((row.value for row in self.rows if row.name == name), None)
 
     def compare(self, name: str, peer: str) -> None:
@@ -82,7 +82,7 @@ class Report:
                 self.rows[index] = Row(row.name, row.value, row.unit, peer, ratio)
 
     def table(self) -> str:
-        """All rows as an aligned text table."""
+        """Return all rows as an aligned text table."""
         lines = [f"{'work':<66} {'value':>12} {'unit':<12} {'ratio':>6}  against"]
         for row in self.rows:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
@@ -91,12 +91,12 @@ class Report:
         return "\n".join(lines)
 
     def json_line(self) -> str:
-        """The one last line of JSON that programs read."""
+        """Return the one last line of JSON that programs read."""
         return json.dumps({"rows": [asdict(row) for row in self.rows]})
 
 
 def show(value: float) -> str:
-    """Digits that a person reads: thousands separated above 1,000."""
+    """Return the digits that a person reads: thousands are separated above 1,000."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""``python -m oncelog_bench.spark``: what PySpark pipelines reach, as ``make bench-spark``.
+"""``python -m oncelog_bench.spark`` measures PySpark pipelines, as ``make bench-spark``.
 
 The table of ``docs/performance.md``: batch source and sink, topic to topic, what exactly once
 costs, and the latency of small micro-batches, each beside what PySpark itself does with a source or
@@ -21,7 +21,7 @@ from oncelog_bench.report import Report
 
 
 def session(scratch: Path, cores: int) -> Any:
-    """A session of its own; its Java is ended with it."""
+    """Make a session of its own; its Java is ended with it."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 

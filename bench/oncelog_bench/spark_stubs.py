@@ -1,4 +1,4 @@
-"""A source and a sink that do nothing, for what PySpark itself costs.
+"""PySpark's own cost is shown by a source and a sink that do nothing.
 
 ``bench_prebuilt`` hands out record batches that were built once per process, with the columns of a
 topic: what is measured is Spark's transfer of them. ``bench_discard`` takes Arrow batches and drops
@@ -57,13 +57,13 @@ def _batch(rows: int, value_bytes: int) -> Any:
 
 
 class Rows(InputPartition):
-    """So many rows of one task."""
+    """One task gets this number of rows."""
 
     def __init__(self, count: int, value_bytes: int) -> None:
         super().__init__((count, value_bytes))
 
     def batches(self) -> Iterator[Any]:
-        """Prebuilt ones."""
+        """Yield prebuilt batches."""
         count, value_bytes = self.value
         whole = _batch(BATCH_ROWS, value_bytes)
         for first in range(0, count, BATCH_ROWS):
@@ -76,11 +76,11 @@ class _Reader(DataSourceReader):
         self._value_bytes = value_bytes
 
     def partitions(self) -> list[InputPartition]:
-        """One for each core."""
+        """Return one partition for each core."""
         return [Rows(self._rows // PARTITIONS, self._value_bytes)] * PARTITIONS
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In an executor."""
+        """Yield the rows of a partition, in an executor."""
         assert isinstance(partition, Rows)
         return partition.batches()
 
@@ -93,42 +93,45 @@ class _StreamReader(DataSourceStreamReader):
         self._value_bytes = value_bytes
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Nothing yet."""
+        """Return an offset of nothing yet."""
         return {"rows": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        """``rows`` more."""
+        """Return an end that is ``rows`` further."""
         return {"rows": start["rows"] + self._rows}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One for each core."""
+        """Return one partition for each core."""
         share = (end["rows"] - start["rows"]) // PARTITIONS
         return [Rows(share, self._value_bytes)] * PARTITIONS
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In an executor."""
+        """Yield the rows of a partition, in an executor."""
         assert isinstance(partition, Rows)
         return partition.batches()
 
 
 class PrebuiltSource(DataSource):
-    """Options: ``rows`` (of all, or of each look at a stream), ``valuebytes``."""
+    """The source has two options: ``rows`` and ``valuebytes``.
+
+    ``rows`` counts all rows of a table, or those of each look at a stream.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the name of the format."""
         return PREBUILT
 
     def schema(self) -> str:
-        """A topic's columns."""
+        """Return the columns of a topic."""
         return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """A table of ``rows`` rows."""
+        """Return a reader of a table of ``rows`` rows."""
         return _Reader(int(self.options["rows"]), int(self.options["valuebytes"]))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """``rows`` more at each look."""
+        """Return a reader of ``rows`` more at each look."""
         return _StreamReader(int(self.options["rows"]), int(self.options["valuebytes"]))
 
 
@@ -140,30 +143,30 @@ def _drop(batches: Iterator[Any]) -> WriterCommitMessage:
 
 class _Writer(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """In an executor."""
+        """Drop the rows, in an executor."""
         return _drop(iterator)
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """In an executor."""
+        """Drop the rows, in an executor."""
         return _drop(iterator)
 
 
 class DiscardSink(DataSource):
-    """No options."""
+    """The sink has no options."""
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the name of the format."""
         return DISCARD
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Takes Arrow batches."""
+        """Return a writer that takes Arrow batches."""
         return _Writer()
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: Any, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """Takes Arrow batches."""
+        """Return a writer that takes Arrow batches."""
         return _StreamWriter()

@@ -1,4 +1,4 @@
-"""The works of ``oncelog_bench.spark``: each measured in turns with what it is set against.
+"""Each work of ``oncelog_bench.spark`` is measured in turns with what it is set against.
 
 Rates of batches count from the action's start to its end, planning included; rates of streams are
 those of single micro-batches (rows by the duration of the trigger), the first of a query left out,
@@ -37,7 +37,7 @@ CPU_UNIT = "s/M rows"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much work each figure does."""
+    """Each figure does so much work."""
 
     repeats: int
     source_rows: int
@@ -49,7 +49,7 @@ class Scale:
     small_batches: int
 
     def with_repeats(self, repeats: int | None) -> Scale:
-        """The same with another number of repeats, if given."""
+        """Return the scale with another number of repeats, if one is given."""
         return replace(self, repeats=repeats) if repeats else self
 
 
@@ -58,7 +58,7 @@ QUICK = Scale(1, 200_000, 200_000, 200_000, 50_000, 100_000, 20_000, 8)
 
 
 class SparkBench:
-    """All groups on one session and one cluster."""
+    """All groups run on one session and one cluster."""
 
     def __init__(
         self, report: Report, scale: Scale, cluster: LocalCluster, spark: Any, home: Path
@@ -128,7 +128,8 @@ class SparkBench:
     def _in_turns(
         self, rows: int, works: Mapping[str, Callable[[], None]], before: Callable[[], None]
     ) -> None:
-        """Rates and CPU of each, set against the first; the first run of each warms up."""
+        """Measure the rates and CPU of each work against the first, in turns; first runs warm
+        up."""
         rates: dict[str, list[float]] = {name: [] for name in works}
         cpu: dict[str, list[float]] = {name: [] for name in works}
         for turn in range(self._scale.repeats + 1):
@@ -158,7 +159,7 @@ class SparkBench:
         frame.write.format(form).options(**options).mode("append").save()
 
     def _rate(self, rows: int, work: Callable[[], None], cpu: list[float]) -> float:
-        """Rows a second; ``cpu`` takes the CPU seconds of a million rows."""
+        """Return the rows a second; ``cpu`` takes the CPU seconds of a million rows."""
         spent, began = cpu_seconds(self._processes), time.perf_counter()
         work()
         taken = time.perf_counter() - began
@@ -209,7 +210,7 @@ class SparkBench:
     def _copy(
         self, source: str, target: str, batch: int, sink_options: dict[str, str]
     ) -> list[float]:
-        """Rates of the micro-batches of one query from the beginning to the end of a topic."""
+        """Return the rates of the micro-batches of one query that reads a topic to its end."""
         reading = {**self._reading(source), "maxOffsetsPerTrigger": str(batch)}
         frame = self._spark.readStream.format("oncelog").options(**reading).load()
         query = (
@@ -269,8 +270,10 @@ class SparkBench:
     def _small(
         self, frame: Any, form: str, options: dict[str, str], feed: Callable[[Any], None]
     ) -> dict[str, list[float]]:
-        """Durations of the micro-batches that ``feed`` causes, by their part; the first five, in
-        which workers start, left out."""
+        """Return the durations of the micro-batches that ``feed`` causes, by their part.
+
+        The first five, in which workers start, are left out.
+        """
         query = (
             frame.select("key", "value")
             .writeStream.format(form)
@@ -349,7 +352,7 @@ class SparkBench:
         return name
 
     def _filled(self, rows: int) -> str:
-        """A topic with so many rows, as many in each partition."""
+        """Make a topic with ``rows`` rows, as many in each partition."""
         name = self._topic()
 
         async def fill() -> None:

@@ -1,4 +1,4 @@
-"""Oncelog's own figures, in the order of the table in ``docs/performance.md``.
+"""Oncelog's own figures are measured in the order of the table in ``docs/performance.md``.
 
 Every figure is the median of ``repeats`` runs inside one process; rows that are compared with each
 other (baseline, flush modes) take turns, so that a noisy minute hits both.
@@ -42,7 +42,7 @@ BASELINE = "raw baseline: receive, CRC, append; 1 KB records"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much work each figure does: ``full`` for the record, ``quick`` to see that it runs."""
+    """Each figure does so much work: ``full`` for the record, ``quick`` to see that it runs."""
 
     repeats: int
     bytes_total: int
@@ -102,7 +102,7 @@ def run(
 
 
 def _records(scale: Scale, size: int, *, each: bool) -> int:
-    """Records of one repeat; one-by-one sends do a fifth of the bulk work."""
+    """Return the records of one repeat; one-by-one sends do a fifth of the bulk work."""
     count = scale.bytes_total // max(size, 300) // (5 if each else 1)
     return max(50_000, count // 50_000 * 50_000)
 
@@ -147,11 +147,7 @@ def _each(
 
 
 def _warm_up(scale: Scale, cluster: LocalCluster) -> None:
-    """One run that does not count: code is loaded, and memory has been touched once.
-
-    A virtual machine may have to be given each page of its memory by its host at the first touch,
-    which makes the first writes into the page cache several times slower than later ones.
-    """
+    """Make one run that does not count: code is loaded, and memory has been touched once."""
     for _ in range(2):
         _on_topic(cluster, 3, "commit", _many(scale, 1000, "all"))
 

@@ -1,4 +1,4 @@
-"""How long a test waits for its cluster (``oncelog.testing``), and for time to pass on it."""
+"""This measures how long a test waits for ``oncelog.testing``, and for time to pass on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_S = 86_400
 
 
 def run(report: Report, repeats: int) -> None:
-    """Milliseconds until clusters serve, once everything is imported; and of an import."""
+    """Measure the milliseconds until clusters serve, with all imported, and those of an import."""
     line = [sys.executable, "-c", "from oncelog.testing import Cluster"]
     bare = [sys.executable, "-c", "pass"]
     subprocess.run(line, check=True)  # the first one compiles

@@ -40,7 +40,7 @@ async def drop_topic(bootstrap: str, name: str) -> None:
 async def produce_many(
     bootstrap: str, topic: str, *, size: int, count: int, acks: Acks, batch_size: int
 ) -> float:
-    """``send_many`` by columns: lists of 5 MB of values, eight of them outstanding."""
+    """Measure ``send_many`` by columns: lists of 5 MB of values, eight of them outstanding."""
     values = [b"x" * size] * (5_000_000 // size)
     async with Producer(
         bootstrap, acks=acks, linger_ms=5, batch_size=batch_size, buffer_memory=128 << 20
@@ -85,7 +85,7 @@ def _consumer(bootstrap: str, topic: str) -> Consumer:
 
 
 async def consume_each(bootstrap: str, topic: str, *, count: int) -> float:
-    """``async for record in consumer``."""
+    """Measure ``async for record in consumer``."""
     async with _consumer(bootstrap, topic) as consumer:
         seen = 0
         began = time.perf_counter()
@@ -98,7 +98,7 @@ async def consume_each(bootstrap: str, topic: str, *, count: int) -> float:
 
 
 async def consume_columns(bootstrap: str, topic: str, *, count: int) -> float:
-    """``async for batch in consumer.batches()``, values as a list."""
+    """Measure ``async for batch in consumer.batches()``, with values as a list."""
     async with _consumer(bootstrap, topic) as consumer:
         seen = 0
         began = time.perf_counter()
@@ -110,7 +110,7 @@ async def consume_columns(bootstrap: str, topic: str, *, count: int) -> float:
 
 
 async def consume_arrow(bootstrap: str, topic: str, *, count: int) -> float:
-    """The same batches turned into Arrow record batches."""
+    """Measure the same batches turned into Arrow record batches."""
     import pyarrow  # noqa: F401 - importing it takes longer than some runs
 
     async with _consumer(bootstrap, topic) as consumer:

@@ -1,4 +1,4 @@
-"""Figures of idempotence and transactions, in the order of ``docs/performance.md``.
+"""Idempotence and transactions are measured in the order of ``docs/performance.md``.
 
 As in ``suite``: medians of repeats inside one process; what is set against each other takes turns,
 on the same topic.
@@ -25,7 +25,7 @@ ABORT_EVERY = 10
 
 @dataclass(frozen=True, slots=True)
 class TransactionScale:
-    """How much work each figure does."""
+    """Each figure does so much work."""
 
     repeats: int
     seconds: float
@@ -75,7 +75,7 @@ def _plain(scale: TransactionScale, acks: throughput.Acks, *, idempotent: bool =
 
 
 def _rates(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
-    """1 KB records, RF 3: transactions of 100 ms beside the same without."""
+    """Measure what transactions of 100 ms cost, with records of 1 KB and RF 3."""
     works: dict[str, Work] = {
         "acks=all, no idempotence": _plain(scale, "all", idempotent=False),
         "acks=1, five in flight": _plain(scale, 1, idempotent=False),
@@ -107,7 +107,7 @@ def _per_second(report: Report, scale: TransactionScale, cluster: LocalCluster) 
 
 
 def _markers(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
-    """What a partition more costs: a record to each in a transaction, beside the same without."""
+    """Measure a transaction with a record to each partition, beside the same without."""
     extra: dict[int, float] = {}
     for partitions in scale.partitions:
         found: dict[bool, list[float]] = {False: [], True: []}
@@ -136,7 +136,7 @@ def _markers(report: Report, scale: TransactionScale, cluster: LocalCluster) -> 
 
 
 def _reading(report: Report, scale: TransactionScale, cluster: LocalCluster) -> None:
-    """A log of transactions of which every tenth is aborted, read at both levels in turns."""
+    """Measure reading at both levels, in turns: every tenth transaction of the log is aborted."""
     levels: tuple[transactions.Isolation, ...] = ("read_uncommitted", "read_committed")
     taken: dict[tuple[bool, str], list[float]] = {}
 

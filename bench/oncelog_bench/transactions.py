@@ -24,7 +24,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 async def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
-    """A replicated topic whose files go at once when it is dropped."""
+    """Make a replicated topic whose files go at once when it is dropped."""
     configs = {"min_insync_replicas": "2", "file_delete_delay_ms": "0"}
     async with Admin(bootstrap) as admin:
         (await admin.create_topics([NewTopic(name, partitions, 3, configs)])).raise_for_errors()
@@ -45,7 +45,7 @@ def _producer(
 
 
 class _Feed:
-    """Hands records over, a bounded number of pieces outstanding."""
+    """The feed hands records over, with a bounded number of pieces outstanding."""
 
     def __init__(self, producer: Producer, topic: str, size: int) -> None:
         self._producer = producer
@@ -55,7 +55,7 @@ class _Feed:
         self.sent = 0
 
     async def piece(self) -> None:
-        """One piece more."""
+        """Hand over one piece more."""
         sending = self._producer.send_many(self._topic, self._values)
         self._outstanding.append(asyncio.create_task(sending))
         self.sent += PIECE
@@ -64,7 +64,7 @@ class _Feed:
         await asyncio.sleep(0)
 
     async def drain(self) -> None:
-        """Until all is acknowledged."""
+        """Wait until all is acknowledged."""
         await asyncio.gather(*self._outstanding)
         self._outstanding.clear()
 
@@ -72,7 +72,7 @@ class _Feed:
 async def produce(
     bootstrap: str, topic: str, *, size: int, seconds: float, acks: Acks, idempotent: bool = True
 ) -> float:
-    """Records a second without transactions."""
+    """Return the records a second without transactions."""
     async with _producer(bootstrap, acks, idempotent=idempotent) as producer:
         feed = _Feed(producer, topic, size)
         await feed.piece()
@@ -94,7 +94,10 @@ async def produce_in_transactions(
     txn_s: float,
     abort_every: int = 0,
 ) -> float:
-    """Records a second in transactions of ``txn_s``, one after the other; every so many aborted."""
+    """Return the records a second in transactions of ``txn_s`` seconds, one after the other.
+
+    With ``abort_every`` one in so many is aborted.
+    """
     async with _producer(bootstrap, "all", transactional_id=f"bench-{topic}") as producer:
         feed = _Feed(producer, topic, size)
         await _one(producer, feed, 0.0, commit=True)
@@ -119,7 +122,7 @@ async def _one(producer: Producer, feed: _Feed, txn_s: float, *, commit: bool) -
 
 
 async def per_second(bootstrap: str, topic: str, *, ids: int, seconds: float) -> float:
-    """Transactions a second of one record each, by so many transactional ids side by side."""
+    """Return the transactions a second, of one record each, by ``ids`` ids side by side."""
     ready: list[Awaitable[int]] = []
     begin = asyncio.Event()
 
@@ -150,7 +153,7 @@ async def per_second(bootstrap: str, topic: str, *, ids: int, seconds: float) ->
 
 
 async def read_through(bootstrap: str, topic: str, *, isolation: Isolation, columns: bool) -> float:
-    """Records of the log a second from its beginning to its end, those that are skipped too."""
+    """Return the log's records a second from beginning to end, those that are skipped too."""
     every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     async with Consumer(
         bootstrap_servers=bootstrap,
@@ -177,8 +180,10 @@ async def read_through(bootstrap: str, topic: str, *, isolation: Isolation, colu
 async def over_partitions(
     bootstrap: str, topic: str, *, partitions: int, count: int, transactional: bool
 ) -> float:
-    """Milliseconds of one round: a record to each of so many partitions, acknowledged; and
-    committed, if ``transactional``."""
+    """Return the milliseconds of one round: a record to each partition, acknowledged.
+
+    The round is committed, too, if ``transactional``.
+    """
     name = f"markers-{topic}-{partitions}" if transactional else None
     async with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
 

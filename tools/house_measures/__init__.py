@@ -1,1 +1,1 @@
-"""The house is measured here: who changes whose state, who imports whom, what docstrings say."""
+"""These modules measure the house: its states' owners, its imports, its rules, its docstrings."""

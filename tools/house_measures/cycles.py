@@ -1,4 +1,4 @@
-"""This measure finds modules that import each other in a circle.
+"""The measure finds modules that import each other in a circle.
 
 Every import counts: those under ``TYPE_CHECKING`` and those inside of functions too. That a module
 of a package makes Python load the package's ``__init__`` does not count.

@@ -1,4 +1,4 @@
-"""This measure finds code that assigns another module's attributes, or reads private ones.
+"""The measure finds code that assigns another module's attributes, or reads its private ones.
 
 The types come from mypy, so an object is known whatever the variable is called. These are allowed:
 
@@ -36,7 +36,7 @@ _MAKERS = frozenset(("dataclasses.replace", "copy.copy", "copy.deepcopy"))
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A finding names one place where a module reaches into another one's object."""
+    """A finding is one place where a module reaches into another one's object."""
 
     module: str
     line: int
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """A report holds the findings of all modules."""
+    """The report has what was found in all modules."""
 
     writes: list[Finding]
     private_reads: list[Finding]
@@ -156,7 +156,7 @@ class _Module:
         return Finding(self._name, node.line, f"{_text(node.expr)}.{node.name}", owner)
 
     def _owners(self, node: nodes.MemberExpr) -> list[nodes.TypeInfo] | None:
-        """Return the classes that declare the attribute, or None for an object of unknown type."""
+        """Return the classes that declare the attribute, or None for an unknown type."""
         kind = self._types.get(node.expr)
         if kind is None and isinstance(node.expr, nodes.RefExpr):
             declared = node.expr.node
@@ -170,7 +170,7 @@ class _Module:
 
 
 def _classes(kind: types.Type | None) -> list[nodes.TypeInfo] | None:
-    """Return the classes of an object of this type, or None for Any."""
+    """Return the classes of an object of this type; None for Any."""
     if kind is None:
         return []  # code that mypy knows to be unreachable
     kind = types.get_proper_type(kind)

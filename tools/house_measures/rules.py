@@ -1,4 +1,4 @@
-"""This measure finds what code cites of docs/rules.toml, and what it cites that is not there.
+"""The measure finds what code cites of docs/rules.toml, and what it cites that is not there.
 
 A rule is cited as ``[K5]`` in a comment or a docstring, or by a string that is its number and
 nothing else, as in ``Violation("A3", ...)``. Its number without the brackets is the old form.
@@ -27,7 +27,7 @@ _ABSENT = re.compile(r"\bRELIABILITY\b|\b[Aa]blation \d+\b|\bF\d{1,2}\b|\b8\.\d/
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section holds the rules whose numbers begin with the same letter."""
+    """The rules of a section have numbers that begin with the same letter."""
 
     letter: str
     title: str
@@ -60,7 +60,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Citations:
-    """The citations of some modules are kept here, known rules apart from unknown ones."""
+    """Some modules have these citations."""
 
     known: tuple[Citation, ...]
     unknown: tuple[Citation, ...]

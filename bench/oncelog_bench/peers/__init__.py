@@ -1,1 +1,1 @@
-"""Apache Kafka and its Python clients, run beside Oncelog on the same cores."""
+"""Apache Kafka and its Python clients are run beside Oncelog on the same cores."""

@@ -1,4 +1,4 @@
-"""``python -m oncelog_bench.peers``: Apache Kafka and Oncelog in one run, side by side."""
+"""Apache Kafka and Oncelog are measured in one run by ``python -m oncelog_bench.peers``."""
 
 from __future__ import annotations
 

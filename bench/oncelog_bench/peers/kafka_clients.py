@@ -1,4 +1,4 @@
-"""What Apache Kafka reaches here through its Python clients, one function a figure.
+"""Apache Kafka is measured through its Python clients, by one function a figure.
 
 The shape of the work is that of ``oncelog_bench.throughput`` and ``latency``: six partitions,
 values of one size, no keys, no compression, all acknowledged before the clock stops.
@@ -41,7 +41,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 
 def confluent_produce(bootstrap: str, topic: str, *, size: int, count: int, acks: str) -> float:
-    """Records/s of confluent-kafka (librdkafka), idempotent where acks is all."""
+    """Return the records/s of confluent-kafka (librdkafka), idempotent where acks is all."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -103,7 +103,7 @@ async def aiokafka_produce(
 
 
 def kafka_python_produce(bootstrap: str, topic: str, *, size: int, count: int, acks: str) -> float:
-    """Records/s of kafka-python."""
+    """Return the records/s of kafka-python."""
     from kafka import KafkaProducer
 
     level: Any = acks if acks == "all" else int(acks)
@@ -126,7 +126,7 @@ def kafka_python_produce(bootstrap: str, topic: str, *, size: int, count: int, a
 
 
 def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
-    """Records/s of ``consume(10000)``, from the beginning."""
+    """Return the records/s of ``consume(10000)``, from the beginning."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -154,7 +154,7 @@ def confluent_consume(bootstrap: str, topic: str, *, count: int) -> float:
 
 
 async def aiokafka_consume(bootstrap: str, topic: str, *, count: int) -> float:
-    """Records/s of aiokafka's ``getmany``."""
+    """Return the records/s of aiokafka's ``getmany``."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     consumer = AIOKafkaConsumer(
@@ -180,7 +180,10 @@ async def aiokafka_consume(bootstrap: str, topic: str, *, count: int) -> float:
 
 
 def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> list[float]:
-    """Latencies in ms through confluent-kafka at acks=all, linger 0; first fifth dropped."""
+    """Return latencies in ms through confluent-kafka at acks=all, linger 0.
+
+    The first fifth of them is dropped.
+    """
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     latencies: list[float] = []
@@ -233,7 +236,7 @@ def end_to_end_ms(bootstrap: str, topic: str, *, rate: int, seconds: float) -> l
 
 
 def failover_seconds(bootstrap: str, topic: str, kill_leader: Any) -> float:
-    """Seconds from ``kill_leader()`` to the first acknowledgement of a record sent after it."""
+    """Return the seconds from ``kill_leader()`` to the first acknowledgement of a later record."""
     from confluent_kafka import Producer
 
     killed_at = 0.0
@@ -280,7 +283,7 @@ def make_idle_topic(bootstrap: str, name: str) -> None:
 
 
 def leader_of(bootstrap: str, topic: str, partition: int) -> int:
-    """Broker id of the leader of a partition."""
+    """Return the broker id of the leader of a partition."""
     from confluent_kafka.admin import AdminClient
 
     metadata = AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(topic, timeout=10)

@@ -42,7 +42,7 @@ _LOG4J = """Configuration:
 
 
 def fetch_jars(directory: Path) -> Path:
-    """Download Kafka's jars into ``directory`` once; returns the folder that holds them.
+    """Get Kafka's jars into ``directory`` once, and return the folder that holds them.
 
     :raises RuntimeError: there is no Maven or no Java on this machine.
     """
@@ -61,7 +61,7 @@ def fetch_jars(directory: Path) -> Path:
 
 
 class KafkaCluster:
-    """N combined broker and controller processes on free loopback ports."""
+    """The cluster has N combined broker and controller processes on free loopback ports."""
 
     def __init__(self, directory: Path, jars: Path, *, brokers: int = 3) -> None:
         self._directory = directory
@@ -97,7 +97,7 @@ class KafkaCluster:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the brokers."""
+        """Return the process ids of the brokers."""
         return [process.pid for process in self._processes]
 
     def _java(self, index: int, main: str, log: str) -> list[str]:
@@ -156,7 +156,7 @@ class KafkaCluster:
 
 
 def _kafka_id() -> str:
-    """A cluster or directory id in Kafka's form; it must not begin with a dash."""
+    """Make a cluster or directory id in Kafka's form; it must not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -187,6 +187,6 @@ def _wait_port(port: int, limit_s: float = 90) -> None:
 
 
 def cache_directory() -> Path:
-    """Where the jars are kept between runs."""
+    """Return the directory that keeps the jars between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "oncelog" / "kafka-peer"

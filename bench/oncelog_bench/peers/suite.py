@@ -1,4 +1,4 @@
-"""Apache Kafka's figures in the same run, and which of ours each one stands beside."""
+"""Apache Kafka's figures are measured in the same run, each beside one of ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAIRS = {
 
 
 def run(report: Report, scale: Scale, *, warm_seconds: float) -> None:
-    """Start Kafka, warm it, and measure it into ``report``."""
+    """Make Kafka run and warm, and measure it into ``report``."""
     jars = fetch_jars(cache_directory())
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-kafka-") as scratch,
