@@ -1,4 +1,4 @@
-"""The programs that make files from the code use this to write them, or to compare them."""
+"""A file that is made from the code is written, or compared, by this."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The ``oncelog`` command: what a person types, over the SDK and over processes it starts."""
+"""The ``oncelog`` command is what a person types; it uses the SDK and processes that it starts."""

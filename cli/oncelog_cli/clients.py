@@ -1,4 +1,4 @@
-"""The SDK's clients as commands use them: with what ``-X``, environment and profile say.
+"""Commands make the SDK's clients here, with the options of ``-X``, environment and profile.
 
 A client option is taken from ``-X``, else from ``ONCELOG_OPTIONS`` (``a=1 b=2``), else from the
 profile; ``--profile`` on the command line goes before the environment. An option that a command has
@@ -125,7 +125,7 @@ def client_options() -> dict[str, Any]:
 
 
 def typed_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Client options with values as the clients want them.
+    """Return client options with values as the clients want them.
 
     :raises UsageError: a name that no client knows, or that has a word of its own.
     """
@@ -162,8 +162,10 @@ def _options_of(client: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _typed(parameter: inspect.Parameter, value: Any) -> Any:
-    """A value as its parameter wants it. A wrong one is left to the client, which refuses it by
-    name."""
+    """Return a value as its parameter wants it.
+
+    A wrong one is left to the client, which refuses it by name.
+    """
     if not isinstance(value, str):
         return value
     default = parameter.default

@@ -53,7 +53,7 @@ def parameters(leaf: Leaf, kind: str) -> list[Any]:
 
 
 def command_tree(root: Any) -> dict[str, Any]:
-    """Every command with its words, arguments and options, as JSON has them.
+    """Return every command with its words, arguments and options, as JSON has them.
 
     :param root: the command of click that all others belong to.
     """
@@ -99,7 +99,7 @@ def _described(leaf: Leaf) -> dict[str, Any]:
 
 
 def _default(value: Any) -> Any:
-    """A default as JSON has it; None where it is found out, or there is none."""
+    """Return a default as JSON has it; None where it is found out, or there is none."""
     if isinstance(value, Enum):
         return value.value
     return value if isinstance(value, str | int | float | bool) else None

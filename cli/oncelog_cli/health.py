@@ -122,8 +122,10 @@ def wrong_ones(checks: Iterable[Check]) -> list[str]:
 
 
 def needed_isr(min_isr: Mapping[str, int], topic: str, item: PartitionDescription) -> int:
-    """In-sync replicas that a partition needs to take writes; a topic with fewer replicas than
-    min.insync.replicas needs just those."""
+    """Return how many in-sync replicas a partition needs to take writes.
+
+    A topic with fewer replicas than min.insync.replicas needs just those.
+    """
     return min(min_isr.get(topic, 1), len(item.replicas))
 
 

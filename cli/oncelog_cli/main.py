@@ -17,7 +17,7 @@ from oncelog_cli.runner import exit_code_of
 
 
 class LazyGroup(typed.Group):
-    """A group that knows names and one line of help each, and imports on demand."""
+    """The group knows names and one line of help each, and imports on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
@@ -124,7 +124,7 @@ def oncelog(
         ),
     ] = False,
 ) -> None:
-    """Oncelog: a replicated commit log with exactly-once delivery.
+    """Oncelog is a replicated commit log with exactly-once delivery.
 
     Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong, 10 it ran and
     found something that is not healthy, 130 Ctrl+C.

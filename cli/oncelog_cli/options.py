@@ -61,7 +61,7 @@ def parse_format(text: str) -> Format:
 
 
 def show_schema(context: typed.Context, chosen: Format) -> Format:
-    """``--format help``: say what the JSON of the command looks like, and leave."""
+    """Print what the JSON of the command looks like and leave, for ``--format help``."""
     if chosen is Format.HELP and not context.resilient_parsing:
         from oncelog_cli.schemas import schema_text
 
@@ -190,7 +190,7 @@ def complete_topics(ctx: typed.Context, incomplete: str) -> list[str]:
 
 
 def complete_groups(ctx: typed.Context, incomplete: str) -> list[str]:
-    """Names of consumer groups for the shell."""
+    """Return names of consumer groups for the shell."""
 
     async def names(admin: Admin) -> list[str]:
         return [group.group_id for group in await admin.list_groups()]

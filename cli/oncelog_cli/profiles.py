@@ -69,7 +69,7 @@ class Profiles:
         return self.profiles[name]
 
     def used(self, name: str) -> Profiles:
-        """The same, with ``name`` in use; ``-`` is the one before.
+        """Return the profiles with ``name`` in use; ``-`` is the one before.
 
         :raises UsageError: there is no such profile.
         """

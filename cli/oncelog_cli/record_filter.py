@@ -1,4 +1,4 @@
-"""Which records ``consume`` prints: the grammar of ``--grep``. Pure.
+"""The grammar of ``--grep`` says which records ``consume`` prints. Pure.
 
 A filter is a regular expression that is searched for, behind the part it is searched in::
 

@@ -196,7 +196,7 @@ def value_line(record: Record) -> bytes:
 
 
 def compile_format(text: str) -> RecordFormat:
-    """A function that writes a record as the format string says. Nothing is added: no newline.
+    """Make a function that writes a record as the format string says. Nothing is added: no newline.
 
     :raises ValueError: a percent sign or a backslash that means nothing.
     """

@@ -1,4 +1,4 @@
-"""Commands print tables for people, documents and columns for programs, and errors on stderr.
+"""Output is made here: tables for people, documents and columns for programs, errors on stderr.
 
 Contract: standard output of ``--json`` (or ``--format yaml``) is always one valid document with
 ``_command`` and ``_version``, also when the command failed as a whole or its command line is wrong;
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(slots=True)
 class Output:
-    """What one run of a command has to say."""
+    """The output is all that one run of a command has to say."""
 
     command: str
     format: Format

@@ -272,7 +272,7 @@ def _parameter(item: inspect.Parameter, hint: Any) -> click.Parameter:
 
 
 def _as_typed(default: Any) -> Any:
-    """A default as a person would write it: help shows it so."""
+    """Return a default as a person would write it: help shows it so."""
     return default.value if isinstance(default, Enum) else default
 
 
@@ -314,7 +314,7 @@ class _Words(click.Choice[Any]):
 
 
 def _taking(function: Callable[..., Any], *values: Any) -> Any:
-    """The function's answer to as many of the last values as it takes."""
+    """Call a function with as many of the last values as it takes, and return its answer."""
     count = len(inspect.signature(function).parameters)
     return function(*values[len(values) - count :])
 

@@ -116,7 +116,7 @@ class ClosedError(ClientError):
 
 
 class WrongLoopError(ClientError, RuntimeError):
-    """The client lives on another event loop, in another thread, or in the process before a fork.
+    """The client belongs to another event loop, to another thread, or to the process before a fork.
 
     The message says which. ``definite`` is false where a delivery is awaited: its record was taken.
     """

@@ -1,4 +1,4 @@
-"""``python -m pyspark_oncelog`` and ``spark-submit`` run this: see ``runner``."""
+"""This is called by ``python -m pyspark_oncelog`` and ``spark-submit``: see ``runner``."""
 
 from __future__ import annotations
 

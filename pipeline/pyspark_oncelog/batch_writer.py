@@ -1,4 +1,4 @@
-"""The batch sink writes in one shared transaction; in foreachBatch it is the micro-batch's.
+"""A batch is written in one shared transaction; in foreachBatch it is the micro-batch's.
 
 Rules
 -----

@@ -202,7 +202,7 @@ def written(kind: Token, found: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string as Jackson writes it: what takes two units of UTF-16 is escaped, too."""
+    """Return a string as Jackson writes it: what takes two units of UTF-16 is escaped, too."""
 
     def one(found: re.Match[str]) -> str:
         if short := SHORT.get(found[0]):

@@ -1,4 +1,4 @@
-"""``oncelog api-versions`` shows which APIs the brokers speak, and in which versions."""
+"""``oncelog api-versions`` tells the APIs that the brokers speak, with their versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog cluster`` and ``log-dirs`` show brokers, their health and their disks.
+"""``oncelog cluster`` and ``log-dirs`` tell of brokers, their health and their disks.
 
 ``oncelog cluster`` alone is ``oncelog cluster describe``.
 """

@@ -167,7 +167,7 @@ def alter(
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
-    """Set settings of topics or of running brokers, or take them back; others stay as they are.
+    """Set the settings of topics or running brokers, or take them back; others stay as they are.
 
     Values are checked before anything changes. What a broker takes only with a restart is refused.
     """

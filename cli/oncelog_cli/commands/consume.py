@@ -1,4 +1,4 @@
-"""``oncelog consume`` prints records as lines, from where and to where one likes.
+"""``oncelog consume`` shows records as lines: a range of them, or all that are written.
 
 Rules
 -----
@@ -114,7 +114,7 @@ ControlOption = Annotated[
 
 
 class Isolation(StrEnum):
-    """Which records of transactions are read."""
+    """A consumer reads these records of transactions."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -138,7 +138,7 @@ FORMAT  {FORMAT_HELP}"""
 
 
 def show_formats(context: typed.Context, chosen: str) -> str:
-    """``--format help``: say what there is, and leave."""
+    """Print the formats and leave, for ``--format help``."""
     if chosen == "help" and not context.resilient_parsing:
         print(FORMATS)
         raise typed.Exit(EXIT_OK)
@@ -207,7 +207,7 @@ def consume(
     control: ControlOption = False,
     bootstrap: BootstrapOption = None,
 ) -> None:
-    """Print records: those written from now on, or a range of offsets or of time.
+    """Print the records that are written from now on, or a range of offsets or of time.
 
     With --group several commands share the partitions, and the next one goes on where the last has
     ended.
@@ -232,7 +232,7 @@ def consume(
 
 
 async def _matching(servers: str, patterns: Sequence[str]) -> list[str]:
-    """The topics there are now that match: later ones are not read."""
+    """Return the topics that match now: later ones are not read."""
     async with clients.admin(servers) as admin:
         return await clients.topics_named(admin, patterns, regex=True)
 
@@ -325,7 +325,7 @@ class Span:
 
 @dataclass(slots=True)
 class Printer:
-    """Writes records until it has had its number of them."""
+    """The printer stops when it has written its number of records."""
 
     write: RecordFormat
     sink: Sink
@@ -514,7 +514,7 @@ async def _reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 
 async def _print_all(consumer: Consumer, printer: Printer) -> None:
-    """Print records until every span is done, or the number of records, or for ever."""
+    """Print the records until every span is done, or the number of records, or for ever."""
     spans = printer.spans
     bounded = {tp: span.end for tp, span in spans.items() if span.end is not None}
     endless = len(bounded) < len(spans)

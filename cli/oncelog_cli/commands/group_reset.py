@@ -1,4 +1,4 @@
-"""``oncelog groups reset-offsets`` plans where a group goes on, and writes that on request.
+"""``oncelog groups reset-offsets`` makes a plan where a group goes on, and writes it on request.
 
 Rules: nothing is changed without ``--execute``. Wishes outside of what a log holds are moved to its
 nearer end, and the row says so. A partition that cannot be reset is a line on stderr and exit code

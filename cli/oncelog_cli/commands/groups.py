@@ -1,4 +1,4 @@
-"""``oncelog groups``: list, describe, delete; ``reset-offsets`` is in ``group_reset``.
+"""``oncelog groups`` has commands to list, describe and delete groups, and ``reset-offsets``.
 
 Rules: a group that fails does not stop the others; each failure is a line on stderr, and the exit
 code is then 1. A broker that could not say which groups it has is such a failure too: a list that
@@ -123,7 +123,7 @@ def list_groups(
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
-    """List groups, with their states.
+    """List the groups, with their states.
 
     States are Empty, PreparingRebalance, CompletingRebalance, Stable and Dead.
     """

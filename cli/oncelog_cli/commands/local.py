@@ -1,4 +1,4 @@
-"""``oncelog up``, ``down`` and ``status`` run a cluster on this machine."""
+"""``oncelog up``, ``down`` and ``status`` are for a cluster on this machine."""
 
 from __future__ import annotations
 

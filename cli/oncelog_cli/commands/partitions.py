@@ -86,7 +86,7 @@ def list_partitions(
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
-    """List partitions; of several conditions one has to hold.
+    """List the partitions; of several conditions one has to hold.
 
     States are unavailable, under-min-isr, at-min-isr, under-replicated and not-preferred.
     """

@@ -1,4 +1,4 @@
-"""``oncelog perf``: how fast a given cluster takes, hands out and carries records, seen from here.
+"""``oncelog perf`` measures how fast a given cluster takes, hands out and carries records.
 
 Rules: a run ends after a number of records or a time, whichever is first; what is measured is
 printed once, at its end. Latencies are in milliseconds; percentiles are exact, over all samples.
@@ -173,7 +173,7 @@ def _rates(records: int, size_bytes: int, seconds: float) -> dict[str, Any]:
 
 
 class _Writing:
-    """One run of ``perf produce``."""
+    """Records are written here by one run of ``perf produce``."""
 
     def __init__(self, producer: Producer, topic: str, value: bytes) -> None:
         self._producer = producer

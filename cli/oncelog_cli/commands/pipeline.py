@@ -1,4 +1,4 @@
-"""``oncelog pipeline`` runs jobs on Spark, which a file declares, by ``pyspark_oncelog``.
+"""``oncelog pipeline`` lets ``pyspark_oncelog`` run jobs on Spark that a file declares.
 
 The command line does not import that package: it becomes it, as a process.
 """

@@ -1,4 +1,4 @@
-"""``oncelog dump-log`` and ``bench``: programs of other rooms, run as processes.
+"""``oncelog dump-log`` and ``bench`` are programs of other rooms, run as processes.
 
 The command line never imports the broker: it starts it.
 """
@@ -39,7 +39,7 @@ def dump_log(
 
 
 def bench(context: typed.Context) -> None:
-    """Measure speed on this machine; every argument goes to ``python -m oncelog_bench``."""
+    """Measure how fast this machine is; every argument goes to ``python -m oncelog_bench``."""
     extras.need("local", extras.BROKER, "bench")
     command = [sys.executable, "-m", "oncelog_bench", *context.args]
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""``oncelog produce``: lines, or JSON lines, become records.
+"""``oncelog produce`` makes records of lines, or of JSON lines.
 
 Rules: order is kept; the first record that fails stops the reading, what is under way is waited
 for, and the count of what was acknowledged is exact. A progress bar shows only to a person who is

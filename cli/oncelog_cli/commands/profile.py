@@ -161,7 +161,7 @@ def delete(
 
 
 def _checked(server: str, items: list[str]) -> dict[str, Any]:
-    """Client options, with values as the clients want them.
+    """Return client options, with values as the clients want them.
 
     :raises UsageError: nothing that a client could be made with.
     """

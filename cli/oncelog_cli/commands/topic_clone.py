@@ -129,7 +129,7 @@ async def _clone(
 
 
 async def _copy(servers: str, source: str, target: str) -> int:
-    """Copy all that is committed now, and return the number of records."""
+    """Send all that is committed now to the new topic, and return the number of records."""
     own = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
     async with (
         clients.consumer(servers, source, max_poll_records=RECORDS_AT_ONCE, **own) as consumer,

@@ -1,4 +1,4 @@
-"""``oncelog topics``: create, list, describe, alter, delete.
+"""``oncelog topics`` has commands to create, list, describe, alter and delete topics.
 
 Rules: a topic that fails does not stop the others; each failure is a line on stderr, and the exit
 code is then 1. What destroys asks first; ``--dry-run`` shows what would be done.
@@ -202,7 +202,7 @@ def list_topics(
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
-    """List topics, with the health of their replicas."""
+    """List the topics, with the health of their replicas."""
     output = Output("topics list", chosen_format(output_format, as_json))
     servers = bootstrap_servers(bootstrap)
 

@@ -1,4 +1,4 @@
-"""``oncelog transactions``: list, describe, find what hangs, abort, fence.
+"""``oncelog transactions`` has commands to list, describe, abort and fence, and finds what hangs.
 
 Rules: an item that fails does not stop the others; each failure is a line on stderr, and the exit
 code is then 1. A broker that could not say which transactional ids it has is such a failure too: a
@@ -144,7 +144,7 @@ def list_transactions(
     output_format: FormatOption = Format.TEXT,
     as_json: JsonOption = False,
 ) -> None:
-    """List transactional ids, with the states of their transactions.
+    """List the transactional ids, with the states of their transactions.
 
     States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.
     """
@@ -272,7 +272,7 @@ def show_transactions(
     output: Output,
     columns: Sequence[Column] = DESCRIBE_COLUMNS,
 ) -> None:
-    """Print ordinary ones in one table, shared ones with their writers in another.
+    """Print the ordinary ones in one table, shared ones with their writers in another.
 
     TSV has all of them, in ``columns``.
     """

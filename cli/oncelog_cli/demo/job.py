@@ -25,7 +25,7 @@ HEAL_DEADLINE_S = 60.0
 
 
 class Job:
-    """One run over one cluster."""
+    """A job is one run over one cluster."""
 
     def __init__(self, path: Path, *, limit: int, rate: int) -> None:
         self._path = path

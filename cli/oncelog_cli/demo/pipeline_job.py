@@ -47,7 +47,7 @@ STORY_DEADLINE_S = 900.0
 
 
 class PipelineJob:
-    """One run over one cluster; ``home`` is where the job's file and checkpoint go."""
+    """A job is one run over one cluster; ``home`` is where the job's file and checkpoint go."""
 
     def __init__(self, path: Path, home: Path, *, limit: int) -> None:
         self._path = path

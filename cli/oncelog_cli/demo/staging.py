@@ -35,7 +35,7 @@ class AnyJob(Protocol[V]):
 
 
 def run_on_cluster(home: Path, job: AnyJob[V], view: View) -> V:
-    """A cluster of three below ``home`` for as long as the job takes.
+    """Make a cluster of three below ``home`` for as long as the job takes.
 
     :raises LocalClusterError: it does not start.
     """

@@ -99,7 +99,7 @@ class LiveView:
 
 
 def make_view(out: TextIO) -> View:
-    """A live view where somebody looks (a terminal, and rich is installed), else a plain one."""
+    """Make a live view for a terminal with rich installed, else a plain one."""
     if out.isatty():
         try:
             return LiveView()

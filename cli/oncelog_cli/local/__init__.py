@@ -1,1 +1,1 @@
-"""A cluster on this machine: a real ZooKeeper and broker processes, found, started and ended."""
+"""A cluster on this machine has a real ZooKeeper and broker processes, which are started here."""

@@ -66,7 +66,7 @@ class LocalBroker:
 
     @property
     def config_path(self) -> Path:
-        """The settings it starts with."""
+        """Return the path of the settings that it starts with."""
         return self.directory / "broker.toml"
 
     @property

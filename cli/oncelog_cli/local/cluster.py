@@ -51,7 +51,7 @@ def _silent(message: str) -> None:
 
 
 class LocalCluster:
-    """A cluster runs on this machine.
+    """All processes of this cluster are on this machine.
 
     :param directory: everything is under it; made when missing.
     :param brokers: how many; ids count from 1.
@@ -142,8 +142,11 @@ class LocalCluster:
             broker.adopt(_process(entry, broker.log_path))
 
     def _catch_up(self) -> None:
-        """Another command may have started or stopped processes since the file was read, as while
-        a question waited for its answer: what it wrote is what runs. To be called locked."""
+        """Take in the state file again, before changing the cluster; call this locked.
+
+        Another command may have started or stopped processes since the file was read, as while a
+        question waited for its answer: what it wrote is what runs.
+        """
         try:
             text = self.state_path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -211,7 +214,7 @@ class LocalCluster:
         return self.external_zookeeper or ""
 
     def is_running(self) -> bool:
-        """Whether any process of the cluster lives."""
+        """Return whether any process of the cluster lives."""
         own = None if self.zookeeper is None else self.zookeeper.process
         processes = [own, *(broker.process for broker in self.brokers.values())]
         return any(process is not None and process.is_alive() for process in processes)

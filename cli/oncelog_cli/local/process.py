@@ -61,7 +61,7 @@ class ManagedProcess:
         return self.identity.pid
 
     def is_alive(self) -> bool:
-        """Whether the very process that was started still runs (a zombie does not)."""
+        """Return whether the very process that was started still runs (a zombie does not)."""
         if self.exit_code is not None:
             return False
         if start_mark(self.pid, even_zombie=True) != self.identity.started:
@@ -124,12 +124,12 @@ class ManagedProcess:
             self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process is gone."""
         self.signal(signal.SIGKILL)
         self.wait(10.0)
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until the process stands still. Its sockets stay open."""
+        """Send SIGSTOP, and wait until the process stands still."""
         self.signal(signal.SIGSTOP)
         deadline = time.monotonic() + 5.0
         while self.is_alive() and not self.is_paused() and time.monotonic() < deadline:

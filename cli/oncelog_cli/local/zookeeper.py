@@ -1,4 +1,4 @@
-"""A real ZooKeeper runs on this machine; its jars and a Java are found here.
+"""A ZooKeeper for this machine is found and run here, with its jars and a Java.
 
 Which one is used, first match wins:
 
@@ -357,7 +357,7 @@ def four_letter_word(
 
 
 def parse_address(text: str, *, default_port: int = 2181) -> list[tuple[str, int]]:
-    """``host:port,host:port`` (a chroot at the end is ignored) as pairs.
+    """Parse ``host:port,host:port`` into pairs; a chroot at the end is ignored.
 
     :raises LocalClusterError: a port is not a number between 1 and 65535.
     """

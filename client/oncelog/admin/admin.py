@@ -245,7 +245,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[ConfigOutcome]:
-        """Set keys of topics to new values. The value None takes a key back to its default.
+        """Give keys of topics new values; the value None takes a key back to its default.
 
         Keys that are not named stay as they are (KIP-339). Errors of items: INVALID_CONFIG,
         UNKNOWN_TOPIC_OR_PARTITION.
@@ -264,7 +264,7 @@ class Admin(GroupAdmin, TransactionAdmin):
         timeout_ms: int = TIMEOUT_MS,
         validate_only: bool = False,
     ) -> Results[ConfigOutcome]:
-        """Change dynamic settings of a broker; the broker None stands for all brokers.
+        """Change the dynamic settings of a broker; the broker None stands for all brokers.
 
         They hold at once, and override files and environments (KIP-226). The value None takes a
         setting back. Keys that are not named stay as they are. Errors of items: INVALID_CONFIG,

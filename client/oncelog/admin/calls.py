@@ -1,4 +1,4 @@
-"""The parts of the admin client share connections, coordinators, deadlines and the date."""
+"""Connections, coordinators, deadlines and the date are shared by the admin client's parts."""
 
 from __future__ import annotations
 

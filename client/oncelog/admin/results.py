@@ -169,7 +169,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as one broker sees it; ``controller_id`` is -1 while nobody is."""
+    """One broker sees the cluster so; ``controller_id`` is -1 while nobody is controller."""
 
     cluster_id: str
     controller_id: int

@@ -201,7 +201,7 @@ class ConsumerCore:
         return [tp for topic in self._topics for tp in cluster.topic_partitions(topic)]
 
     def _adopt_new_partitions(self) -> None:
-        """Read partitions that were added to a topic from their beginning.
+        """Let partitions that were added to a topic be read from their beginning.
 
         What was written before we noticed them is new all the same.
         """
@@ -212,7 +212,7 @@ class ConsumerCore:
                     self.history.moved(*tp, None, "assign")
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause partitions; see ``Consumer.pause``."""
+        """Pause these partitions; see ``Consumer.pause``."""
         for tp in partitions:
             state = self.subscription.state(tp)
             self.reader.let_go(state)

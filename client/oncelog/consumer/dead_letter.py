@@ -25,7 +25,7 @@ MESSAGE_BYTES_MAX = 1024
 
 
 class DeadLetters:
-    """A producer writes dead letters to one topic, with its consumer's connection options."""
+    """The dead letters of one topic are written with the connection options of the consumer."""
 
     def __init__(
         self,

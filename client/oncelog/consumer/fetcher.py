@@ -429,7 +429,7 @@ class Fetcher:
         self._schedule()
 
     def _check_time(self) -> None:
-        """Close overdue connections; do not wait for a silent leader that leads no more."""
+        """Close what is overdue; do not wait for a silent leader that leads no more."""
         self._watch_timer = None
         now = self._loop.time()
         timeout_s = self._router.options.request_timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""One record as an application reads it."""
+"""An application reads records of this form."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class _Letters(DeadLetters):
 
 
 class TransactionalRunner(Runner):
-    """A run in transactions commits results and positions together.
+    """Results and positions are written together by a run in transactions.
 
     :raises ConfigurationError: the consumer has no group, or reads what may be aborted.
     """

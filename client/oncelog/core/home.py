@@ -1,4 +1,4 @@
-"""A client lives on one event loop of one process.
+"""A client belongs to one event loop of one process.
 
 Rules: a client is used where it was started. Its tasks and connections belong to that loop; a call
 from another loop, another thread or a forked process would wait for what nobody there will do. It
@@ -39,7 +39,7 @@ def forked(process: int) -> WrongLoopError:
 
 
 class Home:
-    """A client lives on one loop of one process. Until ``settle`` it lives nowhere."""
+    """A client belongs to one loop of one process. Until ``settle`` it belongs to none."""
 
     __slots__ = ("_loop", "_process")
 

@@ -1,4 +1,4 @@
-"""``send_many`` and ``enqueue_many`` turn lists into batches, without passing record by record.
+"""Lists become batches without passing record by record, in ``send_many`` and ``enqueue_many``.
 
 Rules: a slice is encoded as soon as there is room for it, in the caller's task, so that a column of
 the wrong type is the caller's error and the list is not kept; the loop runs between two slices,

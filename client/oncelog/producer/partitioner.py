@@ -55,7 +55,7 @@ class Murmur2Partitioner:
 
 
 class StickyPartitioner:
-    """Records go to one partition until its batch is full, whatever the key."""
+    """Records fill one batch after the other, regardless of the key."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         return STICKY

@@ -1,4 +1,4 @@
-"""Batches go out here, to the leaders, as many at once as is allowed.
+"""The sender takes batches to their leaders, and keeps a bounded number in flight.
 
 Rules
 -----

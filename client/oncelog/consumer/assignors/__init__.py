@@ -1,1 +1,1 @@
-"""An assignor decides which member of a group reads which partitions. Pure."""
+"""The assignors of this package give the members of a group their partitions. Pure."""

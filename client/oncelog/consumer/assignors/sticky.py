@@ -148,7 +148,8 @@ def _fill(
 def _level(
     shares: Shares, wanting: Mapping[str, Sequence[str]], holder: Mapping[TopicPartition, str]
 ) -> bool:
-    """Move partitions from members with most to those with least, per topic; True if any moved.
+    """Take partitions from members with most and give them to those with least, topic by topic.
+    Return True if any moved.
 
     Each move makes the sum of the squares of the counts smaller, so this comes to an end.
     """

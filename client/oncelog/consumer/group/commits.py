@@ -62,7 +62,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 
 class Identity:
-    """A consumer commits under this identity: outside the group, if it assigns itself."""
+    """A commit is made under this identity: outside the group, if a consumer assigns itself."""
 
     def __init__(self, group_id: str, group_instance_id: str | None = None) -> None:
         self.group_id = group_id
@@ -137,7 +137,7 @@ class Commits:
         return self._order.locked()
 
     async def commit(self, offsets: Offsets | Callable[[], Offsets], deadline: float) -> None:
-        """Commit offsets, in the order of the calls. ``deadline`` is in the loop's time.
+        """Commit these offsets, in the order of the calls. ``deadline`` is in the loop's time.
 
         :param offsets: a function is called when the commits before are through, and again before
             every attempt: what there is to commit may depend on them.
@@ -349,7 +349,7 @@ class Commits:
 
 
 class _Failed:
-    """The coordinator refused these partitions of a commit."""
+    """These partitions of a commit were refused."""
 
     def __init__(self, partitions: dict[TopicPartition, int]) -> None:
         self.partitions = partitions

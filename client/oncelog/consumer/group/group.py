@@ -182,7 +182,7 @@ class Group:
         await self._commits.commit({}, deadline)
 
     def remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note offsets that somebody else has committed in a transaction."""
+        """Note which offsets somebody else has committed in a transaction."""
         self._commits.remember(offsets)
 
     async def commit(

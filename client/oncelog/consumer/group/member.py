@@ -502,7 +502,7 @@ class Member(Identity):
             logger.debug("group %s: leaving: %s", self.group_id, error)
 
     async def close(self, deadline: float) -> None:
-        """Commit finished records, tell the listener, and leave.
+        """Commit what is done, tell the listener, and leave.
 
         ``deadline`` is in the loop's time.
         """

@@ -139,7 +139,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The coordinator refused a join, a sync, a heartbeat or a commit of this member."""
+    """A join, a sync, a heartbeat or a commit of this member was refused by the coordinator."""
 
     code: int
     message: str = ""

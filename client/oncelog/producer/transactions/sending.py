@@ -1,4 +1,4 @@
-"""What writes in a transaction has these calls, which send through a producer of its own.
+"""A transaction and a shared writer have these calls, which send through a producer of their own.
 
 Rules: each is the producer's call of that name, made only while the transaction may be written to.
 """

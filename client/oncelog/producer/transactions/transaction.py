@@ -91,7 +91,7 @@ class Loop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The consumer lives on another loop than the producer."""
+    """This consumer belongs to another loop than the producer."""
 
     consumer: Partaker
     loop: Loop
