@@ -21,7 +21,7 @@ from oncelog_protocol.types import Acks, IsolationLevel
 BootstrapServers = str | Sequence[str]
 AcksOption = Literal["all", "0", "1"] | int
 ResetOption = Literal["earliest", "latest", "none", "error"] | str | timedelta
-"""By duration: a timedelta, or Kafka's "by_duration:PT1H" (KIP-1106)."""
+"""A reset by duration is a timedelta, or Kafka's "by_duration:PT1H" (KIP-1106)."""
 CompressionOption = Literal["none", "gzip", "lz4", "zstd"]
 CorruptBatchesOption = Literal["raise", "skip"]
 IsolationOption = Literal["read_uncommitted", "read_committed"]
@@ -31,9 +31,9 @@ T = TypeVar("T")
 MEBIBYTE = 1024 * 1024
 DEFAULT_PORT = 9092
 GROUP_ID_CHARS_MAX = 1024
-"""The coordinator may allow fewer."""
+"""A group's id may have this many characters; the coordinator may allow fewer."""
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""As many batches as brokers remember of a producer."""
+"""Brokers remember this many batches of a producer."""
 
 
 class Address(NamedTuple):
@@ -154,15 +154,15 @@ class ConnectionOptions:
     bootstrap_servers: BootstrapServers
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
-    """How long one request may stay unanswered before its connection is given up."""
+    """A request that stays unanswered for this long costs its connection."""
     connect_timeout_ms: int = 5_000
-    """For connecting and shaking hands together."""
+    """Connecting and shaking hands together may take this long."""
     metadata_max_age_ms: int = 300_000
     retry_backoff_ms: int = 8
-    """The first pause between two attempts; each further one is longer, with jitter."""
+    """The first pause between attempts is this long; each further one is longer, with jitter."""
     retry_backoff_max_ms: int = 500
     max_block_ms: int = 60_000
-    """The deadline of calls that have no other: waiting for metadata, for room in the buffer."""
+    """Calls without another deadline wait this long for metadata, or for room in the buffer."""
 
     def __post_init__(self) -> None:
         parse_addresses(self.bootstrap_servers)
@@ -191,23 +191,28 @@ class ProducerOptions:
     compression_type: CompressionOption = "none"
     compression_level: int | None = None
     linger_ms: float = 5
-    """How long the first record of a batch waits for company; 0 sends in the loop's next round."""
+    """A batch's first record waits this long for company; 0 sends in the loop's next round."""
     batch_size: int = 128 * 1024
-    """Bytes of records after which a batch is closed, before compression."""
+    """A batch is closed after this many bytes of records, before compression."""
     buffer_memory: int = 64 * MEBIBYTE
-    """Bytes of records held here, unacknowledged, before sends wait for room."""
+    """This many bytes of unacknowledged records are held here before sends wait for room."""
     enable_idempotence: bool | None = None
-    """Whether retries can never make a duplicate, nor change the order. None: unless another option
-    speaks against it (KIP-679)."""
+    """True means that retries never make a duplicate, nor change the order.
+
+    None means True, unless another option speaks against it (KIP-679).
+    """
     transactional_id: str | None = None
-    """Lets the producer send in transactions, and only so; of all with one id the last counts."""
+    """With an id the producer sends in transactions, and only so.
+
+    Of all producers with one id the last one counts.
+    """
     transaction_timeout_ms: int = 60_000
-    """After so long the coordinator aborts a transaction; brokers allow 15 minutes at most."""
+    """The coordinator aborts a transaction after this time; brokers allow 15 minutes at most."""
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = MEBIBYTE
-    """Bytes of one Produce request, and so of one record with its overhead."""
+    """A Produce request has at most this many bytes, and so has one record with its overhead."""
     delivery_timeout_ms: int = 120_000
-    """From the closing of a batch's first record to its acknowledgement, retries included."""
+    """A batch fails that is not acknowledged this long after its first record, retries included."""
 
     def __post_init__(self) -> None:
         if self.acks not in ("all", "0", "1", -1, 0, 1) or isinstance(self.acks, bool):
@@ -270,21 +275,26 @@ class ConsumerOptions:
     """These options say how records are fetched."""
 
     auto_offset_reset: ResetOption = "latest"
-    """Where to begin without a position, or with one that is out of range."""
+    """Reading begins here without a position, or with one that is out of range."""
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 32 * MEBIBYTE
-    """Bytes of one answer; twice as many are held in advance."""
+    """One answer of a leader has this many bytes; twice as many are held in advance."""
     max_partition_fetch_bytes: int = MEBIBYTE
     check_crcs: bool = True
     corrupt_batches: CorruptBatchesOption = "raise"
-    """What becomes of a batch that does not hold, though its leader has looked at it again: an
-    error, or it is left out, and counted in ``metrics().batches_skipped_total``."""
+    """A corrupt batch is an error with "raise", and is left out with "skip".
+
+    The leader has looked at the batch again by then. Batches that were left out are counted in
+    ``metrics().batches_skipped_total``.
+    """
     isolation_level: IsolationOption = "read_committed"
-    """Whether transactions that are open or aborted are left out (KIP-98). Kafka's default is
-    "read_uncommitted"."""
+    """With "read_committed" transactions that are open or aborted are left out (KIP-98).
+
+    Kafka's default is "read_uncommitted".
+    """
     max_poll_records: int = 500
-    """Records that one ``getmany`` hands out unless told otherwise."""
+    """One ``getmany`` hands out this many records unless told otherwise."""
 
     def __post_init__(self) -> None:
         parse_reset(self.auto_offset_reset)
@@ -309,17 +319,19 @@ class GroupOptions:
 
     group_id: str | None = None
     group_instance_id: str | None = None
-    """A static member (KIP-345): it may restart within the session without a rebalance."""
+    """A member with an id is static (KIP-345).
+
+    It may restart within the session without a rebalance.
+    """
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
-    """Without a heartbeat for so long the member counts as dead."""
+    """The member counts as dead after this time without a heartbeat."""
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """How long the application may take between two polls; also how long the group waits for a
-    member to join."""
+    """The application may take this long between two polls; the group waits as long for a join."""
     partition_assignment_strategy: Sequence[Any] = ("cooperative-sticky",)
-    """Names, or objects that fulfil Assignor; the group uses the first that all members have."""
+    """These are names, or objects that fulfil Assignor; the group uses the first that all have."""
 
     def __post_init__(self) -> None:
         for option in ("group_id", "group_instance_id"):

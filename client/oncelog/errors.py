@@ -101,10 +101,10 @@ class ClientError(OncelogError):
     """The client itself is the source of the error; no broker answered with it."""
 
     definite: bool = True
-    """Whether the request certainly had no effect."""
+    """True means that the request certainly had no effect."""
 
     kind: Kind = Kind.FATAL
-    """What may be done after it: see the module's text."""
+    """It says what may be done after the error: see the module's text."""
 
 
 class ConfigurationError(ClientError, ValueError):
@@ -289,7 +289,7 @@ class NoOffsetForPartitionError(ClientError):
 
 
 NoOffsetError = NoOffsetForPartitionError
-"""The name of a time before groups."""
+"""The error had this name before there were groups."""
 
 
 class CommitFailedError(ClientError):

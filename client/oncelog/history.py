@@ -20,10 +20,13 @@ from oncelog.errors import is_definite
 from oncelog_protocol.types import TopicPartition
 
 MoveReason = Literal["assign", "subscribe", "found", "seek", "reset", "truncated"]
-"""Why reading goes on elsewhere. *assign*: the partition is new to the consumer; *subscribe*: a
-rebalance brought it; *found*: the position that its reset policy, or the group's committed offset,
-led to; *seek*: the application said so; *reset*: the position was out of range; *truncated*:
-records that had been handed out are gone from the log (KIP-320)."""
+"""It says why reading goes on elsewhere.
+
+*assign*: the partition is new to the consumer; *subscribe*: a rebalance brought it; *found*: the
+position that its reset policy, or the group's committed offset, led to; *seek*: the application
+said so; *reset*: the position was out of range; *truncated*: records that had been handed out are
+gone from the log (KIP-320).
+"""
 
 GroupOperation = Literal["commit", "committed"]
 """*commit*: offsets were sent to the coordinator; *committed*: it was asked for them."""

@@ -61,38 +61,40 @@ class MicroOp(NamedTuple):
     partition: int
     value: bytes | None = None
     offset: int | None = None
-    """Of the record; of the new position (assign); the high watermark (watermark); what was or is
-    committed, None for nothing (commit, committed)."""
+    """It is the record's offset, the new position (assign), or the high watermark (watermark).
+
+    For a commit and a committed it is the committed offset, None for nothing.
+    """
     leader_epoch: int | None = None
-    """Of a watermark."""
+    """A watermark has the leader epoch."""
     end_offset: int | None = None
-    """Of a watermark: behind the last record that came with it."""
+    """A watermark has the offset behind the last record that came with it."""
     last_stable_offset: int | None = None
-    """Of a watermark, where it was asked for."""
+    """A watermark has the last stable offset where it was asked for."""
 
 
 class Event(NamedTuple):
     """An event is one line of a history."""
 
     time_s: float
-    """By the recorder's clock; comparable within one history."""
+    """It is by the recorder's clock; times are comparable within one history."""
     process: str
     client: str
-    """Which client of the process, such as "producer"."""
+    """It names the client within the process, such as "producer"."""
     number: int
     type: EventType
     f: Operation
     mops: tuple[MicroOp, ...] = ()
     note: str = ""
-    """The error of a fail or an info; the reason of an assign; "commit" or "abort" of an ending."""
+    """It is the error of a fail or an info, the reason of an assign, or "commit" or "abort"."""
     group: str = ""
     member: str = ""
-    """The member id; "" from outside of the group."""
+    """It is the member id; "" from outside of the group."""
     generation: int = -1
     txn: int = -1
-    """The number of the transaction that this is a part of."""
+    """It is the number of the transaction that this is a part of."""
     transactional_id: str = ""
-    """Of a transaction."""
+    """A transaction has its id here."""
 
 
 class HistoryRecorder:

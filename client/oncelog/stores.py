@@ -29,7 +29,7 @@ __all__ = ["Connection", "Load", "OffsetTable", "ResumeFromStore", "StaleOffsetE
 
 Offsets = Mapping[TopicPartition, int]
 Load = Callable[[Sequence[TopicPartition]], Offsets | Awaitable[Offsets]]
-"""Gives the offset to be read next of each partition that the store knows."""
+"""It returns the offset to be read next of each partition that the store knows."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?", re.ASCII)
 

@@ -39,7 +39,7 @@ def dump_log(
 
 
 def bench(context: typed.Context) -> None:
-    """Measure how fast this machine is; every argument goes to ``python -m oncelog_bench``."""
+    """Measure the speed on this machine; every argument goes to ``python -m oncelog_bench``."""
     extras.need("local", extras.BROKER, "bench")
     command = [sys.executable, "-m", "oncelog_bench", *context.args]
     sys.stdout.flush()

@@ -66,7 +66,7 @@ from oncelog_runtime.entropy import Entropy, SystemEntropy
 
 TIMEOUT_MS = 30_000
 NOT_ALIVE_S = 1.0
-"""So long a broker that is listed may refuse us, before it counts as not alive."""
+"""A listed broker may refuse us for this long before it counts as not alive."""
 KINDS = {wire.RESOURCE_TOPIC: "topic", wire.RESOURCE_BROKER: "broker"}
 
 

@@ -15,8 +15,10 @@ from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
 from oncelog_runtime.clock import WallClock
 
 LOADING_S = 5.0
-"""How long a broker that still loads what it coordinates is asked again, before a
-list does without."""
+"""A broker that still loads what it coordinates is asked again for this long.
+
+After that a list does without its answer.
+"""
 
 
 class AdminCalls(ClusterClient):

@@ -53,7 +53,7 @@ class GroupListing:
     protocol_type: str
     member_count: int
     coordinator: int
-    """The broker that answered for the group."""
+    """This broker answered for the group."""
 
 
 class GroupListings(Sequence[GroupListing]):
@@ -155,9 +155,9 @@ class GroupDescription:
     generation_id: int = -1
     protocol_type: str = ""
     protocol_name: str = ""
-    """The assignor, in a group of consumers."""
+    """A group of consumers has an assignor of this name."""
     leader: str = ""
-    """The member that assigns."""
+    """This member assigns."""
     coordinator: int | None = None
     members: tuple[MemberDescription, ...] = ()
     offsets: tuple[GroupOffset, ...] = ()

@@ -113,9 +113,9 @@ class PartitionDescription:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     elr: tuple[int, ...] = ()
-    """Replicas outside the ISR that hold all that is committed, and may lead (KIP-966)."""
+    """These replicas outside the ISR hold all that is committed, and may lead (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """Those that did, and have lost data since; an unclean election takes them first."""
+    """These were in the ELR and have lost data since; an unclean election takes them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ class ConfigOutcome:
     """A topic or a broker has these settings, or altering them ended with ``error``."""
 
     kind: str
-    """Either topic or broker."""
+    """It is "topic" or "broker"."""
     name: str
-    """A broker's id in digits; "" for all brokers."""
+    """A broker's name is its id in digits; "" stands for all brokers."""
     error: ApiError | None = None
     settings: Mapping[str, ConfigSetting] = field(default_factory=dict)
 
@@ -199,7 +199,7 @@ class LogDirDescription:
     free_bytes: int = 0
     replicas: tuple[ReplicaDescription, ...] = ()
     damaged: tuple[TopicPartition, ...] = ()
-    """Those in which rot was found, and that are not whole again yet."""
+    """Rot was found in these replicas, and they are not whole again yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class RecordDeletionOutcome:
     partition: TopicPartition
     error: ApiError | None = None
     low_watermark: int = -1
-    """The first offset that is left, at every replica that may lead."""
+    """This is the first offset that is left, at every replica that may lead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ TRANSACTION_STATES: tuple[TransactionState, ...] = (
     "CompleteAbort",
 )
 OPEN_STATES: tuple[TransactionState, ...] = ("Ongoing", "PrepareCommit", "PrepareAbort")
-"""Those in which a coordinator still has something to do."""
+"""A coordinator still has something to do in these states."""
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ class HangingTransaction:
     partition: TopicPartition
     producer: ProducerDescription
     transactional_id: str | None = None
-    """Whose producer it was, if a coordinator still knows that."""
+    """The producer had this id, if a coordinator still knows that."""
 
     @property
     def start_offset(self) -> int:
@@ -236,7 +236,7 @@ class Candidate:
     producer: ProducerDescription
     transactional_id: str | None = None
     known: bool = field(default=False)
-    """Whether a coordinator has it, and will end it."""
+    """True means that a coordinator has the transaction, and will end it."""
 
     def match(self, described: TransactionDescription) -> None:
         """Note the producer's transactional id, and whether its open transaction is this one."""

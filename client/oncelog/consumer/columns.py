@@ -26,16 +26,16 @@ class ColumnBatch:
     topic: str
     partition: int
     offsets: Sequence[int]
-    """A range, unless compaction left gaps."""
+    """The offsets are a range, unless compaction left gaps."""
     timestamps: Sequence[int]
-    """Milliseconds since 1970."""
+    """They are in milliseconds since 1970."""
     keys: Sequence[bytes | None] | None
-    """None: no record has a key."""
+    """None means that no record has a key."""
     values: Sequence[bytes | None]
     headers: Sequence[RecordHeaders] | None
-    """None: no record has headers."""
+    """None means that no record has headers."""
     timestamp_type: int = 0
-    """Who set the timestamps: 0 the producer (CreateTime), 1 the broker (LogAppendTime)."""
+    """The timestamps were set by 0 the producer (CreateTime), or 1 the broker (LogAppendTime)."""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """One client has all its connections here, from ``open`` until ``close``.
+    """One client keeps its connections here between ``open`` and ``close``.
 
     :param new_backoff: a series of pauses, by the name that it is given.
     :param on_silence: called when the last connection to any broker is lost.

@@ -20,11 +20,11 @@ from oncelog.config import Address
 logger = logging.getLogger(__name__)
 
 SPEAK_S = 1.0
-"""A silence is first logged when it is so long."""
+"""A silence is first logged when it has lasted this long."""
 
 SPEAK_GROWTH = 4
 SPEAK_MAX_S = 60.0
-"""The next line comes when it is four times as long, and not more than so many seconds later."""
+"""The next line comes when it has lasted four times as long, at most this many seconds later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,17 @@ class ClientHealth:
     """
 
     silent_since_ms: int | None
-    """Since when no broker has answered, in milliseconds since 1970 by the client's wall clock.
-    None: brokers answer."""
+    """No broker has answered since this time, in ms since 1970 by the client's wall clock.
+
+    It is None while brokers answer.
+    """
     silent_s: float
-    """For how long none has, in seconds, by the clock that is never set; 0.0 while they answer."""
+    """No broker has answered for this many seconds, by a clock that is never set.
+
+    It is 0.0 while they answer.
+    """
     reasons: tuple[tuple[str, str], ...]
-    """Each address ("host:port") that was tried since, and why it did not serve, sorted."""
+    """Each address ("host:port") that was tried since has a reason why it did not serve, sorted."""
 
     @property
     def ok(self) -> bool:
@@ -54,7 +59,7 @@ class Silence:
 
     def __init__(self, client_id: str) -> None:
         self.since: float | None = None
-        """In the loop's time; None while brokers answer."""
+        """It is in the loop's time; None while brokers answer."""
         self._client_id = client_id
         self._reasons: dict[str, str] = {}
         self._speak_after_s = SPEAK_S

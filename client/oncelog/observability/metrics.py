@@ -37,7 +37,7 @@ class Latency:
     count: int
     sum_s: float
     buckets: tuple[tuple[float, int], ...]
-    """(upper bound in seconds, how many took at most that), growing; ``count`` are all."""
+    """(upper bound in seconds, how many took at most that) grow; ``count`` is the number of all."""
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
@@ -71,12 +71,12 @@ class ClientMetrics:
 
     client_id: str
     connection_count: int
-    """Open now."""
+    """This many connections are open now."""
     connection_creation_total: int
     connection_failure_total: int
-    """Attempts that failed."""
+    """This many attempts to connect failed."""
     metadata_refresh_total: int
-    """Answers with metadata."""
+    """This many answers had metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,34 +84,34 @@ class ProducerMetrics(ClientMetrics):
     """A producer counts these besides."""
 
     record_send_total: int
-    """Acknowledged records."""
+    """This many records were acknowledged."""
     record_error_total: int
-    """Records that were given up."""
+    """This many records were given up."""
     record_retry_total: int
-    """Records in batches that went out again, each time."""
+    """It counts records in batches that went out again, each time."""
     batch_total: int
-    """Acknowledged batches."""
+    """This many batches were acknowledged."""
     outgoing_byte_total: int
-    """Of encoded batches, with every attempt."""
+    """It counts the bytes of encoded batches, with every attempt."""
     request_total: int
-    """Produce requests."""
+    """This many Produce requests were sent."""
     requests_in_flight: int
     record_queue_count: int
-    """Records taken and not acknowledged."""
+    """This many records were taken and are not acknowledged."""
     buffer_total_bytes: int
     buffer_used_bytes: int
     waiting_senders: int
-    """Calls that wait for room in the buffer."""
+    """This many calls wait for room in the buffer."""
     request_latency: Latency
-    """From a produce request to its answer."""
+    """It is measured from a produce request to its answer."""
     delivery_latency: Latency
-    """From a batch's first record to its acknowledgement, with lingering and retries."""
+    """It is measured from a batch's first record to its acknowledgement, retries included."""
     transaction_commit_total: int
     transaction_abort_total: int
     topic_record_totals: Mapping[str, int]
-    """``record_send_total`` by topic."""
+    """It is ``record_send_total`` by topic."""
     topic_error_totals: Mapping[str, int]
-    """``record_error_total`` by topic."""
+    """It is ``record_error_total`` by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,34 +119,34 @@ class ConsumerMetrics(ClientMetrics):
     """A consumer counts these besides."""
 
     records_consumed_total: int
-    """Records handed out."""
+    """This many records were handed out."""
     batches_skipped_total: int
-    """Batches that did not hold and were left out (``corrupt_batches="skip"``)."""
+    """This many corrupt batches were left out (``corrupt_batches="skip"``)."""
     bytes_consumed_total: int
-    """Of fetched batches, as they are in the log."""
+    """It counts the bytes of fetched batches, as they are in the log."""
     fetch_total: int
-    """Answered fetches."""
+    """This many fetches were answered."""
     fetch_error_total: int
-    """Fetches that failed as a whole: a connection lost, an error of the broker."""
+    """This many fetches failed as a whole: a connection lost, an error of the broker."""
     assigned_partitions: int
     paused_partitions: int
     buffered_bytes: int
-    """Fetched in advance."""
+    """This many bytes were fetched in advance."""
     records_lag: Mapping[TopicPartition, int]
-    """Offsets between the position and the high watermark of the last fetch."""
+    """It counts the offsets between the position and the high watermark of the last fetch."""
     records_lag_max: int | None
-    """The greatest of them; None while none is known."""
+    """It is the greatest lag of all partitions; None while none is known."""
     commit_total: int
-    """Acknowledged commits."""
+    """This many commits were acknowledged."""
     commit_error_total: int
-    """Commits that failed, after retries."""
+    """This many commits failed, after retries."""
     rebalance_total: int
-    """Generations joined."""
+    """This many generations of the group were joined."""
     fetch_latency: Latency
-    """From a fetch to its answer; at the end of the log it waits for records."""
+    """It is measured from a fetch to its answer; at the end of the log it waits for records."""
     commit_latency: Latency
     topic_record_totals: Mapping[str, int]
-    """``records_consumed_total`` by topic."""
+    """It is ``records_consumed_total`` by topic."""
 
 
 def client_metrics(router: Router) -> ClientMetrics:

@@ -105,7 +105,7 @@ class Ticket(_Json):
     ordinal: int
     tag: int
     timeout_ms: int = 60_000
-    """How long the coordinator keeps the transaction open, from the first join on."""
+    """The coordinator keeps the transaction open for this long, from the first join on."""
 
     def __post_init__(self) -> None:
         check_shared(self.transactional_id, self.tag, self.timeout_ms)
