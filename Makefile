@@ -7,7 +7,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 ROOMS := protocol runtime broker controller client cli bench pipeline testing
 SOURCES := $(ROOMS) tests tools
@@ -18,6 +18,9 @@ TEST ?= tests
 JOBS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile
 N ?= 20
+
+# The Pythons that the classifiers in pyproject.toml name; a path does as well.
+PYTHONS ?= python3.11 python3.12 python3.13
 
 # `make bench-compare`: the other commit, and how often each is measured.
 REF ?= main~1
@@ -37,7 +40,7 @@ ROUND_SECONDS ?= 60
 
 .PHONY: help setup demo demo-pipeline test nightly unit integration check fmt lint types layers house house-report docs \
 	bench bench-compare bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
-	chaos chaos-spark bench-loop bench-spark
+	chaos chaos-spark bench-loop bench-spark lanes
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -59,6 +62,14 @@ nightly: setup ## every test, also those that take minutes: all crash points, de
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
 	@$(PYTEST) $(TEST) -m "not integration and not zookeeper and not slow"
+
+lanes: ## the fast tests with every Python that is named and found; PYTHONS="python3.12 /opt/3.13/bin/python3"
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || \
+			{ echo "$$python: not found, left out"; continue; }; \
+		echo "Python $$version"; \
+		$(MAKE) unit PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
 
 integration: setup ## only the tests with real processes
 	@$(PYTEST) tests/integration

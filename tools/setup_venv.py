@@ -39,7 +39,7 @@ def main() -> None:
     wanted = digest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    print("setting up .venv; once, a few minutes", file=sys.stderr)
+    print(f"setting up {venv.name}; once, a few minutes", file=sys.stderr)
     python = venv / "bin" / "python"
     stamp.unlink(missing_ok=True)
     if python.exists():
