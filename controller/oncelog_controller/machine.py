@@ -15,6 +15,10 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
 from oncelog_controller import logged, request_checks
 from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
 from oncelog_controller.config import ControllerConfig
@@ -67,18 +71,11 @@ from oncelog_protocol.errors import (
     UnsupportedVersionError,
 )
 from oncelog_protocol.messages import admin, replication, transactions
+from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import NO_LEADER
 
 logger = logged.get_logger(__name__)
 
-
-REPEATABLE = (
-    replication.AlterPartitionRequest,
-    replication.ControlledShutdownRequest,
-    transactions.AllocateProducerIdsRequest,
-    admin.AlterConfigsRequest,
-)
-"""Requests that do no harm when they are handled twice [Z9]."""
 
 ORDER_AGAIN_S = 0.2
 """Before an order that a broker could not carry out for a partition is given again."""
@@ -86,6 +83,15 @@ ORDER_AGAIN_S = 0.2
 
 class EventOutOfTurnError(RuntimeError):
     """An outside event came while writes were pending. A bug of the shell."""
+
+
+class _Served(NamedTuple):
+    """One row of the table of requests."""
+
+    serve: Callable[[RequestReceived, Any], None]
+    """It is given the event and the request that is in it."""
+    repeatable: bool = False
+    """Whether the request does no harm when it is handled twice [Z9]."""
 
 
 class ControllerMachine:
@@ -109,6 +115,7 @@ class ControllerMachine:
             self._core, self._leadership, self._topics, settings or FixedSettings(config)
         )
         self._deletion = TopicDeletion(self._core)
+        self._requests = self._table()
         self._unheeded: set[tuple[str, int]] = set()
         self._order_again_at: float | None = None
         self._steps: Steps[None] | None = None
@@ -239,7 +246,8 @@ class ControllerMachine:
     def _again(self, interrupted: RequestReceived) -> None:
         """Handle a request whose write was cut off. Those that may be repeated are; of the others
         nobody can say whether they had their effect, and that is the answer."""
-        if isinstance(interrupted.request, REPEATABLE):
+        served = self._requests.get(type(interrupted.request))
+        if served is not None and served.repeatable:
             self._request(interrupted)
             return
         code = RequestTimedOutError.code
@@ -465,27 +473,33 @@ class ControllerMachine:
 
     def _request(self, event: RequestReceived) -> None:
         self._core.take_request(event)
-        request = event.request
-        if isinstance(request, replication.AlterPartitionRequest):
-            self._isr.alter(event.request_id, request)
-        elif isinstance(request, replication.ControlledShutdownRequest):
-            self._leadership.controlled_shutdown(event.request_id, request)
-        elif isinstance(request, transactions.AllocateProducerIdsRequest):
-            allocate_producer_ids(self._core, event.request_id, request)
-        elif isinstance(request, admin.CreateTopicsRequest):
-            self._topics.create(event, request)
-        elif isinstance(request, admin.DeleteTopicsRequest):
-            self._deletion.delete(event, request)
-            self._core.when_settled(self._topics.forget_topics)
-        elif isinstance(request, admin.CreatePartitionsRequest):
-            self._topics.grow(event, request)
-        elif isinstance(request, admin.AlterConfigsRequest):
-            self._configs.alter(event, request)
-        elif isinstance(request, admin.ElectLeadersRequest):
-            self._leadership.elect_leaders(event.request_id, request)
+        served = self._requests.get(type(event.request))
+        if served is not None:
+            served.serve(event, event.request)
         else:
             code = UnsupportedVersionError.code
-            self._core.reply(event.request_id, refusal(request, code))
+            self._core.reply(event.request_id, refusal(event.request, code))
+
+    def _table(self) -> dict[type[Request], _Served]:
+        """Return who serves which request."""
+        return {
+            replication.AlterPartitionRequest: _Served(_by_id(self._isr.alter), True),
+            replication.ControlledShutdownRequest: _Served(
+                _by_id(self._leadership.controlled_shutdown), True
+            ),
+            transactions.AllocateProducerIdsRequest: _Served(
+                _by_id(partial(allocate_producer_ids, self._core)), True
+            ),
+            admin.CreateTopicsRequest: _Served(self._topics.create),
+            admin.DeleteTopicsRequest: _Served(self._delete_topics),
+            admin.CreatePartitionsRequest: _Served(self._topics.grow),
+            admin.AlterConfigsRequest: _Served(self._configs.alter, True),
+            admin.ElectLeadersRequest: _Served(_by_id(self._leadership.elect_leaders)),
+        }
+
+    def _delete_topics(self, event: RequestReceived, request: admin.DeleteTopicsRequest) -> None:
+        self._deletion.delete(event, request)
+        self._core.when_settled(self._topics.forget_topics)
 
     def _time_reached(self) -> Steps[None]:
         self._topics.expire()
@@ -499,6 +513,11 @@ class ControllerMachine:
         due = self._leadership.rebalance_at
         if due is not None and due <= self._core.now:
             yield from self._leadership.rebalance()
+
+
+def _by_id(serve: Callable[[int, Any], None]) -> Callable[[RequestReceived, Any], None]:
+    """Return a server of requests for one that wants only the id to answer under."""
+    return lambda event, request: serve(event.request_id, request)
 
 
 def _epoch(cluster: Cluster, broker_id: int) -> int:
