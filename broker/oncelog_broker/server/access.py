@@ -1,0 +1,79 @@
+"""An API needs an operation on a resource, and its request names the resource: both as data.
+
+The table of APIs (``api_table``) holds an ``Access`` for each row. Handlers ask the authorizer
+by it, and so can whoever is put in front of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from oncelog_broker.server.authorizer import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+)
+from oncelog_protocol.errors import (
+    ApiError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One operation on the resources of one type that a message names."""
+
+    operation: str
+    resource_type: str
+    name: str = ""
+    """Where the names are: ``group_id`` is a field, ``topics[].topic`` is a field of each item of a
+    list, ``topics[]`` are the items themselves; empty for the cluster, which has one name."""
+    or_cluster: bool = False
+    """Whether the same operation on the cluster lets all of them pass."""
+
+    @property
+    def items(self) -> str:
+        """Return the field with the list, or an empty text when the message names one resource."""
+        field, is_list, _ = self.name.partition("[]")
+        return field if is_list else ""
+
+    def one(self) -> Callable[[Any], str]:
+        """Return what reads the resource's name from a message."""
+        if not self.name:
+            return lambda message: CLUSTER_NAME
+        return attrgetter(self.name)
+
+    def each(self) -> Callable[[Any], str]:
+        """Return what reads a resource's name from one item of the list."""
+        field = self.name.partition("[].")[2]
+        if not field:
+            return str
+        return attrgetter(field)
+
+    @property
+    def refusal(self) -> type[ApiError]:
+        """Return the error for who may not."""
+        return _REFUSALS[self.resource_type]
+
+
+NOTHING = Access("", "")
+"""Everybody may."""
+
+BETWEEN_BROKERS = Access(CLUSTER_ACTION, CLUSTER)
+"""The router asks for it before any handler, for every API between brokers."""
+
+_REFUSALS: dict[str, type[ApiError]] = {
+    CLUSTER: ClusterAuthorizationFailedError,
+    GROUP: GroupAuthorizationFailedError,
+    TOPIC: TopicAuthorizationFailedError,
+    TRANSACTIONAL_ID: TransactionalIdAuthorizationFailedError,
+}

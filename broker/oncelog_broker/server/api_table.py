@@ -1,0 +1,159 @@
+"""The table of the APIs that a broker only checks and hands on to one method of one service.
+
+Columns: the API; what it needs, which is an operation on a resource and where the message names the
+resource; the kind of its handler; the service's method. The services refuse all else, with the
+errors that the messages' modules list. An API that does more has a file in ``handlers``, and asks
+the authorizer there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from oncelog_broker.coordinator.group.service import GroupCoordinator
+from oncelog_broker.server.access import BETWEEN_BROKERS, NOTHING, Access
+from oncelog_broker.server.authorizer import (
+    ALTER,
+    CLUSTER,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    Authorizer,
+)
+from oncelog_broker.server.handlers.controller_requests import ControllerRequests
+from oncelog_broker.server.handlers.handed_on import (
+    BrokerToController,
+    HandedOn,
+    HandedOnForAll,
+    HandedOnUnderId,
+    HandedOnWithPeer,
+    Listed,
+    ToController,
+    TopicsToController,
+)
+from oncelog_broker.server.request import AsyncHandler, Handler
+from oncelog_broker.server.transaction_port import TransactionsPort
+from oncelog_protocol.messages.base import ApiKey
+
+S = TypeVar("S")
+H = TypeVar("H", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[S, H]):
+    """One API, served by a handler of kind ``H`` from a service ``S``."""
+
+    api: ApiKey
+    access: Access
+    kind: Callable[[Access, Callable[..., Any], Authorizer], H]
+    method: Callable[[S], Callable[..., Any]]
+    """It picks the method of the service, once, when handlers are made."""
+
+
+def handlers(rows: Iterable[Row[S, H]], service: S, authorizer: Authorizer) -> dict[ApiKey, H]:
+    """Return a handler for each row."""
+    return {row.api: row.kind(row.access, row.method(service), authorizer) for row in rows}
+
+
+_READ_GROUP = Access(READ, GROUP, "group_id")
+
+GROUPS: tuple[Row[GroupCoordinator, Handler], ...] = (
+    # Parked until the round is complete.
+    Row(ApiKey.JOIN_GROUP, _READ_GROUP, HandedOnWithPeer, lambda groups: groups.join),
+    # Parked until the leader's assignments are durable.
+    Row(ApiKey.SYNC_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.sync),
+    Row(ApiKey.HEARTBEAT, _READ_GROUP, HandedOn, lambda groups: groups.heartbeat),
+    # Answered at once, or when a group that is empty now is known to be.
+    Row(ApiKey.LEAVE_GROUP, _READ_GROUP, HandedOn, lambda groups: groups.leave),
+    # COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.
+    Row(
+        ApiKey.LIST_GROUPS,
+        Access(DESCRIBE, GROUP, "groups[].group_id", or_cluster=True),
+        Listed,
+        lambda groups: lambda request: groups.list_groups(request.states),
+    ),
+)
+
+_WRITE_ID = Access(WRITE, TRANSACTIONAL_ID, "transactional_id")
+
+TRANSACTIONS: tuple[Row[TransactionsPort, Handler], ...] = (
+    # Answered when the end is decided for good.
+    Row(ApiKey.END_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.end_txn),
+    # An ordinal binds nothing, so that everybody may have one.
+    Row(
+        ApiKey.BEGIN_SHARED_TXN,
+        NOTHING,
+        HandedOnForAll,
+        lambda transactions: transactions.begin_shared,
+    ),
+    Row(ApiKey.JOIN_TXN, _WRITE_ID, HandedOnUnderId, lambda transactions: transactions.join),
+    Row(
+        ApiKey.END_SHARED_TXN,
+        _WRITE_ID,
+        HandedOnUnderId,
+        lambda transactions: transactions.end_shared,
+    ),
+    # COORDINATOR_LOAD_IN_PROGRESS stands beside what is known already.
+    Row(
+        ApiKey.LIST_TRANSACTIONS,
+        Access(DESCRIBE, TRANSACTIONAL_ID, "transactions[].transactional_id"),
+        Listed,
+        lambda transactions: transactions.list,
+    ),
+)
+
+CONTROLLER: tuple[Row[ControllerRequests, AsyncHandler], ...] = (
+    # Any broker but the controller answers NOT_CONTROLLER.
+    Row(
+        ApiKey.CREATE_TOPICS,
+        Access(CREATE, TOPIC, "topics[].topic"),
+        TopicsToController,
+        lambda requests: requests.topics,
+    ),
+    Row(
+        ApiKey.DELETE_TOPICS,
+        Access(DELETE, TOPIC, "topics[]"),
+        TopicsToController,
+        lambda requests: requests.topics,
+    ),
+    Row(
+        ApiKey.CREATE_PARTITIONS,
+        Access(ALTER, TOPIC, "topics[].topic"),
+        TopicsToController,
+        lambda requests: requests.topics,
+    ),
+    Row(
+        ApiKey.ELECT_LEADERS,
+        Access(ALTER, CLUSTER),
+        ToController,
+        lambda requests: requests.controller.handle,
+    ),
+    # Partition leaders ask for other ISRs.
+    Row(
+        ApiKey.ALTER_PARTITION,
+        BETWEEN_BROKERS,
+        BrokerToController,
+        lambda requests: requests.controller.handle,
+    ),
+    # A broker that stops has its leaderships moved.
+    Row(
+        ApiKey.CONTROLLED_SHUTDOWN,
+        BETWEEN_BROKERS,
+        BrokerToController,
+        lambda requests: requests.controller.handle,
+    ),
+    # A broker asks for a block of producer ids.
+    Row(
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        BETWEEN_BROKERS,
+        BrokerToController,
+        lambda requests: requests.controller.handle,
+    ),
+)
