@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.server import api_table
 from oncelog_broker.server.authorizer import Authorizer
 from oncelog_broker.server.controller_fence import ControllerFence
 from oncelog_broker.server.controller_port import ControllerPort
@@ -17,7 +18,6 @@ from oncelog_broker.server.handlers.allocate_producer_ids import AllocateProduce
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
 from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
-from oncelog_broker.server.handlers.begin_shared_txn import BeginSharedTxnHandler
 from oncelog_broker.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
 from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
@@ -32,18 +32,10 @@ from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHand
 from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
 from oncelog_broker.server.handlers.describe_transactions import DescribeTransactionsHandler
 from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
-from oncelog_broker.server.handlers.end_shared_txn import EndSharedTxnHandler
-from oncelog_broker.server.handlers.end_txn import EndTxnHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
-from oncelog_broker.server.handlers.heartbeat import HeartbeatHandler
 from oncelog_broker.server.handlers.init_pid import InitPidHandler
-from oncelog_broker.server.handlers.join_group import JoinGroupHandler
-from oncelog_broker.server.handlers.join_txn import JoinTxnHandler
 from oncelog_broker.server.handlers.leader_and_isr import LeaderAndIsrHandler
-from oncelog_broker.server.handlers.leave_group import LeaveGroupHandler
-from oncelog_broker.server.handlers.list_groups import ListGroupsHandler
-from oncelog_broker.server.handlers.list_transactions import ListTransactionsHandler
 from oncelog_broker.server.handlers.metadata import MetadataHandler
 from oncelog_broker.server.handlers.offset_commit import OffsetCommitHandler
 from oncelog_broker.server.handlers.offset_delete import OffsetDeleteHandler
@@ -51,7 +43,6 @@ from oncelog_broker.server.handlers.offset_fetch import OffsetFetchHandler
 from oncelog_broker.server.handlers.offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from oncelog_broker.server.handlers.produce import ProduceHandler
 from oncelog_broker.server.handlers.stop_replica import StopReplicaHandler
-from oncelog_broker.server.handlers.sync_group import SyncGroupHandler
 from oncelog_broker.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from oncelog_broker.server.handlers.update_metadata import UpdateMetadataHandler
 from oncelog_broker.server.handlers.write_txn_markers import WriteTxnMarkersHandler
@@ -133,16 +124,12 @@ def _install_group_handlers(
     router: Router, coordination: GroupCoordination, image: MetadataImage, authorizer: Authorizer
 ) -> None:
     groups = coordination.groups
+    router.install(api_table.handlers(api_table.GROUPS, groups, authorizer), {})
     router.install(
         {
-            ApiKey.JOIN_GROUP: JoinGroupHandler(groups, authorizer),
-            ApiKey.SYNC_GROUP: SyncGroupHandler(groups, authorizer),
-            ApiKey.HEARTBEAT: HeartbeatHandler(groups, authorizer),
-            ApiKey.LEAVE_GROUP: LeaveGroupHandler(groups, authorizer),
             ApiKey.OFFSET_COMMIT: OffsetCommitHandler(groups, authorizer, image),
             ApiKey.OFFSET_FETCH: OffsetFetchHandler(groups, authorizer),
             ApiKey.OFFSET_DELETE: OffsetDeleteHandler(groups, authorizer),
-            ApiKey.LIST_GROUPS: ListGroupsHandler(groups, authorizer),
             ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups, authorizer),
         },
         {
@@ -163,6 +150,7 @@ def _install_transaction_handlers(
     authorizer: Authorizer,
 ) -> None:
     transactions, writer = coordination.transactions, coordination.marker_writer
+    router.install(api_table.handlers(api_table.TRANSACTIONS, transactions, authorizer), {})
     router.install(
         {
             ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnHandler(
@@ -172,12 +160,7 @@ def _install_transaction_handlers(
             ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitHandler(
                 groups.groups, authorizer, image, coordination.verifier
             ),
-            ApiKey.END_TXN: EndTxnHandler(transactions, authorizer),
             ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkersHandler(writer),
-            ApiKey.BEGIN_SHARED_TXN: BeginSharedTxnHandler(transactions),
-            ApiKey.JOIN_TXN: JoinTxnHandler(transactions, authorizer),
-            ApiKey.END_SHARED_TXN: EndSharedTxnHandler(transactions, authorizer),
-            ApiKey.LIST_TRANSACTIONS: ListTransactionsHandler(transactions, authorizer),
             ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsHandler(transactions, authorizer),
             ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(
                 replicas, groups.groups, authorizer
