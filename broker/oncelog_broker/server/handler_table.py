@@ -14,24 +14,17 @@ from oncelog_broker.server.group_coordination import GroupCoordination
 from oncelog_broker.server.handlers.abort_transaction import AbortTransactionHandler
 from oncelog_broker.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from oncelog_broker.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
-from oncelog_broker.server.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from oncelog_broker.server.handlers.alter_configs import AlterConfigsHandler
-from oncelog_broker.server.handlers.alter_partition import AlterPartitionHandler
 from oncelog_broker.server.handlers.api_versions import ApiVersionsHandler
-from oncelog_broker.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from oncelog_broker.server.handlers.controller_requests import ControllerRequests
-from oncelog_broker.server.handlers.create_partitions import CreatePartitionsHandler
-from oncelog_broker.server.handlers.create_topics import CreateTopicsHandler
 from oncelog_broker.server.handlers.delete_groups import DeleteGroupsHandler
 from oncelog_broker.server.handlers.delete_records import DeleteRecordsHandler
-from oncelog_broker.server.handlers.delete_topics import DeleteTopicsHandler
 from oncelog_broker.server.handlers.describe_cluster import DescribeClusterHandler
 from oncelog_broker.server.handlers.describe_configs import DescribeConfigsHandler, Settings
 from oncelog_broker.server.handlers.describe_groups import DescribeGroupsHandler
 from oncelog_broker.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from oncelog_broker.server.handlers.describe_producers import DescribeProducersHandler
 from oncelog_broker.server.handlers.describe_transactions import DescribeTransactionsHandler
-from oncelog_broker.server.handlers.elect_leaders import ElectLeadersHandler
 from oncelog_broker.server.handlers.fetch import FetchHandler
 from oncelog_broker.server.handlers.find_coordinator import FindCoordinatorHandler
 from oncelog_broker.server.handlers.init_pid import InitPidHandler
@@ -80,6 +73,7 @@ def install_handlers(
 ) -> None:
     """Give ``router`` a handler for every API of the registry."""
     requests = ControllerRequests(controller, authorizer)
+    router.install({}, api_table.handlers(api_table.CONTROLLER, requests, authorizer))
     router.install(
         {
             ApiKey.API_VERSIONS: ApiVersionsHandler(identity),
@@ -102,15 +96,8 @@ def install_handlers(
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(fence, image, replicas),
             ApiKey.UPDATE_METADATA: UpdateMetadataHandler(fence, image, replicas, take_settings),
             ApiKey.STOP_REPLICA: StopReplicaHandler(fence, replicas),
-            ApiKey.ALTER_PARTITION: AlterPartitionHandler(controller),
-            ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(controller),
-            ApiKey.CREATE_TOPICS: CreateTopicsHandler(requests),
-            ApiKey.DELETE_TOPICS: DeleteTopicsHandler(requests),
-            ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(requests),
             ApiKey.ALTER_CONFIGS: AlterConfigsHandler(requests),
-            ApiKey.ELECT_LEADERS: ElectLeadersHandler(requests),
             ApiKey.INIT_PID: InitPidHandler(producer_ids, transactions.transactions, authorizer),
-            ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(controller),
         },
     )
     router.install({ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(image, topics, authorizer)}, {})
