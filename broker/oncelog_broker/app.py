@@ -122,7 +122,7 @@ class Broker:
         self.files = files
         safeguards = safeguards if safeguards is not None else Safeguards()
         loop, check = asyncio.get_running_loop(), safeguards.log.check_clock
-        self.clock = CheckedClock(clock, loop.time, check=check)
+        self.clock = CheckedClock(clock, loop.time, on_leap=self._clock_leapt, check=check)
         self._entropy = entropy
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()
@@ -132,7 +132,7 @@ class Broker:
             elected=elected_in(metadata_store) if safeguards.believe_elected_controllers else None,
             check_broker_epoch=safeguards.check_broker_epoch,
         )
-        self.image = MetadataImage("")
+        self.image = MetadataImage()
         self.clock_watch = self._make_clock_watch(clock)
         self.router = self._make_router()
         self.pool = BytePool(config.queued_max_bytes)
@@ -308,7 +308,7 @@ class Broker:
         self.phase = BrokerPhase.CONNECTING
         await self._store.start()
         self.membership = membership = self._make_membership()
-        self.image.cluster_id = await membership.cluster_id()
+        self.image.begin(await membership.cluster_id())
         await self.clock_watch.look()
         self.phase = BrokerPhase.LOADING
         await self._load_logs()
@@ -323,7 +323,7 @@ class Broker:
         self.tasks.spawn("clock watch", self.clock_watch.run())
         self.tasks.spawn("first block of producer ids", self.producer_ids.stock())
         self.tasks.spawn("giving way", self._giving_way.run())
-        self.router.ready = True
+        self.router.serve_clients()
         for name, listener in self.listeners.items():
             if name != self.config.inter_broker_listener:
                 await listener.serve(self.identity)
@@ -438,7 +438,7 @@ class Broker:
         if broker_epoch > self.fence.broker_epoch:
             self.logs.continuity.registered(broker_epoch)
             logger.info(logged.BROKER_REGISTERED, self.broker_id, broker_epoch)
-            self.fence.broker_epoch = broker_epoch
+            self.fence.registered(broker_epoch)
             self.replicas.registered(broker_epoch)
             self.clock_watch.hurry()
 
@@ -451,8 +451,11 @@ class Broker:
         )
         return DataClaim(kept.since, kept.until, DataLoss(kept.loss.value), listed)
 
+    def _clock_leapt(self, ahead_ms: int) -> None:
+        self.clock_watch.leapt(ahead_ms)
+
     def _settings_changed(self) -> None:
-        self.pool.bytes_max = self.live.current.queued_max_bytes
+        self.pool.resize(self.live.current.queued_max_bytes)
         self.logs.settings_changed()
         self.replicas.settings_changed()
 
@@ -531,15 +534,13 @@ class Broker:
         self._giving_way.close()
         self._admin_controller.close()
         await self._step("stopping tasks", self.tasks.close())
-        await self._step("closing the logs", self._stop_logs(clean))
+        vouched, epoch = clean and self.broker_epoch >= 0, self.broker_epoch
+        await self._step("closing the logs", self.logs.stop(clean=vouched, broker_epoch=epoch))
         await self._step("closing the session", self._store.close(), timeout_s=STORE_STEP_S)
         self.pool.close()
         self.failed.cancel()
         self.phase = BrokerPhase.STOPPED
         logger.info(logged.BROKER_STOPPED, self.broker_id, clean)
-
-    async def _stop_logs(self, clean: bool) -> None:
-        await self.logs.stop(clean=clean and self.broker_epoch >= 0, broker_epoch=self.broker_epoch)
 
     async def _step(
         self, name: str, work: Awaitable[None], *, timeout_s: float | None = None

@@ -52,7 +52,6 @@ class ClockWatch:
         self._broker_id = broker_id
         self._interval_s = max(interval_ms, ROUND_MS_MIN) / 1000
         self._pause = Pause()
-        clock.on_leap = self._leapt
 
     async def look(self) -> None:
         """Hear what peers say before this broker belongs to them, so that logs are loaded in the
@@ -67,6 +66,15 @@ class ClockWatch:
             await self.round()
             settled = self._clock.is_settled
             await self._pause.sleep(self._interval_s if settled else ROUND_MS_MIN / 1000)
+
+    def leapt(self, ahead_ms: int) -> None:
+        """Log a leap of the wall clock, and ask the peers soon. The clock is to report its leaps
+        here: see ``on_leap`` of ``CheckedClock``.
+
+        :param ahead_ms: how far the wall clock is ahead of the checked time.
+        """
+        logger.warning(logged.CLOCK_LEAPT, self._broker_id, ahead_ms / 1000)
+        self.hurry()
 
     def hurry(self) -> None:
         """Begin the next round soon: what was told may have gone with a session."""
@@ -92,7 +100,3 @@ class ClockWatch:
                 counted = 0
                 await asyncio.sleep(0)
         return len(known)
-
-    def _leapt(self, ahead_ms: int) -> None:
-        logger.warning(logged.CLOCK_LEAPT, self._broker_id, ahead_ms / 1000)
-        self.hurry()

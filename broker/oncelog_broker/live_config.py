@@ -80,11 +80,11 @@ class LiveConfig:
 
     def _refresh(self) -> None:
         config = self.current
-        _change(self.log, room_configs.log_config(config))
-        _change(self.replicas, room_configs.replica_config(config))
-        _change(self.groups, room_configs.group_config(config))
-        _change(self.transactions, room_configs.transaction_config(config))
-        _change(self.connections, room_configs.connection_limits(config))
+        put_in_force(self.log, room_configs.log_config(config))
+        put_in_force(self.replicas, room_configs.replica_config(config))
+        put_in_force(self.groups, room_configs.group_config(config))
+        put_in_force(self.transactions, room_configs.transaction_config(config))
+        put_in_force(self.connections, room_configs.connection_limits(config))
 
     # ---- what is told to who asks
 
@@ -145,13 +145,14 @@ class LiveConfig:
         return DYNAMIC_DEFAULT if key in self._default else None
 
 
-def _change(target: Any, fresh: Any) -> None:
-    """Make ``target`` say what ``fresh`` says, one and the same object still; parts likewise."""
+def put_in_force(target: Any, fresh: Any) -> None:
+    """Make a room's settings say what ``fresh`` says. They stay the same object, and so do their
+    parts, so that the room sees it wherever it looks."""
     for field in fields(fresh):
         old, new = getattr(target, field.name), getattr(fresh, field.name)
         if old == new:
             continue
         if hasattr(new, "__dataclass_fields__"):
-            _change(old, new)
+            put_in_force(old, new)
         else:
             setattr(target, field.name, new)

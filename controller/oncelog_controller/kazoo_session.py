@@ -13,6 +13,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 
 from oncelog_controller import logged
 from oncelog_controller.store import (
@@ -106,21 +107,39 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return readable, writable, []
 
 
+class QuietableConnection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection, which pings only while ``may_ping`` says so."""
+
+    def __init__(
+        self, client: Any, *options: Any, may_ping: Callable[[], bool], **named: Any
+    ) -> None:
+        super().__init__(client, *options, **named)
+        self._may_ping = may_ping
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        """In the connection thread: kazoo finds it time to ping."""
+        if self._may_ping():
+            super()._send_ping(connect_timeout)
+
+
 class OneSession(KazooClient):  # type: ignore[misc]
     """This kazoo client never opens a second session, and pings only while ``may_ping`` says so.
 
     ``may_ping`` is called in the connection thread, before each ping.
     """
 
+    _connection: QuietableConnection
+
     def __init__(self, *, may_ping: Callable[[], bool], **options: Any) -> None:
         super().__init__(**options)
-        ping = self._connection._send_ping
-
-        def ping_if_allowed(timeout_s: float) -> None:
-            if may_ping():
-                ping(timeout_s)
-
-        self._connection._send_ping = ping_if_allowed
+        # In place of the one that kazoo has just made, and not started.
+        self._connection = QuietableConnection(
+            self,
+            self._conn_retry.copy(),
+            logger=self.logger,
+            sasl_options=self._connection.sasl_options,
+            may_ping=may_ping,
+        )
 
     def stop_reconnecting(self) -> None:
         """Let the connection thread's loop end, in that thread, on expiry, instead of connecting

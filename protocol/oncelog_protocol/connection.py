@@ -44,6 +44,7 @@ from oncelog_protocol.types import NO_BROKER, Buffer
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
+_NOTHING = memoryview(b"")
 
 
 class Reply(NamedTuple):
@@ -70,6 +71,11 @@ class IncomingRequest:
     """Somebody else was meant: the answer says who is here, in ``identity``."""
     is_last: bool = False
     """The connection ends with the answer; nothing behind this request is read."""
+
+    def release(self) -> None:
+        """Let go of the message and of the receive buffer. The request can still be answered."""
+        self.message = None
+        self.payload = _NOTHING
 
 
 class _Pending(NamedTuple):

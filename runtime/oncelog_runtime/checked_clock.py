@@ -49,10 +49,10 @@ class CheckedClock:
         "_later",
         "_monotonic_s",
         "_off",
+        "_on_leap",
         "_undecided",
         "_wall",
         "leaps",
-        "on_leap",
     )
 
     def __init__(
@@ -65,7 +65,7 @@ class CheckedClock:
     ) -> None:
         self._wall = wall
         self._monotonic_s = monotonic_s
-        self.on_leap = on_leap
+        self._on_leap = on_leap
         self.leaps = 0
         """Leaps of the wall clock since the start, and the one before it if peers told of it."""
         self._off = not check
@@ -142,8 +142,8 @@ class CheckedClock:
         self._doubted, self._doubted_at_s = ahead, self._monotonic_s()
         self._undecided = True
         self.leaps += 1
-        if self.on_leap is not None:
-            self.on_leap(int(ahead - self._ahead))
+        if self._on_leap is not None:
+            self._on_leap(int(ahead - self._ahead))
 
     # ---- peers
 

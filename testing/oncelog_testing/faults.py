@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from oncelog_broker.app import Broker
@@ -36,6 +37,9 @@ __all__ = ["OWN_CLIENT", "Act", "Fault", "FaultPlan", "Match", "TestableBroker"]
 
 OWN_CLIENT = "oncelog-testing"
 """Client id of the cluster's own helpers."""
+
+Answer = Callable[[Any, Sequence[Buffer], bool], None]
+"""Takes an answer: its message, its payload, and whether the connection ends behind it."""
 
 _SENDER = re.compile(r"(?:broker|controller)-(\d+)")
 
@@ -255,10 +259,10 @@ class FaultyRouter(Router):
             respond(refuse(request, error))
             return
 
-        def refused(message: Any, payload: Sequence[Buffer]) -> None:
+        def refused(message: Any, payload: Sequence[Buffer], close_after: bool) -> None:
             if isinstance(message, MetadataResponse):
                 message = refuse_topics(message, error, fault.match.topic)
-            respond(message, payload)
+            respond(message, payload, close_after=close_after)
 
         super().dispatch(context, incoming, _Watched(respond, refused))
 
@@ -285,33 +289,34 @@ class _Watched(Slot):
 
     __slots__ = ("_slot", "_then")
 
-    def __init__(self, slot: Slot, then: Callable[[Any, Sequence[Buffer]], None]) -> None:
+    def __init__(self, slot: Slot, then: Answer) -> None:
         self._slot = slot
         self._then = then
         self.done = False
         self.holding = slot.holding
-        self.close_after = False
 
-    def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
+    def __call__(
+        self, message: Any, payload: Sequence[Buffer] = (), *, close_after: bool = False
+    ) -> None:
         if self.done:
             raise RuntimeError("a request is answered twice")
         self.done = True
-        self._slot.close_after = self._slot.close_after or self.close_after
-        self._then(message, payload)
+        self._then(message, payload, close_after)
 
     def abort(self, reason: str) -> None:
         """See ``Slot``."""
         self._slot.abort(reason)
 
 
-def _after(fault: Fault, respond: Slot) -> Callable[[Any, Sequence[Buffer]], None]:
+def _after(fault: Fault, respond: Slot) -> Answer:
     """Return what becomes of the answer of a request that was carried out."""
 
-    def lose(message: Any, payload: Sequence[Buffer]) -> None:
+    def lose(message: Any, payload: Sequence[Buffer], close_after: bool) -> None:
         respond.abort("a fault of the test: the answer is lost")
 
-    def delay(message: Any, payload: Sequence[Buffer]) -> None:
+    def delay(message: Any, payload: Sequence[Buffer], close_after: bool) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_later(fault.seconds, respond, message, payload)
+        later = partial(respond, message, payload, close_after=close_after)
+        loop.call_later(fault.seconds, later)
 
     return lose if fault.act is Act.DROP_REPLY else delay

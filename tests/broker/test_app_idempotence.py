@@ -60,9 +60,9 @@ class LosesAnswers(ProduceHandler):
             self.answers += 1
             if self.answers % self.every == 0:
                 self.lost += 1
-                respond.close_after = True  # type: ignore[attr-defined]
-                message = None
-            respond(message)
+                respond(None, close_after=True)  # type: ignore[call-arg]
+            else:
+                respond(message)
 
         super().handle(context, request, payload, answer)
 

@@ -39,8 +39,9 @@ def image(*replicas: int) -> MetadataImage:
 
 
 def watch(wall: ManualClock, peers: SaidBefore, cluster: MetadataImage) -> ClockWatch:
-    clock = CheckedClock(wall, lambda: 0.0)
-    return ClockWatch(clock, peers, cluster, broker_id=1, interval_ms=300_000)
+    clock = CheckedClock(wall, lambda: 0.0, on_leap=lambda ahead_ms: watched.leapt(ahead_ms))
+    watched = ClockWatch(clock, peers, cluster, broker_id=1, interval_ms=300_000)
+    return watched
 
 
 @pytest.mark.asyncio

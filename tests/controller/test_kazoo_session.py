@@ -12,6 +12,7 @@ from kazoo.protocol.states import Callback, ZnodeStat
 
 from oncelog_controller.kazoo_session import (
     InlineHandler,
+    OneSession,
     QuietLogger,
     node_stat,
     op_result,
@@ -106,3 +107,13 @@ def test_stats_and_results() -> None:
     assert op_result(SetData("/a", b""), STAT) == stat
     assert op_result(Create("/a", b""), "/a") == NodeStat(version=0, czxid=0)
     assert op_result(Check("/a", 0), True) is None
+
+
+def test_a_session_pings_only_while_it_may() -> None:
+    allowed: list[bool] = [False, True]
+    session = OneSession(hosts="127.0.0.1:1", may_ping=lambda: allowed.pop(0))
+    session._connection._send_ping(1.0)
+    assert not session._connection.ping_outstanding.is_set()
+    with pytest.raises(TypeError):  # it has no socket
+        session._connection._send_ping(1.0)
+    assert session._connection.ping_outstanding.is_set()

@@ -563,3 +563,12 @@ def test_before_authentication_only_small_requests_are_read() -> None:
     server.frame_bytes_max = limits.FRAME_BYTES_MAX
     assert server.frame_bytes_max == limits.FRAME_BYTES_MAX
     assert len(feed(server, data)) == 1
+
+
+def test_a_request_that_is_released_holds_on_to_nothing() -> None:
+    payload = memoryview(bytearray(b"records"))
+    incoming = IncomingRequest(0, 0, 7, "c", MetadataRequest(None), payload)
+    incoming.release()
+    assert incoming.message is None
+    assert len(incoming.payload) == 0
+    assert incoming.correlation_id == 7, "it can be answered still"

@@ -184,8 +184,8 @@ class InProcessChannel:
         """Either side hangs up."""
         if self.closed:
             return
-        self.closed = self._state.closed = True
-        for callback in self._state.on_close:
+        self.closed = True
+        for callback in self._state.close():
             callback()
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:

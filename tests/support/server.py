@@ -131,6 +131,7 @@ class ServerUnderTest:
         async_handlers: Mapping[ApiKey, Any] | None = None,
         *,
         internal: bool = False,
+        ready: bool = True,
         limits: ConnectionLimits | None = None,
         pool_bytes: int = 64 * 1024 * 1024,
         authorizer: Authorizer | None = None,
@@ -141,7 +142,8 @@ class ServerUnderTest:
         self.router = Router(self.tasks, authorizer or AllowAllAuthorizer())
         self.router.install({ApiKey.API_VERSIONS: ApiVersionsHandler(identity)}, {})
         self.router.install(handlers or {}, async_handlers or {})
-        self.router.ready = True
+        if ready:
+            self.router.serve_clients()
         self.pool = BytePool(pool_bytes)
         self._peers: list[RawPeer] = []
         name = "internal" if internal else "external"

@@ -41,7 +41,6 @@ HOLDING_APIS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.
 HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
 MEASURED_APIS = frozenset({ApiKey.FETCH})
 """These are begun only while the broker's byte pool has room: their answers may be large."""
-_NOTHING = memoryview(b"")
 
 
 class Dispatcher(Protocol):
@@ -108,8 +107,7 @@ class Slot:
         self._channel = channel
         self._incoming = incoming
         self._arrived = channel.arrived
-        self.stats = channel.stats.of(incoming.api_key)
-        self.stats.started += 1
+        self.stats = channel.stats.count_start(incoming.api_key)
         self.buffers: Sequence[Buffer] = ()
         self.size = 0
         self.done = False
@@ -117,19 +115,21 @@ class Slot:
         self.close_after = False
         """If set, the connection is closed once this answer is written."""
 
-    def __call__(self, message: Any, payload: Sequence[Buffer] = ()) -> None:
+    def __call__(
+        self, message: Any, payload: Sequence[Buffer] = (), *, close_after: bool = False
+    ) -> None:
         if self.done:
             raise RuntimeError(f"request {self._incoming.correlation_id} is answered twice")
         self.done = True
+        if close_after:
+            self.close_after = True
         channel = self._channel
         if channel.state.closed:
             return
-        stats = self.stats
-        stats.answered += 1
-        if channel.stats.stopwatch is not None:
-            stats.latency.observe(channel.stats.stopwatch() - self._arrived)
+        stopwatch = channel.stats.stopwatch
+        latency_s = None if stopwatch is None else stopwatch() - self._arrived
+        self.stats.count_answer(message, latency_s)
         if message is not None:
-            stats.count_errors(message)
             try:
                 self.buffers = channel.machine.encode_response(self._incoming, message, payload)
             except LocalProtocolError as exc:
@@ -257,16 +257,16 @@ class ServerChannel(asyncio.BufferedProtocol):
         """Forget everything; answers that still come are dropped."""
         if self.state.closed:
             return
-        self.state.closed = True
+        callbacks = self.state.close()
         if self._counted:
             self.listener.forget(self)
         self.listener.pool.drop(self)
         for slot in self._slots:
-            slot.stats.dropped += not slot.done
+            if not slot.done:
+                slot.stats.count_drop()
         self._slots.clear()
         self._backlog.clear()
         self.machine.release()
-        callbacks, self.state.on_close = self.state.on_close, []
         for callback in callbacks:
             try:
                 callback()
@@ -395,9 +395,7 @@ class ServerChannel(asyncio.BufferedProtocol):
             self.listener.router.dispatch(context, incoming, slot)
         except RemoteProtocolError as exc:
             self.protocol_error(exc)
-        # A request that waits must not hold on to the receive buffer or to its message.
-        incoming.payload = _NOTHING
-        incoming.message = None
+        incoming.release()
 
     def _say_why(self, incoming: IncomingRequest) -> None:
         """Log one clear line where the peer meant somebody else, or did not name itself."""

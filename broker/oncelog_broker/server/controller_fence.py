@@ -48,6 +48,10 @@ class ControllerFence:
         self.controller_epoch = -1
         self.broker_epoch = -1
 
+    def registered(self, broker_epoch: int) -> None:
+        """Begin another life of this broker: orders for an earlier one are refused from now on."""
+        self.broker_epoch = broker_epoch
+
     async def admit(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         """Check as ``check`` does, and ask the store about a controller that is not known yet.
 

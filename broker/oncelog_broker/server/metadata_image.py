@@ -46,8 +46,9 @@ class _Slices:
 class MetadataImage:
     """It is the cluster as the controller last described it."""
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str = "") -> None:
         self.cluster_id = cluster_id
+        """Which cluster is described; "" until ``begin``."""
         self.controller_id = NO_BROKER
         self.controller_epoch = -1
         self.brokers: dict[int, ClusterBroker] = {}
@@ -65,6 +66,15 @@ class MetadataImage:
         """They hold what was set for brokers while they run, for all of them."""
         self._configs: dict[str, TopicConfig] = {}
         self._slices: _Slices | None = None
+
+    def begin(self, cluster_id: str) -> None:
+        """Become the image of this cluster, for good.
+
+        :raises ValueError: it is the image of another one already.
+        """
+        if self.cluster_id not in ("", cluster_id):
+            raise ValueError(f"the image is of cluster {self.cluster_id}, not of {cluster_id}")
+        self.cluster_id = cluster_id
 
     def apply(self, update: UpdateMetadataRequest) -> list[TopicConfig]:
         """Take in an order; return the topic configs that changed by it. A slice of a whole image

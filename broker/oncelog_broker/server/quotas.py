@@ -143,6 +143,11 @@ class BytePool:
         if self._runner is member:
             self._runner = None
 
+    def resize(self, bytes_max: int) -> None:
+        """Bound the account anew. Who waits in line goes on with the next count, if there is room;
+        who holds more than before keeps it."""
+        self.bytes_max = bytes_max
+
     def close(self) -> None:
         """Stop the timer; for the end of the broker."""
         if self._timer is not None:

@@ -34,11 +34,19 @@ class Respond(Protocol):
         ...
 
 
+class FetchSession(Protocol):
+    """The fetch handler keeps one for each connection that fetches."""
+
+    def close(self) -> None:
+        """End it: the connection is gone."""
+        ...
+
+
 @dataclass(slots=True)
 class ConnectionState:
     """Handlers keep this per connection; it is gone with it."""
 
-    fetch_session: Any = None
+    fetch_session: FetchSession | None = None
     """It is the follower's fetch session, owned by the fetch handler."""
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """They are called once, in order, when the connection is lost; they must not raise."""
@@ -46,6 +54,23 @@ class ConnectionState:
     """It tells whether the connection is gone; an answer given now is dropped."""
     room: Callable[[], int] = lambda: limits.FETCH_BYTES_MAX
     """It returns how many bytes of records an answer may have now; 0: none, look again later."""
+
+    def keep_session(self, session: FetchSession) -> None:
+        """Keep a fetch session until the connection is gone, which closes it."""
+        self.fetch_session = session
+        self.on_close.append(session.close)
+
+    def drop_session(self, session: FetchSession) -> None:
+        """Let go of a session that was kept: it has ended before its connection."""
+        self.on_close.remove(session.close)
+        self.fetch_session = None
+
+    def close(self) -> list[Callable[[], None]]:
+        """Note that the connection is gone; return what is to be called for it, in order. A second
+        call returns nothing."""
+        self.closed = True
+        callbacks, self.on_close = self.on_close, []
+        return callbacks
 
 
 NOBODY = Introduction()

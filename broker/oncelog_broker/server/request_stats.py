@@ -34,6 +34,10 @@ class ApiStats:
         self.latency = Histogram()
         self._with_partitions = key in _WITH_PARTITIONS
 
+    def count_drop(self) -> None:
+        """Count a request whose connection was lost before its answer."""
+        self.dropped += 1
+
     @property
     def waiting(self) -> int:
         """Return how many requests are not answered yet."""
@@ -46,8 +50,17 @@ class ApiStats:
             return "Unknown"
         return "".join(word.capitalize() for word in ApiKey(self.key).name.split("_"))
 
-    def count_errors(self, message: Any) -> None:
-        """Count what the answer says of failures."""
+    def count_answer(self, message: Any, latency_s: float | None) -> None:
+        """Count a request as answered.
+
+        :param message: the answer, whose errors are counted; None: the request gets none.
+        :param latency_s: None: it was not measured.
+        """
+        self.answered += 1
+        if latency_s is not None:
+            self.latency.observe(latency_s)
+        if message is None:
+            return
         code = message.error_code
         if code:
             self.errors[code] = self.errors.get(code, 0) + 1
@@ -78,6 +91,18 @@ class RequestStats:
             if stats is None:
                 stats = self._apis[key] = ApiStats(key)
         return stats
+
+    def count_start(self, api_key: int) -> ApiStats:
+        """Count a request as begun; its answer is to be counted with what is returned."""
+        stats = self._apis.get(api_key)
+        if stats is None:
+            stats = self.of(api_key)
+        stats.started += 1
+        return stats
+
+    def measure_with(self, stopwatch: Stopwatch | None) -> None:
+        """Measure latencies from now on; None: no longer."""
+        self.stopwatch = stopwatch
 
     def all(self) -> list[ApiStats]:
         """Return those that were ever asked for, by key."""

@@ -10,6 +10,7 @@ clients write twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from oncelog_broker.server import logged
@@ -43,10 +44,9 @@ def refusal(request: Request | type[Request], code: int, message: str | None = N
     cls = request if isinstance(request, type) else type(request)
     if cls is MetadataRequest:
         return MetadataResponse("", -1, error_code=code)
-    response = cls.response(error_code=code)
-    if message is not None and hasattr(response, "error_message"):
-        response.error_message = message
-    return response
+    if message is not None and "error_message" in {each.name for each in fields(cls.response)}:
+        return cls.response(error_code=code, error_message=message)
+    return cls.response(error_code=code)
 
 
 class Router:
@@ -57,8 +57,8 @@ class Router:
         self, tasks: Tasks, authorizer: Authorizer, *, check_identity: bool = True
     ) -> None:
         self.ready = False
-        """Until set, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions; brokers and
-        the controller are served."""
+        """Until ``serve_clients``, clients get BROKER_NOT_AVAILABLE for everything but ApiVersions.
+        Brokers and the controller are served."""
         self.stats = RequestStats()
         """All connections count here."""
         self._tasks = tasks
@@ -66,6 +66,10 @@ class Router:
         self._check_identity = check_identity
         self._handlers: dict[int, Handler] = {}
         self._async_handlers: dict[int, AsyncHandler] = {}
+
+    def serve_clients(self) -> None:
+        """Serve clients from now on, beside brokers and the controller."""
+        self.ready = True
 
     def install(
         self, handlers: Mapping[ApiKey, Handler], async_handlers: Mapping[ApiKey, AsyncHandler]
@@ -150,8 +154,7 @@ class Router:
                 exc_info=None if expected else exc,
             )
         if request.api_key == ApiKey.PRODUCE:
-            respond.close_after = True
-            respond(None)
+            respond(None, close_after=True)
         else:
             stopping = isinstance(exc, TasksClosedError)
             code = BrokerNotAvailableError.code if stopping else UnknownServerError.code

@@ -75,7 +75,7 @@ async def many_partitions(meter: TurnMeter, home: Path, size: Size) -> None:
         await room.synced()
     with meter.operation("LeaderAndIsr, full, repeated"):
         await room.replicas.apply_leader_and_isr(room.order(size.partitions))
-    room.epoch += 1
+    room.elect()
     with meter.operation("LeaderAndIsr, full, new epoch"):
         await room.replicas.apply_leader_and_isr(room.order(size.partitions))
     with meter.operation("a sync round of all partitions"):
@@ -101,7 +101,7 @@ async def many_partitions(meter: TurnMeter, home: Path, size: Size) -> None:
     with meter.operation("appends to more partitions than open segments"):
         for _ in range(2):
             await _write_everywhere(room, size.partitions)
-    room.logs.config.topic_defaults = {"retention_bytes": "0"}
+    room.set_log_settings(topic_defaults={"retention_bytes": "0"})
     room.replicas.settings_changed()
     last = room.partition(size.partitions - 1).log
     await until(lambda: last.config.retention_bytes == 0)
@@ -136,7 +136,7 @@ async def _write_everywhere(room: Room, partitions: int) -> None:
 
 async def _change_settings(meter: TurnMeter, room: Room, size: Size) -> None:
     """Change a default of topics that all of them have: every log gets another."""
-    room.logs.config.topic_defaults = {"retention_ms": "1000000"}
+    room.set_log_settings(topic_defaults={"retention_ms": "1000000"})
     with meter.operation("settings of all partitions"):
         room.logs.settings_changed()
         room.replicas.settings_changed()
@@ -146,7 +146,7 @@ async def _change_settings(meter: TurnMeter, room: Room, size: Size) -> None:
 
 async def _cut_followers(meter: TurnMeter, room: Room, size: Size) -> None:
     """The other broker is elected everywhere, and has nothing of what was written last."""
-    room.epoch += 1
+    room.elect()
     with meter.operation("LeaderAndIsr, full, all to follow"):
         order = room.order(size.partitions, leader=OTHER)
         await room.replicas.apply_leader_and_isr(order)
@@ -210,7 +210,7 @@ async def one_large_log(meter: TurnMeter, home: Path, size: Size) -> None:
         await room.stop()
     room = Room(home / "large", **settings)
     await room.start()
-    room.epoch += 1
+    room.elect()
     with meter.operation("LeaderAndIsr, one large log"):
         await room.replicas.apply_leader_and_isr(room.order(1, alone=False))
     partition, now = room.partition(), asyncio.get_running_loop().time()
@@ -233,7 +233,7 @@ async def one_large_log(meter: TurnMeter, home: Path, size: Size) -> None:
         await room.logs.apply_retention()
     await _read_without_index(meter, room)
     await _read_again(meter, room, size)
-    room.logs.config.producer_id_expiration_ms = -LONG_MS
+    room.set_log_settings(producer_id_expiration_ms=-LONG_MS)
     with meter.operation("retention that forgets all producers"):
         await room.logs.apply_retention()
     assert not partition.log.producers.count
@@ -261,7 +261,7 @@ async def _read_without_index(meter: TurnMeter, room: Room) -> None:
 async def _read_again(meter: TurnMeter, room: Room, size: Size) -> None:
     """Have producers read again: of one nothing is left that is remembered, and older batches may
     be in the log."""
-    room.epoch += 1
+    room.elect()
     await room.replicas.apply_leader_and_isr(room.order(1, leader=OTHER))
     log = room.partition().log
     keep = log.log_end_offset // 3

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from oncelog_broker.live_config import put_in_force
 from oncelog_broker.log.log_manager import LogConfig, LogManager
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, ReplicaConfig
@@ -139,6 +141,15 @@ class Room:
         return LeaderAndIsrRequest(
             1, 1, 1, full, orders, [], [TopicConfig(name, 0, [], []) for name in names]
         )
+
+    def elect(self) -> None:
+        """Begin the next leader epoch: orders from now on are of it."""
+        self.epoch += 1
+
+    def set_log_settings(self, **settings: Any) -> None:
+        """Put other settings of logs in force, as a broker does that the controller tells of them.
+        Nobody is told: that is measured by itself."""
+        put_in_force(self.logs.config, replace(self.logs.config, **settings))
 
     async def synced(self) -> None:
         """Return when nothing is dirty."""

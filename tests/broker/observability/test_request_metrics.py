@@ -53,7 +53,7 @@ async def test_requests_latencies_errors_and_what_waits(tmp_path: Path) -> None:
 async def test_nothing_is_measured_without_a_port(tmp_path: Path) -> None:
     async with observed(tmp_path) as seen:
         router = seen.cluster.brokers[1].router
-        router.stats.stopwatch = None
+        router.stats.measure_with(None)
         latency = router.stats.of(DescribeClusterRequest.api_key).latency
         await seen.cluster.call(1, DescribeClusterRequest())
         assert latency.count == 0

@@ -17,7 +17,7 @@ from oncelog_protocol.errors import (
 
 def test_controller_epochs_only_grow() -> None:
     fence = ControllerFence()
-    fence.broker_epoch = 0
+    fence.registered(0)
     fence.check(1, 5, 0)
     fence.check(1, 5, 0)
     fence.check(2, 7, 0)
@@ -29,7 +29,7 @@ def test_controller_epochs_only_grow() -> None:
 def test_an_order_for_an_earlier_life_is_refused_a_later_one_obeyed() -> None:
     """KIP-380 and KAFKA-9839."""
     fence = ControllerFence()
-    fence.broker_epoch = 100
+    fence.registered(100)
     fence.check(1, 1, 100)
     fence.check(1, 1, 101)
     with pytest.raises(StaleBrokerEpochError):
@@ -51,7 +51,7 @@ def test_obeying_an_order_for_an_earlier_life_is_caught_when_broker_epochs_are_n
     """A delayed StopReplica would delete the replica that was made since."""
     fence = ControllerFence(check_broker_epoch=False)
     fence.check(1, 5, 100)
-    fence.broker_epoch = 200
+    fence.registered(200)
     fence.check(1, 5, 100)
     with pytest.raises(StaleControllerEpochError):
         fence.check(1, 4, 200)
@@ -75,7 +75,7 @@ class Store:
 
 def asking(store: Store) -> ControllerFence:
     fence = ControllerFence(elected=store.elected)
-    fence.broker_epoch = 100
+    fence.registered(100)
     return fence
 
 

@@ -172,3 +172,12 @@ def test_a_slice_without_those_before_it_is_refused() -> None:
     with pytest.raises(InvalidRequestError):
         image.apply(other)
     assert not image.updated
+
+
+def test_an_image_is_of_one_cluster() -> None:
+    image = MetadataImage()
+    image.begin("c")
+    image.begin("c")
+    with pytest.raises(ValueError, match="of cluster c, not of d"):
+        image.begin("d")
+    assert image.cluster_id == "c"

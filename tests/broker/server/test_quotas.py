@@ -157,3 +157,17 @@ async def test_a_small_member_does_not_keep_the_turn() -> None:
         member.ask()
     await eventually(lambda: large.resumed or other.resumed)
     pool.close()
+
+
+@pytest.mark.asyncio
+async def test_a_larger_pool_lets_those_in_line_go_on() -> None:
+    pool = BytePool(1000 * KIB)
+    holder, first, second = Member(pool), Member(pool), Member(pool)
+    holder.hold(2000 * KIB)
+    assert first.ask()
+    assert second.ask()
+    pool.resize(4000 * KIB)
+    await eventually(lambda: not first.waits and not second.waits)
+    pool.resize(1000 * KIB)
+    assert first.ask(), "there is less room again"
+    pool.close()

@@ -188,8 +188,7 @@ async def test_async_handlers_answer_in_order_too() -> None:
 async def test_clients_wait_until_the_broker_is_ready_brokers_do_not() -> None:
     for internal, code in ((False, BrokerNotAvailableError.code), (True, 42)):
         handlers = {ApiKey.METADATA: Raises(InvalidRequestError())}
-        async with ServerUnderTest(handlers, internal=internal) as server:
-            server.router.ready = False
+        async with ServerUnderTest(handlers, internal=internal, ready=False) as server:
             channel = await server.channel()
             reply = await channel.call(MetadataRequest(None), timeout_s=5)
             assert reply.message.error_code == code

@@ -95,15 +95,14 @@ class FetchHandler:
         if request.session_epoch == FULL_SESSION:
             if isinstance(session, FollowerSession):
                 session.end()
-                connection.on_close.remove(session.close)
+                connection.drop_session(session)
             session = FollowerSession(
                 request.replica_id,
                 lookup=self._replicas.partition,
                 deadlines=self._replicas.deadlines,
                 now=now,
             )
-            connection.fetch_session = session
-            connection.on_close.append(session.close)
+            connection.keep_session(session)
         if not isinstance(session, FollowerSession) or session.replica_id != request.replica_id:
             raise InvalidFetchSessionEpochError("no session on this connection")
         session.handle(request, respond, now)
@@ -125,8 +124,8 @@ class FetchHandler:
             return
         slot = context.connection.fetch_session
         if not isinstance(slot, _ConsumerSlot):
-            slot = context.connection.fetch_session = _ConsumerSlot()
-            context.connection.on_close.append(slot.close)
+            slot = _ConsumerSlot()
+            context.connection.keep_session(slot)
         # An older one that is still parked (pipelined fetches) answers by itself and is
         # dropped with its first look after the connection has gone.
         slot.fetch = fetch

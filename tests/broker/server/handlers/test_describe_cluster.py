@@ -30,7 +30,7 @@ def test_of_its_own_epoch_a_broker_knows_before_any_controller_says_so() -> None
     image, fence = MetadataImage("c"), ControllerFence()
     handler = DescribeClusterHandler(image, AllowAllAuthorizer(), 3, fence)
     assert answer(handler, DescribeClusterRequest()).brokers == []
-    fence.broker_epoch = 40
+    fence.registered(40)
     assert answer(handler, DescribeClusterRequest()).brokers == [ClusterBroker(3, 40, [])]
     addresses = [ListenerAddress("internal", "h", 1)]
     others = ClusterBroker(2, 50, [])

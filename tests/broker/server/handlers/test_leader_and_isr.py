@@ -38,7 +38,7 @@ async def test_orders_are_fenced_and_brokers_are_known_before_they_are_applied()
     image, fence = MetadataImage("c"), ControllerFence()
     replicas = Replicas(image)
     handler = LeaderAndIsrHandler(fence, image, cast(ReplicaManager, replicas))
-    fence.broker_epoch = 10
+    fence.registered(10)
     response = await handler.handle_async(make_context(), order(5, 10))
     assert (response.error_code, len(response.partitions)) == (0, 1)
     assert replicas.seen == [[4]]

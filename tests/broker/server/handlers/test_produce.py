@@ -341,7 +341,7 @@ async def test_nothing_is_appended_for_a_connection_that_is_gone() -> None:
         produce(
             node.produce, ("t", 0, transactional()), transactional_id="a", connection=connection
         )
-        connection.closed = True
+        connection.close()
         node.verifier.held.pop()(0)
         assert node.partition(TP).log.log_end_offset == 0
         again = produce(node.produce, ("t", 0, transactional()), transactional_id="a")

@@ -22,7 +22,7 @@ class Replicas:
 @pytest.mark.asyncio
 async def test_an_order_of_a_deposed_controller_stops_nothing() -> None:
     fence = ControllerFence()
-    fence.broker_epoch = 1
+    fence.registered(1)
     handler = StopReplicaHandler(fence, cast(ReplicaManager, Replicas()))
     request = StopReplicaRequest(1, 3, 1, [StopPartition("t", "id", 0, 2, True)])
     response = await handler.handle_async(make_context(), request)

@@ -35,7 +35,7 @@ class Replicas:
 @pytest.mark.asyncio
 async def test_configs_reach_the_replicas_once() -> None:
     image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
-    fence.broker_epoch = 5
+    fence.registered(5)
     settings: list[list[BrokerOverrides]] = []
     handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), settings.append)
     order = PartitionOrder("t", "id", 0, 1, 0, [1], 0, [1], False)
@@ -47,7 +47,7 @@ async def test_configs_reach_the_replicas_once() -> None:
     assert replicas.configs == [("t", {"retention_ms": "9"})]
     assert image.updated
     assert settings == [[], []]
-    fence.broker_epoch = 6
+    fence.registered(6)
     with pytest.raises(StaleBrokerEpochError):
         await handler.handle_async(make_context(), update)
 
@@ -55,7 +55,7 @@ async def test_configs_reach_the_replicas_once() -> None:
 @pytest.mark.asyncio
 async def test_settings_of_brokers_are_taken_and_stay_until_others_come() -> None:
     image, fence, replicas = MetadataImage("c"), ControllerFence(), Replicas()
-    fence.broker_epoch = 5
+    fence.registered(5)
     taken: list[list[BrokerOverrides]] = []
     handler = UpdateMetadataHandler(fence, image, cast(ReplicaManager, replicas), taken.append)
     one = [BrokerOverrides(-1, 0, ["log_level"], ["debug"])]
