@@ -23,6 +23,17 @@ ROOMS = (
     "protocol", "runtime", "controller", "broker", "client", "cli", "bench", "pipeline", "testing",
 )  # fmt: skip
 PACKAGES = ("oncelog", "pyspark_oncelog")
+CACHE = ROOT / ".mypy_cache" / "house"
+
+EXCEPTIONS = {
+    "oncelog_broker.live_config: setattr(target)": (
+        "It owns the rooms' settings, which are plain data; rooms read them and change none."
+    ),
+    "pyspark_oncelog.runner.run: spark._jvm": (
+        "PySpark has no public way to the process id of its JVM, which the view reports."
+    ),
+}
+"""Writes and private reads that stay, each with its reason. One that is not needed is a finding."""
 
 
 def main() -> None:
@@ -33,7 +44,9 @@ def main() -> None:
     given = parser.parse_args()
     known = modules(ROOT / room for room in ROOMS)
     groups = [group for group in cycles(known) if any(n.startswith(given.only) for n in group)]
-    owned = measure(ROOT, list(ROOMS), PACKAGES)
+    owned = measure(ROOT, list(ROOMS), PACKAGES, cache=CACHE)
+    needless = sorted(EXCEPTIONS.keys() - {each.key for each in owned.all})
+    owned = owned.without(EXCEPTIONS)
     writes = [f for f in owned.writes + owned.unknown if f.module.startswith(given.only)]
     reads = [f for f in owned.private_reads if f.module.startswith(given.only)]
     cited = rules.citations(ROOT, rules.modules(ROOT), rules.load(ROOT)[1])
@@ -46,6 +59,8 @@ def main() -> None:
         for kind, findings in (("write", writes), ("private read", reads)):
             for found in findings:
                 print(f"{kind}: {found}")
+        for key, reason in sorted(EXCEPTIONS.items()):
+            print(f"exception{' without need' if key in needless else ''}: {key}: {reason}")
         for citation in without_rule:
             print(f"citation without rule: {citation}")
         for fragment in fragments:
@@ -55,6 +70,7 @@ def main() -> None:
         "cycles": len(groups),
         "foreign_writes": len(writes),
         "private_reads": len(reads),
+        "needless_exceptions": len(needless),
         "citations_without_rule": len(without_rule),
         "bad_docstrings": len(fragments),
         "same_named_classes": len(_same_named(list(known.values()))),

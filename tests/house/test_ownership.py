@@ -40,6 +40,8 @@ WRITES = {
     "one through what may be None": "maybe = owner if owner.value else None\n"
     "    if maybe is not None:\n        maybe.value = 1",
     "one of the class": "Owner.value = 1",
+    "one by name": "setattr(owner, 'value', 1)",
+    "one past the class": "object.__setattr__(owner, 'value', 1)",
     "one in a function inside": "def inner() -> None:\n        owner.value = 1",
 }
 
@@ -55,6 +57,7 @@ ALLOWED = {
     "a method of the owner": "owner.touch()",
     "a read of what is public": "print(owner.value)",
     "a local name": "value = owner.value",
+    "what the function has made, by name": "made = Owner()\n    setattr(made, 'value', 1)",
 }
 
 
@@ -109,6 +112,41 @@ def test_an_object_of_which_nobody_knows_the_class_is_told(
     monkeypatch.chdir(root)
     report = tool("ownership").measure(root, ["room"], ("pkg",))
     assert [found.text for found in report.unknown] == ["thing.value"]
+
+
+def test_what_did_not_change_is_remembered_and_what_did_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {"user0": user("owner.value = 1"), "user1": user("owner.touch()")}
+    root = package(tmp_path, owner=OWNER, **users)
+    monkeypatch.chdir(root)
+    measure, cache = tool("ownership").measure, root / "cache"
+
+    def writing() -> list[str]:
+        found = measure(root, ["room"], ("pkg",), cache=cache)
+        assert found == measure(root, ["room"], ("pkg",))
+        return [each.module for each in found.writes]
+
+    assert writing() == ["pkg.user0"]
+    assert writing() == ["pkg.user0"], "nothing has changed"
+    (root / "room/pkg/user1.py").write_text(user("owner.inherited = 1"))
+    assert writing() == ["pkg.user0", "pkg.user1"]
+    (root / "room/pkg/user0.py").unlink()
+    assert writing() == ["pkg.user1"]
+    for kept in cache.rglob("findings.json"):
+        kept.write_text("{")
+    assert writing() == ["pkg.user1"], "what was remembered is lost"
+
+
+def test_an_exception_takes_out_what_it_names_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = package(tmp_path, owner=OWNER, user=user("owner.value = owner._hidden = 1"))
+    monkeypatch.chdir(root)
+    found = tool("ownership").measure(root, ["room"], ("pkg",))
+    left = found.without({"pkg.user: owner.value": "a reason"})
+    assert [each.key for each in left.writes] == ["pkg.user: owner._hidden"]
+    assert [each.key for each in left.private_reads] == ["pkg.user: owner._hidden"]
 
 
 def test_circles_are_found_however_they_are_imported(tmp_path: Path) -> None:

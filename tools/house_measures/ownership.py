@@ -12,13 +12,18 @@ The types come from mypy, so an object is known whatever the variable is called.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
+import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mypy import build, nodes, types
+from mypy import build, nodes, types, version
 from mypy.config_parser import parse_config_file
 from mypy.find_sources import create_source_list
 from mypy.options import Options
@@ -32,6 +37,7 @@ _DOCUMENTED = frozenset(
     ("os._exit", "sys._getframe", "sys._current_frames", "_asdict", "_replace", "_fields")
 )
 _MAKERS = frozenset(("dataclasses.replace", "copy.copy", "copy.deepcopy"))
+_SETTERS = frozenset(("setattr", "delattr", "__setattr__", "__delattr__"))
 
 
 @dataclass(frozen=True, order=True)
@@ -48,36 +54,128 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.module}:{self.line}: {self.text} (of {self.owner})"
 
+    @property
+    def key(self) -> str:
+        """Return what names it in a list of exceptions, whichever line it is on."""
+        return f"{self.module}: {self.text}"
+
 
 @dataclass(frozen=True)
 class Report:
-    """The report has what was found in all modules."""
+    """A report holds what was found in some modules."""
 
-    writes: list[Finding]
-    private_reads: list[Finding]
-    unknown: list[Finding]
+    writes: list[Finding] = field(default_factory=list)
+    private_reads: list[Finding] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
     """Writes to an object whose type mypy does not know."""
 
+    @property
+    def all(self) -> list[Finding]:
+        """Return every finding, of whatever kind."""
+        return [*self.writes, *self.private_reads, *self.unknown]
 
-def measure(root: Path, rooms: list[str], packages: tuple[str, ...]) -> Report:
+    def without(self, exceptions: Mapping[str, str]) -> Report:
+        """Return what is left when the exceptions, by ``Finding.key``, are taken out."""
+        kept = [
+            [found for found in kind if found.key not in exceptions]
+            for kind in (self.writes, self.private_reads, self.unknown)
+        ]
+        return Report(*kept)
+
+
+def measure(
+    root: Path, rooms: list[str], packages: tuple[str, ...], *, cache: Path | None = None
+) -> Report:
     """Check all modules of ``packages``, found in the folders ``rooms`` under ``root``.
 
+    :param cache: a folder that remembers the modules, so that the next call looks only at those
+        that mypy has to check again; None: every module is looked at.
     :raises RuntimeError: the code has type errors.
     """
     options = Options()
     parse_config_file(options, lambda: None, str(root / "pyproject.toml"), sys.stdout, sys.stderr)
     options.export_types = options.preserve_asts = True
-    options.incremental = False
-    result = build.build(create_source_list([str(root / room) for room in rooms], options), options)
+    options.incremental = cache is not None
+    if cache is None:
+        return _joined(_look(root, rooms, packages, options, {}))
+    with _locked(cache / _version()) as folder:
+        return _joined(_remembered(root, rooms, packages, options, folder))
+
+
+def _remembered(
+    root: Path, rooms: list[str], packages: tuple[str, ...], options: Options, folder: Path
+) -> dict[str, Report]:
+    """Return the findings by module, and keep them in ``folder`` beside what mypy keeps there."""
+    kept, types_folder = folder / "findings.json", folder / "mypy"
+    options.cache_dir = str(types_folder)
+    known = _read(kept)
+    if not known:
+        shutil.rmtree(types_folder, ignore_errors=True)
+    # Without the file the modules that mypy checks in this call would be taken for known ones.
+    kept.unlink(missing_ok=True)
+    found = _look(root, rooms, packages, options, known)
+    kept.write_text(json.dumps({name: asdict(report) for name, report in found.items()}))
+    return found
+
+
+def _look(
+    root: Path,
+    rooms: list[str],
+    packages: tuple[str, ...],
+    options: Options,
+    known: Mapping[str, Report],
+) -> dict[str, Report]:
+    """Return the findings of every module; ``known`` are those of modules that did not change."""
+    sources = create_source_list([str(root / room) for room in rooms], options)
+    result = build.build(sources, options)
     if result.errors:
         raise RuntimeError("make types fails:\n" + "\n".join(result.errors))
-    report = Report([], [], [])
-    for name, file in sorted(result.files.items()):
-        if name.startswith(packages):
-            _Module(name, packages, result.types, report).look(file)
-    for found in (report.writes, report.private_reads, report.unknown):
-        found.sort()
-    return report
+    found = {}
+    for source in sources:
+        name = source.module
+        if not name.startswith(packages):
+            continue
+        if name in result.manager.rechecked_modules or name not in known:
+            found[name] = Report()
+            _Module(name, packages, result.types, found[name]).look(result.files[name])
+        else:
+            found[name] = known[name]
+    return found
+
+
+def _joined(reports: Mapping[str, Report]) -> Report:
+    each = list(reports.values())
+    return Report(
+        sorted(found for report in each for found in report.writes),
+        sorted(found for report in each for found in report.private_reads),
+        sorted(found for report in each for found in report.unknown),
+    )
+
+
+def _read(path: Path) -> dict[str, Report]:
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return {
+        name: Report(**{kind: [Finding(**each) for each in found] for kind, found in kinds.items()})
+        for name, kinds in kept.items()
+    }
+
+
+def _version() -> str:
+    """Return a name for what findings depend on beside the code: this module and mypy."""
+    text = Path(__file__).read_bytes() + version.__version__.encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """Hold a folder against other processes that measure the same checkout."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
 class _Module:
@@ -115,6 +213,8 @@ class _Module:
                         self._look_at_targets(target, made)
             elif isinstance(node, nodes.MemberExpr) and _is_private(node.name):
                 self._look_at_private(node)
+            elif isinstance(node, nodes.CallExpr) and _name(node.callee) in _SETTERS:
+                self._look_at_setter(node, made)
 
     def _look_at_import(self, node: nodes.ImportFrom) -> None:
         for name, _ in node.names:
@@ -140,6 +240,23 @@ class _Module:
                 ours = module.startswith(self._packages) and not module.startswith(_MESSAGES)
                 if ours and module != self._name:
                     self._report.writes.append(self._finding(target, owner.fullname))
+
+    def _look_at_setter(self, node: nodes.CallExpr, made: frozenset[str]) -> None:
+        """Look at ``setattr(target, ...)`` or ``object.__setattr__(target, ...)``."""
+        if isinstance(node.callee, nodes.MemberExpr) and _text(node.callee.expr) != "object":
+            return
+        base = node.args[0]
+        if _is_own(base) or (isinstance(base, nodes.NameExpr) and base.name in made):
+            return
+        text = f"{_name(node.callee)}({_text(base)})"
+        infos = _classes(self._types.get(base))
+        if infos is None:
+            self._report.unknown.append(Finding(self._name, node.line, text, "?"))
+        for info in infos or ():
+            module = info.module_name
+            ours = module.startswith(self._packages) and not module.startswith(_MESSAGES)
+            if ours and module != self._name:
+                self._report.writes.append(Finding(self._name, node.line, text, info.fullname))
 
     def _look_at_private(self, node: nodes.MemberExpr) -> None:
         base = node.expr
@@ -218,6 +335,10 @@ def _makes(expression: nodes.Expression) -> bool:
     if not isinstance(callee, nodes.RefExpr):
         return False
     return isinstance(callee.node, nodes.TypeInfo) or callee.fullname in _MAKERS
+
+
+def _name(callee: nodes.Expression) -> str:
+    return callee.name if isinstance(callee, nodes.NameExpr | nodes.MemberExpr) else ""
 
 
 def _is_own(base: nodes.Expression) -> bool:
