@@ -86,7 +86,7 @@ class EventOutOfTurnError(RuntimeError):
 
 
 class _Served(NamedTuple):
-    """One row of the table of requests."""
+    """It is one row of the table of requests."""
 
     serve: Callable[[RequestReceived, Any], None]
     """It is given the event and the request that is in it."""

@@ -352,7 +352,10 @@ class ControllerTerm:
         return None
 
     def _hold_to_session(self) -> None:
-        """Called before each write. :raises SessionExpiredError: another session has begun."""
+        """Refuse a write in another session than the one that the election was won in.
+
+        :raises SessionExpiredError: another session has begun.
+        """
         if self._store.session_id != self._session_id:
             raise SessionExpiredError
 

@@ -35,7 +35,7 @@ PAUSE_S = 0.005
 
 
 class Cluster(Face):
-    """Brokers 1 to ``brokers`` with a controller, in this process, over loopback sockets.
+    """It has brokers 1 to ``brokers`` and a controller, in this process, over loopback sockets.
 
     :param directory: keep the brokers' data here, on the real disk; by default it is in memory, and
         disks can fill up, fail, and lose their power.

@@ -24,6 +24,8 @@ GOOD = [
     "See ``CoordinatorEngine.write_all``.",
     "Set ``peer`` (another row) beside the row ``name``, if both were measured.",
     "Serve one fetch; answers now, or when there is news, or after ``max_wait_ms``.",
+    "Set keys of topics to new values.",
+    "Close overdue connections; a silent leader is not waited for.",
     # a subject and a verb
     "It is pending no more; harmless when it was not.",
     "A flusher syncs files, one round at a time.",
@@ -42,6 +44,10 @@ GOOD = [
     "The step that moves a leader is retried until the broker answers.",
     "A broker that is about to stop asks to have its leaderships moved.",
     "Told everything again, a broker answers for each replica that it cannot serve.",
+    "A client lives on one event loop of one process.",
+    "The coordinator refused these partitions of a commit.",
+    "An assignor decides which member of a group reads which partitions.",
+    "It says what one look found.",
     # a clause as the subject, or before the main clause
     "What was synced does not hold.",
     "What a handler returns for the log continues the trace.",
@@ -90,6 +96,10 @@ BAD = [
     "Before a poll: what is each partition's share now, and who is above it.",
     "The log end: what a reader must see committed to have seen nothing that may be lost.",
     "A decoded record; ``saved`` None takes it back.",
+    "Which batch a record goes to; what waiting for room may find when it is over.",
+    "Where the first undecided transaction begins.",
+    "What this process keeps by ``key``.",
+    "The members, who owns what, and how late records are.",
     # a verb without its subject
     "Publishes a port as the name says.",
     "Answers a request that was parked.",

@@ -33,7 +33,7 @@ IMPERATIVES = _words("""
     abandon abort accept acquire act add adjust adopt advance agree allow alter announce append
     apply arm arrange ask assert assign attach authenticate avoid await back be become begin
     believe bind blame block boil bound break bring build calculate call cancel capture carry cast
-    change charge check choose claim clear clone collect combine come commit compact compare
+    change charge check choose claim clear clone close collect combine come commit compact compare
     complain complete compute confirm connect consider construct consult consume continue convert
     correct count crash create cross cut deal decide declare decline decode decompress decrement
     defer delete deliver demand deny derive describe detach detect determine die discard disconnect
@@ -47,37 +47,34 @@ IMPERATIVES = _words("""
     look lose lower make map mark match measure meet merge mirror mix mount move multiply need
     negotiate note notice notify obey object observe obtain omit open order outlive overwrite own
     page pair park parse pass patch pause pay peek perform persist pick ping place plan point poll
-    prefer prepare preserve press prevent probe process promise propose protect prove provide prune
-    publish pull pump punish purge push put query queue quote raise rank reach react read rebuild
-    recall receive reckon recompute reconcile reconnect record recover recycle redraw reduce refer
-    refresh refuse regard register reject relay release reload rely remain remember remount remove
-    rename render renew reopen repeat replace replay reply report request require resend reserve
-    reset resign resize resolve respond restart restore resume retain rethrow retire retry return
-    reuse revoke rewrite roll rotate round run sample satisfy save say scan schedule scrape seal
-    search see seek select send separate serve settle share shift show shrink shuffle shut sign
-    simulate size skip sleep slow smooth sort spawn split spread squeeze stall stamp stand start
-    stay step stop store stream strip submit subscribe subtract succeed suffix suggest sum
-    summarise supervise suppress suspect suspend swap sweep switch sync take tell terminate test
-    throw tie time tolerate touch trace track transfer transform translate treat trim truncate try
-    turn type undo unite unlink unlock unregister unwind update upgrade use validate verify visit
-    vouch wait wake walk warn watch weigh withdraw wrap write yield
+    prefer prepare preserve press prevent print probe process produce promise propose protect prove
+    provide prune publish pull pump punish purge push put query queue quote raise rank reach react
+    read rebuild recall receive reckon recompute reconcile reconnect record recover recycle redraw
+    reduce refer refresh refuse regard register reject relay release reload rely remain remember
+    remount remove rename render renew reopen repeat replace replay reply report request require
+    resend reserve reset resign resize resolve respond restart restore resume retain rethrow retire
+    retry return reuse revoke rewrite roll rotate round run sample satisfy save say scan schedule
+    scrape seal search see seek select send separate serve set settle share shift show shrink
+    shuffle shut sign simulate size skip sleep slow smooth sort spawn split spread squeeze stall
+    stamp stand start stay step stop store stream strip submit subscribe subtract succeed suffix
+    suggest sum summarise supervise suppress suspect suspend swap sweep switch sync take tell
+    terminate test throw tie time tolerate touch trace track transfer transform translate treat
+    trim truncate try turn type undo unite unlink unlock unregister unwind update upgrade use
+    validate verify visit vouch wait wake walk warn watch weigh withdraw wrap write yield
 """)
 """They open a docstring that tells what to do."""
 
 AMBIGUOUS_IMPERATIVES = _words("""
-    abort act answer back batch benchmark block bound break call cancel capture cast change charge
-    check claim clean clone close commit compact complete correct count crash cut deal demand
-    dispatch drain drive drop echo empty end escape estimate exit export fail fall fence fetch
-    figure find fit flag focus format free group handle heal help hide hold hurry import interrupt
-    key kick lead leave level limit link list load lock log look lower map mark match measure
-    mirror mix mount move name need note object offer open order own page pair park pass patch
-    pause pick ping place plan point poll press print probe process produce promise pump query
-    queue quote rank read record relay release reload replay reply report request reserve reset
-    restart result return roll round run sample save schedule seal search separate set share shift
-    show shut sign size sleep slow smooth sort split spread stall stamp stand start state step stop
-    store stream suffix sum swap sweep switch sync take test time touch trace track transfer turn
-    type update use visit wait walk watch work wrap write
-""") - _words("return find leave take hold show look count sync write")
+    abort act answer back batch benchmark block bound break call capture cast charge check claim
+    clean clone compact complete correct crash cut deal demand dispatch drain drive echo empty end
+    escape estimate exit export fail fall fence fetch figure fit flag focus format free group heal
+    help hurry import interrupt key kick lead level limit link list lock log map match measure
+    mirror mix mount name need object offer open order own page pair park patch ping place plan
+    point poll press probe process produce promise pump query queue quote rank record relay reply
+    report request reserve result roll round run sample schedule seal search separate share shift
+    shut sign size sleep slow smooth spread stall stamp stand state step store stream suffix sum
+    swap sweep switch test time trace transfer type visit work
+""")
 """Nouns and adjectives too: an imperative when an object, a preposition or the end follows."""
 
 THIRD_PERSONS = _words("""
@@ -111,11 +108,11 @@ THIRD_PERSONS = _words("""
 """Verbs that follow "it"."""
 
 NOUNS = _words("""
-    accounts appends batches benchmarks bounds commits copies dates edits faults fences figures
-    forms groups heads keys labels lines links lists lives logs numbers pages pairs parts pieces
-    places points ports processes programs questions queues ranges rates records reports requests
-    results retries rounds rules runs samples shapes sizes spans states streams tags times types
-    updates values views words writes
+    accounts appends batches benchmarks bounds copies dates edits faults fences figures forms
+    groups heads keys labels lines links lists logs numbers pages pairs parts pieces places points
+    ports processes programs questions queues ranges rates records reports requests results retries
+    rounds rules samples shapes sizes spans states streams tags times types updates values views
+    words
 """)
 """Nouns here, and verbs only after "it" or "who"."""
 
@@ -130,10 +127,10 @@ AMBIGUOUS_THIRD_PERSONS = NOUNS | _words("""
     pauses permits picks pieces places plans points polls ports prefixes presents prints processes
     produces programs promises proves pumps questions queues quotes ranges rates reads records
     releases replays replies reports requests results retries rounds rules runs samples schedules
-    searches sets shapes shares shifts signals sizes sleeps sorts spans splits spots stands starts
-    states steps stops stores streams sums suspects switches syncs tags takes tells tests times
-    traces tracks travels turns types updates uses values views visits waits walks watches weighs
-    works wraps writes
+    searches seeds sets shapes shares shifts signals sizes sleeps sorts spans splits spots stands
+    starts states steps stops stores streams sums suspects switches syncs tags takes tells tests
+    times traces tracks travels turns types updates uses values views visits waits walks watches
+    weighs works wraps writes
 """) - _words("holds tells takes lasts leaves meets owns proves stands matches fits learns loads")
 """Plural nouns too: a verb where one can stand."""
 
@@ -147,7 +144,9 @@ PLURALS = _words("""
 """)
 """Verbs that follow "they", and are no nouns that are usual here."""
 
-AMBIGUOUS_PLURALS = AMBIGUOUS_IMPERATIVES | IMPERATIVES | _words("matter want share") - PLURALS
+AMBIGUOUS_PLURALS = (
+    AMBIGUOUS_IMPERATIVES | IMPERATIVES | _words("matter want share need use turn") - PLURALS
+)
 """Verbs that count after a pronoun or a plural alone: "they read", "brokers read"."""
 
 PASTS = _words("""
@@ -184,8 +183,13 @@ _PRONOUNS = _words("""
     others she somebody something that there these they those we what which who whoever you
 """)
 _SUBJECTS = _words("he it she they we you i there nobody somebody everybody nothing everything")
+_VERBISH = _words(
+    "writes commits runs reads leads ends hands asks starts stops lives changes moves"
+)
+_ADJECTIVES = _words("same last first next new old own other whole open late newest oldest")
+_LOOSE_PLURALS = _words("share turn use need want")
 _INTRANSITIVES = _words(
-    "breaks changes crashes ends hangs moves sleeps starts turns stops waits works"
+    "answers breaks changes crashes ends hangs moves sleeps starts turns stops waits works"
 )
 _RELATIVES = _words(
     "it that which who whoever nobody somebody everybody nothing something one this"
@@ -364,22 +368,38 @@ def _is_finite(tokens: list[str], at: int) -> bool:
     if word in AMBIGUOUS_THIRD_PERSONS:
         return _stands_as_verb(tokens, at)
     if word in THIRD_PERSONS or word in PASTS:
-        return True
+        subject = previous in SUBORDINATORS - {"that", "which", "who", "what", "whoever"}
+        return not (subject and _after(tokens, at) in AUXILIARIES)
     if word.endswith("ed") or word in _PARTICIPLES:
-        return previous in ("it", "they", "nobody") or _lacks_verb(tokens, at)
+        if _after(tokens, at) in _DETERMINERS and word != "read" and at > 1:
+            return previous not in AUXILIARIES | _ADVERBS | _PREPOSITIONS | _JOINERS | {
+                "be",
+                "been",
+            }
+        if previous in ("it", "they", "nobody"):
+            return True
+        following = _after(tokens, at)
+        if previous in ("that", "which", "who", "what") and following in AUXILIARIES:
+            return True
+        return _opens_object(following) and _lacks_verb(tokens, at)
     if at == 0:
         return False
     if not previous[0].isalpha() and previous != _CODE:
         return False
     if word in PLURALS:
         return previous not in AUXILIARIES | _JOINERS
-    plural = previous.endswith("s") and previous not in AUXILIARIES | _ADVERBS | THIRD_PERSONS
-    subject = plural or previous in ("they", "we", "you", "who", "that", "which")
+    singular = AUXILIARIES | _ADVERBS | THIRD_PERSONS | _DETERMINERS | _PRONOUNS
+    plural = previous.endswith("s") and previous not in singular
+    subject = plural or previous in ("they", "we", "you", "others", "these", "those")
     back = next(token for token in [*reversed(tokens[:at]), ""] if token not in _ADVERBS)
-    relative = back in ("who", "that", "which") and _after(tokens, at) not in AUXILIARIES
+    relative = back in ("who", "that", "which") and at > 1
+    relative = relative and _after(tokens, at) not in AUXILIARIES
     if word not in AMBIGUOUS_PLURALS:
         return False
-    return relative or (subject and _opens_object(_after(tokens, at)))
+    following = _after(tokens, at)
+    if word in _LOOSE_PLURALS and previous not in _DETERMINERS | _PREPOSITIONS | AUXILIARIES:
+        subject = True
+    return relative or (subject and (_opens_object(following) or following.endswith("s")))
 
 
 def _lacks_verb(tokens: list[str], at: int) -> bool:
@@ -394,23 +414,26 @@ def _lacks_verb(tokens: list[str], at: int) -> bool:
 
 def _stands_as_verb(tokens: list[str], at: int) -> bool:
     word, previous, following = tokens[at], _before(tokens, at), _after(tokens, at)
-    if previous in ("which", "what", "that") and (
-        at == 1 or (word in NOUNS and previous != "that")
-    ):
+    if previous in ("which", "that") and (at == 1 or (word in NOUNS and previous != "that")):
         return False
     if previous in _RELATIVES:
         return following not in AUXILIARIES
+    if previous in ("what", "which") and (at > 1 or previous == "what"):
+        opens = _PREPOSITIONS - {"of"} if word in _VERBISH else frozenset()
+        return following in _DETERMINERS | opens | {"it", "them"}
     if not previous:
         return False
-    if previous in _DETERMINERS | _PREPOSITIONS | AUXILIARIES | _JOINERS:
+    if previous in _DETERMINERS | _PREPOSITIONS | AUXILIARIES | _JOINERS | _ADJECTIVES:
         return False
     if not previous[0].isalpha() and previous != _CODE:
         return False
     if following in AUXILIARIES or following in ("", ",", ";", ":", "and", "or"):
         clause = previous not in SUBORDINATORS and _lacks_verb(tokens, at)
-        return word in _INTRANSITIVES or clause
+        return word in _INTRANSITIVES or (clause and word not in NOUNS - {"promises"})
     if following == "of":
         return False
+    if word in _VERBISH and following not in ("that", "which", "who"):
+        return not previous.endswith("s") or previous.endswith("ss")
     if word in NOUNS:
         return following in _DETERMINERS or following == "it"
     return _opens_object(following) or (following.endswith("s") and not previous.endswith("s"))
@@ -434,9 +457,9 @@ def _clauses(tokens: list[str], *, strict: bool) -> int:
         previous, following = _before(tokens, at), _after(tokens, at)
         if word in SUBORDINATORS:
             count += not _takes_no_verb(tokens, at)
-        elif word in SOMETIMES_SUBORDINATORS:
+        elif word in SOMETIMES_SUBORDINATORS and previous != "at":
             count += strict or following in _SUBJECTS or _joins_clause(tokens, at)
-        elif strict and word in ",;:":
+        elif strict and word in ",;:" and following not in SUBORDINATORS:
             count += 1
         elif strict and word in _JOINERS and previous != ",":
             count += bool(following) and not _is_finite(tokens, at + 1)
@@ -448,9 +471,9 @@ def _clauses(tokens: list[str], *, strict: bool) -> int:
 def _joins_clause(tokens: list[str], at: int) -> bool:
     """Return whether a finite verb follows "as" or its like, in the same part of the sentence."""
     word, previous = tokens[at], _before(tokens, at)
-    if word == "as" and "as" in tokens[at + 1 : at + 4]:
+    if word == "as" and "as" in tokens[at + 1 : at + 5]:
         return False  # the first one in "as long as it is"
-    compared = word == "as" and "as" in tokens[max(0, at - 3) : at]
+    compared = word == "as" and "as" in tokens[max(0, at - 4) : at]
     if compared and previous not in ("long", "far", "soon", "much", "many", "often"):
         return False  # "as large as this"
     if word == "than":
@@ -473,7 +496,12 @@ def _is_bare_relative(tokens: list[str], at: int) -> bool:
     if not previous.isalpha() or at + 1 >= len(tokens) or not _is_finite(tokens, at + 1):
         return False
     known = SUBORDINATORS | SOMETIMES_SUBORDINATORS | _JOINERS | _PREPOSITIONS | _ADVERBS
-    return previous not in known | {"so", "longer", "far", "long"} and not previous.endswith("ly")
+    return previous not in known - {"all"} | {
+        "so",
+        "longer",
+        "far",
+        "long",
+    } and not previous.endswith("ly")
 
 
 def _takes_no_verb(tokens: list[str], at: int) -> bool:
@@ -483,11 +511,11 @@ def _takes_no_verb(tokens: list[str], at: int) -> bool:
         return True  # "with that name"
     if following in ("to", "", ",", ";", ":", ")", "possible", "needed", "else", "or", "and"):
         return word != "that"  # "what to send", "when needed"
-    if word == "until" and following in _DETERMINERS - {"what", "which"} | {_CODE}:
-        return not any(_is_finite(tokens, later) for later in range(at + 1, len(tokens)))
+    if at and not any(_is_finite(tokens, later) for later in range(at + 1, len(tokens))):
+        return True  # "whatever the key", "reads which partitions"
     if word in ("when", "where", "while", "if", "until", "unless", "though"):
         return following in ("any", "not", "need") or (
-            following.endswith(("ing", "ed")) and following not in _SUBJECTS | _PRONOUNS
+            at > 0 and following.endswith(("ing", "ed")) and following not in _SUBJECTS | _PRONOUNS
         )
     return False
 

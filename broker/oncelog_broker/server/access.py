@@ -30,7 +30,7 @@ from oncelog_protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One operation on the resources of one type that a message names."""
+    """It is one operation on the resources of one type that a message names."""
 
     operation: str
     resource_type: str

@@ -1,4 +1,4 @@
-"""The table of the APIs that a broker only checks and hands on to one method of one service.
+"""Here is a table of the APIs that a broker only checks and hands on to a method of a service.
 
 Columns: the API; what it needs, which is an operation on a resource and where the message names the
 resource; the kind of its handler; the service's method. The services refuse all else, with the
@@ -48,7 +48,7 @@ H = TypeVar("H", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[S, H]):
-    """One API, served by a handler of kind ``H`` from a service ``S``."""
+    """It is one API, served by a handler of kind ``H`` from a service ``S``."""
 
     api: ApiKey
     access: Access
