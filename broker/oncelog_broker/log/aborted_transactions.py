@@ -36,11 +36,14 @@ from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import TXN_INDEX_SUFFIX, Segment, file_name
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.messages.fetch import AbortedTransaction
-from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.records.batch import CorruptBatchError, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_runtime.files import Files
 
 logger = logged.get_logger(__name__)
+
+MARKER_BYTES_MAX = 256
+"""No marker is larger."""
 
 LOADED_MAX = 4
 """Rows of so many segments, besides the newest, are kept in memory."""
@@ -300,8 +303,14 @@ class AbortedTransactions:
             for position, header in scan:
                 if header.base_offset > rows.last_marker:
                     break
+                if not header.is_control and header.size_bytes > MARKER_BYTES_MAX:
+                    continue
+                batch = segment.read_batch(position, header)
+                verify_crc(
+                    batch
+                )  # or a marker that has rotted passes for data, and its row is lost
                 if header.is_control:
-                    marker = decode_marker(segment.read_batch(position, header))
+                    marker = decode_marker(batch, verify=False)
                     if marker.control_type is ControlType.ABORT and marker.first_offset >= 0:
                         found.append(
                             AbortedRow(marker.producer_id, marker.first_offset, marker.offset, -1)

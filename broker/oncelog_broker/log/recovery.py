@@ -57,7 +57,7 @@ from oncelog_broker.log.segment import (
     file_name,
 )
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
-from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header
+from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header, verify_crc
 from oncelog_protocol.types import NO_EPOCH
 from oncelog_runtime.files import File, Files
 
@@ -342,8 +342,11 @@ def _count_replaced(
     else:
         try:
             scan = Scan(segment.open(), 0, size, next_offset=end, chunk_bytes=SCAN_CHUNK_BYTES)
-            for _, header in scan:
-                end = header.next_offset
+            for last in scan:
+                end = last[1].next_offset
+            if end in following[1:]:
+                # No other batch says where it ends, and others will be removed by that [D14].
+                verify_crc(segment.read_batch(*last))
         except CorruptBatchError:
             return 0
         finally:

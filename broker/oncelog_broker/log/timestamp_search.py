@@ -5,6 +5,8 @@ Owns the walk from segments to batches to records. Rules:
 - segments and index entries are bisected; what is walked is at most one index interval, plus one
   batch decoded, whatever the size of the log;
 - timestamps may go back and forth: the answer is the first *offset* whose timestamp is new enough;
+- a time that has rotted would have a sound record passed over: whatever is walked is held against
+  its checksum [D14], but for what lies before the log start;
 - a body that does not decode is answered with its batch: the header still bounds its timestamps.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from oncelog_broker.log.segment import Segment
 from oncelog_broker.log.segment_list import SegmentList
-from oncelog_protocol.records.batch import CorruptBatchError
+from oncelog_protocol.records.batch import CorruptBatchError, verify_crc
 from oncelog_protocol.records.compression import CodecUnavailableError
 from oncelog_protocol.records.decode import decode_batch
 
@@ -35,10 +37,14 @@ def find_timestamp(segments: SegmentList, timestamp: int, log_start_offset: int)
 
 def _search(segment: Segment, timestamp: int, log_start_offset: int) -> Found | None:
     for position, header in segment.batches_since(timestamp):
-        if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+        if header.last_offset < log_start_offset:
+            continue
+        batch = segment.read_batch(position, header)
+        verify_crc(batch)
+        if header.max_timestamp < timestamp:
             continue
         try:
-            columns = decode_batch(segment.read_batch(position, header))
+            columns = decode_batch(batch, verify=False)
         except (CorruptBatchError, CodecUnavailableError):
             offset = max(header.base_offset, log_start_offset)
             return header.max_timestamp, offset, header.leader_epoch

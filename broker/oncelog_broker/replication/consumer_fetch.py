@@ -256,8 +256,12 @@ class ConsumerFetch:
         must drop."""
         if not records or self._request.isolation_level != IsolationLevel.READ_COMMITTED:
             return None
-        if not partition.aborted_transactions(offset, upto):
-            return None
+        try:
+            if not partition.aborted_transactions(offset, upto):
+                return None
+        except CorruptMessageError as error:
+            partition.corruption_found(error)
+            raise
         for _, header in iter_headers(records):
             upto = header.next_offset
         return partition.aborted_transactions(offset, upto)
@@ -290,7 +294,7 @@ def _records(partition: Partition, asked: FetchPartition, budget: int, upto: int
 def _look_at(partition: Partition, records: Buffer) -> None:
     data = memoryview(records)
     try:
-        for start, header in iter_headers(data):
+        for start, header in iter_headers(data, whole=True):
             verify_crc(data[start : start + header.size_bytes])
     except CorruptBatchError as error:
         partition.corruption_found(error)

@@ -139,7 +139,7 @@ def _check_sent(partition: Partition, entry: SessionEntry) -> None:
     data = memoryview(partition.read_for_follower(entry.sent_from, entry.sent_bytes))
     expected = entry.sent_from
     try:
-        for start, header in iter_headers(data):
+        for start, header in iter_headers(data, whole=True):
             verify_crc(data[start : start + header.size_bytes])
             if not header.base_offset <= expected < header.next_offset:
                 raise CorruptBatchError(f"offset {header.base_offset} where {expected} was to come")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncelog_broker.replication.partition import Partition
-from oncelog_protocol.errors import OffsetNotAvailableError
+from oncelog_protocol.errors import CorruptMessageError, OffsetNotAvailableError
 
 
 class FoundRecord(NamedTuple):
@@ -38,8 +38,13 @@ def first_at(partition: Partition, time_ms: int, isolation_level: int) -> FoundR
     :param time_ms: since 1970.
     :raises OffsetNotAvailableError: there is none below an end that may be too low.
     :raises StorageError: it cannot be read.
+    :raises CorruptMessageError: it has rotted; the replica knows now.
     """
-    found = partition.log.offset_for_timestamp(time_ms)
+    try:
+        found = partition.log.offset_for_timestamp(time_ms)
+    except CorruptMessageError as error:
+        partition.corruption_found(error)
+        raise
     if found is not None and found[1] < partition.readable_end(isolation_level):
         return FoundRecord(*found)
     _check_end_known(partition)

@@ -127,7 +127,7 @@ class PartitionGateway:
                 raise StorageError(f"{topic_partition}: nothing at offset {offset} of {end}")
             records: list[CoordinatorRecord] = []
             try:
-                for position, header in iter_headers(data):
+                for position, header in iter_headers(data, whole=True):
                     batch = data[position : position + header.size_bytes]
                     if not header.base_offset <= offset < header.next_offset:
                         # The CRC does not cover the offset; in no log is there one left out.

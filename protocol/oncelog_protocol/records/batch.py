@@ -230,8 +230,10 @@ def stamp_append_time(buf: bytearray | memoryview, pos: int, append_time_ms: int
     _UINT32.pack_into(buf, pos + CRC_OFFSET, crc)
 
 
-def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+def iter_headers(buf: Buffer, *, whole: bool = False) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of every whole batch; a batch cut off at the end is passed over.
+
+    :param whole: nothing is cut off: a log gives whole batches only [D14].
 
     :raises CorruptBatchError: a header does not hold; the batches before it were yielded.
     """
@@ -240,6 +242,8 @@ def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         header = parse_header(buf, pos)
         following = pos + LENGTH_END + header.batch_length
         if following > end:
-            return
+            break
         yield pos, header
         pos = following
+    if whole and pos < end:
+        raise CorruptBatchError(f"batch: {end - pos} bytes at the end are none")

@@ -7,12 +7,18 @@ import random
 
 import pytest
 
-from oncelog_broker.log.aborted_transactions import LOADED_MAX, AbortedTransactions
+from oncelog_broker.log.aborted_transactions import (
+    LOADED_MAX,
+    MARKER_BYTES_MAX,
+    AbortedTransactions,
+)
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.messages.fetch import AbortedTransaction
+from oncelog_protocol.records.batch import CRC_OFFSET
+from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_testing.memory.files import MemoryFiles
 from support.logs import make_log, reload_log, sync, topic_config
 from support.transactional_logs import TxnProducer, committed_values
@@ -214,6 +220,44 @@ def test_a_start_finds_what_the_files_lack_in_the_markers(damage: str) -> None:
         assert committed_values(again) == kept
         assert again.producers.contradiction() == ""
         assert again.producers._snapshots.newest == end, "the log was not read for it"
+
+
+def test_a_rotten_marker_loses_no_row_that_is_made_anew() -> None:
+    """One that passes for data would have what was aborted told to readers of committed records."""
+    files = MemoryFiles()
+    log, _ = log_with_aborts(files)
+    rows = [each[:3] for each in log.aborted.rows()]
+    segment = log.segments[0]
+    _, _, marker = rows[0]
+    assert log.segments.find(marker) is segment
+    start, header = segment.header_at(marker)
+    end = log.log_end_offset
+    path, index_path = segment.path, f"{log.directory}/{txn_index_files(files, log)[0]}"
+    log.close()
+    for position in range(start + CRC_OFFSET, start + header.size_bytes):
+        for bit in range(8):
+            if files.exists(index_path):
+                files.remove(index_path)
+            files.corrupt(path, position, 1 << bit)
+            again = reload_log(files, SMALL, recovery_point=end, clean=True)
+            if not again.damage:
+                with pytest.raises(CorruptMessageError):
+                    again.aborted.find(0, end)
+            files.corrupt(path, position, 1 << bit)
+    again = reload_log(files, SMALL, recovery_point=end, clean=True)
+    assert [each[:3] for each in again.aborted.rows()] == rows
+
+
+def test_no_marker_is_larger_than_what_is_looked_at() -> None:
+    largest = encode_marker(
+        ControlType.ABORT,
+        producer_id=2**63 - 1,
+        producer_epoch=2**15 - 1,
+        coordinator_epoch=2**31 - 1,
+        timestamp_ms=2**62,
+        first_offset=2**63 - 1,
+    )
+    assert len(largest) <= MARKER_BYTES_MAX
 
 
 def test_without_any_snapshot_the_log_is_read() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.partition_log import PartitionLog
@@ -119,6 +122,38 @@ def test_whatever_does_not_hold_is_damage(position: int) -> None:
     files.corrupt(source.path, start + position)
     with pytest.raises(CorruptBatchError, match="at byte|its history says"):
         list(rewrite(files, [source], rule_of(log, KeyMap(1)), target(log), Written(), NOW_MS))
+
+
+@pytest.mark.parametrize("place", ["a key's older value", "its newest value", "a hole"])
+def test_every_flipped_bit_is_damage_before_anything_is_dropped_or_copied(place: str) -> None:
+    """A record that rotted must not supersede a sound one, nor get a checksum that holds."""
+    files = MemoryFiles("/data")
+    log = make_log(files, BIG)
+    append(log, (b"k", b"old"))
+    append(log, (b"k", b"new"))
+    log.append_as_follower(memoryview(hole(2, 4, 0, NOW_MS)))
+    append(log, (b"other", b"v"))
+    log.roll()
+    sync(log)
+    offset = ["a key's older value", "its newest value", "a hole"].index(place)
+    start, header = log.segments[0].header_at(offset)
+    source = Source.of(log.segments[0])
+    for position in range(start, start + header.size_bytes):
+        for bit in range(8):
+            files.corrupt(source.path, position, 1 << bit)
+            known, segment = Known(KeyMap(1 << 20), 0), target(log)
+            in_epoch = EPOCH_OFFSET <= position - start < EPOCH_OFFSET + 4
+            with nullcontext() if in_epoch else pytest.raises(CorruptBatchError):
+                list(read_keys(files, [source], known))
+            rule = rule_of(log, known.keys)
+            with pytest.raises(CorruptBatchError):
+                list(rewrite(files, [source], rule, segment, Written(), NOW_MS))
+            files.corrupt(source.path, position, 1 << bit)
+            segment.remove()
+    known, segment, written = Known(KeyMap(1 << 20), 0), target(log), Written()
+    list(read_keys(files, [source], known))
+    list(rewrite(files, [source], rule_of(log, known.keys), segment, written, NOW_MS))
+    assert written.records == 1, "sound again"
 
 
 def test_a_segment_that_is_too_short_is_damage() -> None:

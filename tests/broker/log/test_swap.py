@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.invariants import InvariantError
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.log.segment import Segment
@@ -20,7 +21,14 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.compaction import COMPACTED, append, clean, headers_in, records_in
 from support.crash_judgement import judge
 from support.crash_points import World, interrupted_starts, run_inline
-from support.logs import make_log, reload_log, sync, topic_config
+from support.logs import (
+    NOW_MS,
+    follower_batches,
+    make_log,
+    reload_log,
+    sync,
+    topic_config,
+)
 
 A = TopicPartition("a", 0)
 WIDE = topic_config(
@@ -213,3 +221,25 @@ def test_without_the_order_of_the_steps_records_are_lost() -> None:
             await judge(world, world.images)
 
     run_inline(go())
+
+
+@pytest.mark.parametrize("kind", ["records", "hole"])
+def test_no_segment_is_removed_on_the_word_of_a_rotten_header(kind: str) -> None:
+    """Where a segment ends only its last batch says, once its index is gone; a flipped bit may make
+    that the end of what follows, as if compaction had put all of it into this one."""
+    files = MemoryFiles("/data")
+    log = make_log(files, WIDE)
+    first = bytes(hole(0, 8, 0, NOW_MS)) if kind == "hole" else follower_batches((0, 8, 0))
+    for data in (first, follower_batches((8, 8, 0)), follower_batches((16, 8, 0))):
+        log.append_as_follower(memoryview(data))
+        log.roll()
+    sync(log)
+    paths = [segment.path for segment in log.segments]
+    log.close()
+    for name in files.list_dir(log.directory):
+        if name.endswith("index"):
+            files.remove(f"{log.directory}/{name}")
+    files.corrupt(paths[0], 26, 8)  # a last offset delta of 15 instead of 7
+    again = reload_log(files, WIDE, recovery_point=24)
+    assert again.damage
+    assert all(files.exists(path) for path in paths)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog_broker.log.timestamp_search import find_timestamp
-from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET
+from oncelog_protocol.records.batch import CRC_END, CRC_OFFSET, CorruptBatchError
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.compression import Codec
 from oncelog_testing.memory.files import MemoryFiles
@@ -65,3 +66,20 @@ def test_a_body_that_does_not_decode_is_answered_with_its_batch() -> None:
 
 def test_an_empty_log_has_no_record_of_any_time() -> None:
     assert find_timestamp(make_log(MemoryFiles()).segments, 0, 0) is None
+
+
+def test_a_time_that_rotted_has_no_record_passed_over() -> None:
+    files = MemoryFiles()
+    log = make_log(files)
+    for time_ms in (1, 5, 9):
+        log.append_as_leader(batch(b"x", timestamps=[time_ms]), 0)
+    assert find_timestamp(log.segments, 5, 0) == (5, 1, 0)
+    path = log.segments[0].path
+    start, header = log.segments[0].header_at(1)
+    for position in range(start + CRC_OFFSET, start + header.size_bytes):
+        for bit in range(8):
+            files.corrupt(path, position, 1 << bit)
+            with pytest.raises(CorruptBatchError):
+                find_timestamp(log.segments, 5, 0)
+            files.corrupt(path, position, 1 << bit)
+    assert find_timestamp(log.segments, 5, 0) == (5, 1, 0)

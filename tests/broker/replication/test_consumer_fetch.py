@@ -419,7 +419,7 @@ async def test_without_room_the_deadline_brings_an_empty_answer() -> None:
     assert consumer.one().error_code == 0
 
 
-async def rotten(isr: list[int]) -> tuple[Consumer, list[int]]:
+async def rotten(isr: list[int], position: int = 63) -> tuple[Consumer, list[int]]:
     """A leader whose second batch rots unseen, and where each batch begins."""
     group = Replicas(isr=isr)
     for value in (b"a", b"b", b"c"):
@@ -428,13 +428,14 @@ async def rotten(isr: list[int]) -> tuple[Consumer, list[int]]:
         group.replicate(2)
     group.sync(1)
     log = group[1].partition.log
-    group[1].files.corrupt(log.segments.active.path, log.size_bytes // 3 + 63)
+    group[1].files.corrupt(log.segments.active.path, log.size_bytes // 3 + position)
     return Consumer(group), [0, 1, 2]
 
 
-async def test_a_batch_that_is_asked_for_alone_is_looked_at() -> None:
+@pytest.mark.parametrize("position", [pytest.param(10, id="length"), pytest.param(63, id="body")])
+async def test_a_batch_that_is_asked_for_alone_is_looked_at(position: int) -> None:
     """Rot in a body is not seen by who sends it; the consumer sees it, and asks again."""
-    consumer, offsets = await rotten([1, 2])
+    consumer, offsets = await rotten([1, 2], position)
     leader = consumer.group[1].partition
     consumer.fetch(offsets[0])
     assert consumer.one().error_code == 0

@@ -6,7 +6,11 @@ import pytest
 
 from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at
 from oncelog_broker.replication.safeguards import Safeguards, without
-from oncelog_protocol.errors import NotLeaderOrFollowerError, OffsetNotAvailableError
+from oncelog_protocol.errors import (
+    CorruptMessageError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+)
 from oncelog_protocol.types import IsolationLevel
 from support.replicas import NOW_MS, Replicas
 
@@ -75,3 +79,13 @@ async def test_only_leaders_know() -> None:
     group = told_and_deposed()
     with pytest.raises(NotLeaderOrFollowerError):
         end_offset(group[1].partition, IsolationLevel.READ_UNCOMMITTED)
+
+
+async def test_rot_that_a_search_by_time_finds_is_the_replicas_trouble() -> None:
+    group = told_and_deposed()
+    group.replicate()
+    partition = group[2].partition
+    group[2].files.corrupt(partition.log.segments.active.path, 60)
+    with pytest.raises(CorruptMessageError):
+        first_at(partition, NOW_MS, IsolationLevel.READ_UNCOMMITTED)
+    assert partition.repair.corruption

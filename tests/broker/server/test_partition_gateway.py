@@ -15,6 +15,7 @@ from oncelog_broker.server import partition_gateway
 from oncelog_broker.server.partition_gateway import PartitionGateway
 from oncelog_protocol.errors import (
     CoordinatorLoadInProgressError,
+    CorruptMessageError,
     MessageTooLargeError,
     NotCoordinatorError,
     NotEnoughReplicasError,
@@ -25,6 +26,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.limits import BATCH_BYTES_MAX
 from oncelog_protocol.messages.replication import StopPartition, StopReplicaRequest
+from oncelog_protocol.records.batch import EPOCH_OFFSET, LENGTH_OFFSET
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.tasks import Tasks
@@ -137,6 +139,46 @@ async def test_rot_that_loading_finds_is_the_replicas_trouble(rotten_byte: int) 
         where = rotten_byte % partition.log.size_bytes
         cluster[1].files.corrupt(partition.log.segments.active.path, where, mask=0x20)
         with pytest.raises(StorageError):
+            await read_all(coordinators.gateways[1], partition.leader_epoch)
+        assert cluster[1].broken == 1, "another one shall lead"
+        cluster[1].broken = 0
+
+
+@pytest.mark.parametrize("bit", range(8))
+async def test_no_flipped_bit_of_a_batch_is_believed_by_loading(bit: int) -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        for value in ("1", "2"):
+            assert await coordinators.put(1, "a", value) == 0
+        partition, files = cluster[1].replicas.partition(TP), cluster[1].files
+        assert await read_all(coordinators.gateways[1], partition.leader_epoch) == [[A1, A2]]
+        path = partition.log.segments.active.path
+        size = partition.log.segments.active.header_at(0)[1].size_bytes
+        believed = []
+        for position in range(size):
+            files.corrupt(path, position, mask=1 << bit)
+            try:
+                if await read_all(coordinators.gateways[1], partition.leader_epoch) == [[A1, A2]]:
+                    believed.append(position)
+            except StorageError:
+                assert partition.repair.corruption
+            except CorruptMessageError:
+                pass  # nothing at all was read
+            else:
+                assert believed[-1:] == [position]
+            files.corrupt(path, position, mask=1 << bit)
+        # Of what no checksum covers a coordinator asks only the offsets.
+        assert believed == list(range(EPOCH_OFFSET, EPOCH_OFFSET + 4))
+        cluster[1].broken = 0
+
+
+async def test_a_batch_that_seems_to_go_on_behind_what_was_read_does_not_hold_loading_up() -> None:
+    async with Cluster() as cluster, Coordinators(cluster) as coordinators:
+        await coordinators.lead(1)
+        assert await coordinators.put(1, "a", "1") == 0
+        partition = cluster[1].replicas.partition(TP)
+        cluster[1].files.corrupt(partition.log.segments.active.path, LENGTH_OFFSET + 2, mask=1)
+        with pytest.raises(StorageError, match="none"):
             await read_all(coordinators.gateways[1], partition.leader_epoch)
         assert cluster[1].broken == 1, "another one shall lead"
         cluster[1].broken = 0

@@ -205,6 +205,17 @@ def test_a_batch_cut_off_at_the_end_is_passed_over() -> None:
     assert list(iter_headers(b"")) == []
 
 
+def test_what_a_log_gives_ends_with_a_whole_batch() -> None:
+    batch = one_batch()
+    assert len(list(iter_headers(batch + batch, whole=True))) == 2
+    assert list(iter_headers(b"", whole=True)) == []
+    for end in range(1, len(batch)):
+        headers = iter_headers(batch + batch[:end], whole=True)
+        assert next(headers)[0] == 0
+        with pytest.raises(CorruptBatchError, match=f"{end} bytes at the end"):
+            next(headers)
+
+
 def test_damage_among_several_batches() -> None:
     batch = one_batch()
     damaged = bytearray(batch)
