@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.house_measures import docstrings, rules  # noqa: E402
+from tools.house_measures import defaults, docstrings, rules  # noqa: E402
 from tools.house_measures.cycles import cycles, modules  # noqa: E402
 from tools.house_measures.ownership import measure  # noqa: E402
 
@@ -51,6 +51,7 @@ def main() -> None:
     reads = [f for f in owned.private_reads if f.module.startswith(given.only)]
     cited = rules.citations(ROOT, rules.modules(ROOT), rules.load(ROOT)[1])
     without_rule = [*cited.unknown, *cited.old]
+    second = defaults.measure(ROOT)
     fragments = docstrings.measure(ROOT, [*ROOMS, "tools"])
     fragments = [f for f in fragments if given.only.replace(".", "/") in f.path]
     if given.list:
@@ -61,6 +62,8 @@ def main() -> None:
                 print(f"{kind}: {found}")
         for key, reason in sorted(EXCEPTIONS.items()):
             print(f"exception{' without need' if key in needless else ''}: {key}: {reason}")
+        for default in second:
+            print(f"second default: {default}")
         for citation in without_rule:
             print(f"citation without rule: {citation}")
         for fragment in fragments:
@@ -72,6 +75,7 @@ def main() -> None:
         "private_reads": len(reads),
         "needless_exceptions": len(needless),
         "citations_without_rule": len(without_rule),
+        "double_defaults": len(second),
         "bad_docstrings": len(fragments),
         "same_named_classes": len(_same_named(list(known.values()))),
         "product_lines": _lines(list(known.values())),

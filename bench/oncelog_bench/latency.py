@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from oncelog import Consumer, Producer, TopicPartition
+from oncelog import Consumer, Producer, TopicPartition, defaults
 from oncelog_bench.throughput import PARTITIONS, Acks
 
 
 async def end_to_end_ms(
-    bootstrap: str, topic: str, *, rate: int, seconds: float, acks: Acks = "all"
+    bootstrap: str, topic: str, *, rate: int, seconds: float, acks: Acks = defaults.ACKS
 ) -> list[float]:
     """Return latencies in ms at ``rate`` records/s; the first fifth is warm-up and dropped."""
     async with (

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from oncelog import defaults
 from oncelog.errors import ConfigurationError
 from oncelog_protocol import limits
 from oncelog_protocol.records import compression
@@ -28,7 +29,6 @@ IsolationOption = Literal["read_uncommitted", "read_committed"]
 
 T = TypeVar("T")
 
-MEBIBYTE = 1024 * 1024
 DEFAULT_PORT = 9092
 GROUP_ID_CHARS_MAX = 1024
 """A group's id may have this many characters; the coordinator may allow fewer."""
@@ -152,16 +152,16 @@ class ConnectionOptions:
     """Every client connects to a cluster with these options."""
 
     bootstrap_servers: BootstrapServers
-    client_id: str = "oncelog"
-    request_timeout_ms: int = 30_000
+    client_id: str = defaults.CLIENT_ID
+    request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS
     """A request that stays unanswered for this long costs its connection."""
-    connect_timeout_ms: int = 5_000
+    connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS
     """Connecting and shaking hands together may take this long."""
-    metadata_max_age_ms: int = 300_000
-    retry_backoff_ms: int = 8
+    metadata_max_age_ms: int = defaults.METADATA_MAX_AGE_MS
+    retry_backoff_ms: int = defaults.RETRY_BACKOFF_MS
     """The first pause between attempts is this long; each further one is longer, with jitter."""
-    retry_backoff_max_ms: int = 500
-    max_block_ms: int = 60_000
+    retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS
+    max_block_ms: int = defaults.MAX_BLOCK_MS
     """Calls without another deadline wait this long for metadata, or for room in the buffer."""
 
     def __post_init__(self) -> None:
@@ -187,14 +187,14 @@ class ConnectionOptions:
 class ProducerOptions:
     """These options say how records are gathered, sent and tried again."""
 
-    acks: AcksOption = "all"
-    compression_type: CompressionOption = "none"
+    acks: AcksOption = defaults.ACKS
+    compression_type: CompressionOption = defaults.COMPRESSION_TYPE
     compression_level: int | None = None
-    linger_ms: float = 5
+    linger_ms: float = defaults.LINGER_MS
     """A batch's first record waits this long for company; 0 sends in the loop's next round."""
-    batch_size: int = 128 * 1024
+    batch_size: int = defaults.BATCH_SIZE
     """A batch is closed after this many bytes of records, before compression."""
-    buffer_memory: int = 64 * MEBIBYTE
+    buffer_memory: int = defaults.BUFFER_MEMORY
     """This many bytes of unacknowledged records are held here before sends wait for room."""
     enable_idempotence: bool | None = None
     """True means that retries never make a duplicate, nor change the order.
@@ -206,12 +206,12 @@ class ProducerOptions:
 
     Of all producers with one id the last one counts.
     """
-    transaction_timeout_ms: int = 60_000
+    transaction_timeout_ms: int = defaults.TRANSACTION_TIMEOUT_MS
     """The coordinator aborts a transaction after this time; brokers allow 15 minutes at most."""
-    max_in_flight_requests_per_connection: int = 5
-    max_request_size: int = MEBIBYTE
+    max_in_flight_requests_per_connection: int = defaults.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION
+    max_request_size: int = defaults.MAX_REQUEST_SIZE
     """A Produce request has at most this many bytes, and so has one record with its overhead."""
-    delivery_timeout_ms: int = 120_000
+    delivery_timeout_ms: int = defaults.DELIVERY_TIMEOUT_MS
     """A batch fails that is not acknowledged this long after its first record, retries included."""
 
     def __post_init__(self) -> None:
@@ -274,26 +274,26 @@ class ProducerOptions:
 class ConsumerOptions:
     """These options say how records are fetched."""
 
-    auto_offset_reset: ResetOption = "latest"
+    auto_offset_reset: ResetOption = defaults.AUTO_OFFSET_RESET
     """Reading begins here without a position, or with one that is out of range."""
-    fetch_min_bytes: int = 1
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 32 * MEBIBYTE
+    fetch_min_bytes: int = defaults.FETCH_MIN_BYTES
+    fetch_max_wait_ms: int = defaults.FETCH_MAX_WAIT_MS
+    fetch_max_bytes: int = defaults.FETCH_MAX_BYTES
     """One answer of a leader has this many bytes; twice as many are held in advance."""
-    max_partition_fetch_bytes: int = MEBIBYTE
-    check_crcs: bool = True
-    corrupt_batches: CorruptBatchesOption = "raise"
+    max_partition_fetch_bytes: int = defaults.MAX_PARTITION_FETCH_BYTES
+    check_crcs: bool = defaults.CHECK_CRCS
+    corrupt_batches: CorruptBatchesOption = defaults.CORRUPT_BATCHES
     """A corrupt batch is an error with "raise", and is left out with "skip".
 
     The leader has looked at the batch again by then. Batches that were left out are counted in
     ``metrics().batches_skipped_total``.
     """
-    isolation_level: IsolationOption = "read_committed"
+    isolation_level: IsolationOption = defaults.ISOLATION_LEVEL
     """With "read_committed" transactions that are open or aborted are left out (KIP-98).
 
     Kafka's default is "read_uncommitted".
     """
-    max_poll_records: int = 500
+    max_poll_records: int = defaults.MAX_POLL_RECORDS
     """One ``getmany`` hands out this many records unless told otherwise."""
 
     def __post_init__(self) -> None:
@@ -323,14 +323,14 @@ class GroupOptions:
 
     It may restart within the session without a rebalance.
     """
-    enable_auto_commit: bool = True
-    auto_commit_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
+    enable_auto_commit: bool = defaults.ENABLE_AUTO_COMMIT
+    auto_commit_interval_ms: int = defaults.AUTO_COMMIT_INTERVAL_MS
+    session_timeout_ms: int = defaults.SESSION_TIMEOUT_MS
     """The member counts as dead after this time without a heartbeat."""
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
+    heartbeat_interval_ms: int = defaults.HEARTBEAT_INTERVAL_MS
+    max_poll_interval_ms: int = defaults.MAX_POLL_INTERVAL_MS
     """The application may take this long between two polls; the group waits as long for a join."""
-    partition_assignment_strategy: Sequence[Any] = ("cooperative-sticky",)
+    partition_assignment_strategy: Sequence[Any] = defaults.PARTITION_ASSIGNMENT_STRATEGY
     """These are names, or objects that fulfil Assignor; the group uses the first that all have."""
 
     def __post_init__(self) -> None:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from oncelog_protocol.topic_config import normalise_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
     """The broker's configuration hands these settings to the controller."""
 
-    inter_broker_listener: str = "internal"
+    inter_broker_listener: str
     """Name of the listener at which brokers take orders."""
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    unclean_leader_election_enable: bool = False
+    num_partitions: int
+    default_replication_factor: int
+    unclean_leader_election_enable: bool
     """Default of topics that do not say."""
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_ms: int = 10_000
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_ms: int
     leader_rebalance_delay_ms: int = 1_000
     """How soon after a broker has come back and caught up it gets its leaderships back."""
     order_timeout_ms: int = 30_000
     """An order that is unanswered for so long is sent again, on a new connection."""
     connect_timeout_ms: int = 5_000
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    topic_defaults: Mapping[str, str]
     """The broker's settings that topics inherit."""
 
     def defaults(self) -> dict[str, str]:

@@ -79,8 +79,8 @@ class Membership:
         previous_session: int | None,
         remember_session: Callable[[int], None],
         claim_data: Callable[[Mapping[str, int]], DataClaim] = lambda losses: DataClaim(),
-        inter_broker_listener: str = "internal",
-        session_timeout_s: float = 6.0,
+        inter_broker_listener: str,
+        session_timeout_s: float,
         ask: AskLife | None = ask_life,
     ) -> None:
         """

@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from oncelog import defaults
 from pyspark_oncelog.ddl import check_json_ddl
 from pyspark_oncelog.option_values import (
     LATEST,
@@ -123,7 +124,7 @@ class SourceOptions:
     include_misfits: bool = False
     group_id: str = ""
     """Where progress is published; empty: nowhere."""
-    isolation_level: str = "read_committed"
+    isolation_level: str = defaults.ISOLATION_LEVEL
     key_format: str = "binary"
     value_format: str = "binary"
     key_schema: str = ""

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from oncelog_broker import room_configs
 from oncelog_broker.config import BrokerConfig
-from oncelog_broker.controller_settings import controller_config
-from oncelog_broker.coordinator.group.config import GroupConfig
-from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.log.log_manager import LogConfig
-from oncelog_broker.replication.ports import ReplicaConfig
-from oncelog_broker.server.quotas import ConnectionLimits
-from oncelog_controller.config import ControllerConfig
 from oncelog_protocol.messages.metadata import ListenerAddress
 
 
 def config(**settings: object) -> BrokerConfig:
     return BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], **settings})
-
-
-def test_defaults_are_those_of_the_rooms() -> None:
-    assert room_configs.group_config(config()) == GroupConfig()
-    assert room_configs.transaction_config(config()) == TransactionConfig()
-    assert room_configs.connection_limits(config()) == ConnectionLimits()
-    assert room_configs.replica_config(config()) == ReplicaConfig()
-    log = room_configs.log_config(config())
-    assert log == LogConfig(log_dirs=log.log_dirs, topic_defaults=log.topic_defaults)
-    controller = controller_config(config())
-    assert controller == ControllerConfig(topic_defaults=controller.topic_defaults)
 
 
 def test_settings_reach_their_room() -> None:

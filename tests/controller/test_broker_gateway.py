@@ -11,7 +11,6 @@ from functools import partial
 import pytest
 
 from oncelog_controller.broker_gateway import BrokerGateway
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import BrokerCleared, BrokerSuspected, Event, OrdersAnswered
 from oncelog_controller.evidence import Evidence
 from oncelog_controller.orders import SLICE_PARTITIONS, Orders, Whole
@@ -28,6 +27,7 @@ from oncelog_protocol.messages.replication import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 from support.fake_broker import FakeBroker
+from support.room_settings import controller_settings
 from support.waiting import eventually
 
 
@@ -51,7 +51,7 @@ async def gateway(order_timeout_ms: int = 30_000) -> AsyncIterator[Heard]:
     made = BrokerGateway(
         controller_id=9,
         controller_epoch=5,
-        config=ControllerConfig(order_timeout_ms=order_timeout_ms),
+        config=controller_settings(order_timeout_ms=order_timeout_ms),
         report=events.append,
         suspicions=Suspicions(
             controller_id=9,

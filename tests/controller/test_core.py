@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from oncelog_controller import znodes
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.core import Core, chunks
 from oncelog_controller.effects import Reload, Resign, SendOrders, WriteStore
 from oncelog_controller.state import Cluster
@@ -15,10 +14,11 @@ from oncelog_controller.store import (
     StoreDisconnectedError,
 )
 from support.controller_driver import registration
+from support.room_settings import controller_settings
 
 
 def core() -> Core:
-    made = Core(1, ControllerConfig())
+    made = Core(1, controller_settings())
     made.cluster = Cluster(1, 4, 44, brokers={b: registration(b, b * 10) for b in (1, 2)})
     return made
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import (
     BrokerCleared,
     BrokerSuspected,
@@ -21,6 +20,7 @@ from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, UpdateMetadataRequest
 from oncelog_protocol.types import TopicPartition
 from support.controller_driver import Driver, registration, summary
+from support.room_settings import controller_settings
 
 # ---------------------------------------------------------------- brokers come and go
 
@@ -262,7 +262,7 @@ def test_preferred_leaders_come_back_soon_after_a_broker_is_in_sync() -> None:
 
 
 def test_no_rebalance_when_switched_off() -> None:
-    config = ControllerConfig(auto_leader_rebalance_enable=False)
+    config = controller_settings(auto_leader_rebalance_enable=False)
     driver = Driver.started(1, 2, config=config)
     driver.create("t", [1, 2])
     driver.lose(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import (
     ClusterLoaded,
     StorageFailed,
@@ -19,6 +18,7 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest
 from support.controller_driver import Driver, summary
+from support.room_settings import controller_settings
 
 
 def test_a_replica_whose_directory_failed_loses_leadership_and_isr() -> None:
@@ -112,7 +112,7 @@ def test_unexpected_results_are_ignored() -> None:
 
 def test_a_store_error_is_a_store_error() -> None:
     assert issubclass(BadVersionError, StoreError)
-    machine = ControllerMachine(1, ControllerConfig())
+    machine = ControllerMachine(1, controller_settings())
     driver = Driver.started(1)
     effects = machine.handle(ClusterLoaded(driver.read_cluster()), 0.0)
     assert effects

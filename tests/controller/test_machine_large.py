@@ -7,7 +7,6 @@ from functools import reduce
 import pytest
 
 from oncelog_controller import znodes
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.core import STEP_PARTITIONS, TOLD_AT_ONCE
 from oncelog_controller.effects import Effect, SendOrders
 from oncelog_controller.events import (
@@ -21,6 +20,7 @@ from oncelog_controller.machine import ControllerMachine, EventOutOfTurnError
 from oncelog_controller.orders import Orders
 from oncelog_protocol.types import TopicPartition
 from support.controller_driver import Driver
+from support.room_settings import controller_settings
 
 
 def large(brokers: int, partitions: int) -> Driver:
@@ -41,7 +41,7 @@ def in_steps(driver: Driver, machine: ControllerMachine, event: Event) -> list[l
 
 def test_between_two_steps_nothing_else_happens() -> None:
     driver = large(3, 3 * STEP_PARTITIONS)
-    machine = ControllerMachine(1, ControllerConfig())
+    machine = ControllerMachine(1, controller_settings())
     machine.handle(ClusterLoaded(driver.read_cluster()), driver.now)
     assert machine.unfinished
     with pytest.raises(EventOutOfTurnError):
@@ -50,7 +50,7 @@ def test_between_two_steps_nothing_else_happens() -> None:
 
 def test_a_large_cluster_is_loaded_in_steps() -> None:
     driver = large(3, 3 * STEP_PARTITIONS)
-    machine = ControllerMachine(1, ControllerConfig())
+    machine = ControllerMachine(1, controller_settings())
     steps = in_steps(driver, machine, ClusterLoaded(driver.read_cluster()))
     assert len(steps) > 4
     told = [e.broker_id for effects in steps for e in effects if isinstance(e, SendOrders)]
@@ -72,7 +72,7 @@ def test_a_suspicion_that_concerns_many_partitions_goes_in_steps() -> None:
 def test_many_brokers_are_told_some_an_event_from_one_description() -> None:
     brokers = 2 * TOLD_AT_ONCE + 1
     driver = large(brokers, 30)
-    machine = ControllerMachine(1, ControllerConfig())
+    machine = ControllerMachine(1, controller_settings())
     told: list[list[SendOrders]] = []
     event: Event = ClusterLoaded(driver.read_cluster())
     while True:

@@ -52,6 +52,7 @@ class Process:
             claim_data=self._claim,
             session_timeout_s=patience_s / SESSIONS_WAITED,
             ask=ask,
+            inter_broker_listener="internal",
         )
         self.claims: list[int] = []
         self.losses: dict[str, int] = {}

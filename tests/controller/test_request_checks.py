@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from oncelog_controller import request_checks
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.request_checks import (
     altered,
     check_assignment,
@@ -29,6 +28,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.admin import ConfigEntry, NewTopic
 from support.controller_driver import registration
+from support.room_settings import controller_settings
 
 
 def test_names() -> None:
@@ -53,7 +53,7 @@ def test_items_named_twice() -> None:
 
 
 def test_sizes() -> None:
-    config = ControllerConfig(num_partitions=6, default_replication_factor=2)
+    config = controller_settings(num_partitions=6, default_replication_factor=2)
     assert sizes(NewTopic("t", -1, -1), config, 3) == (6, 2)
     assert sizes(NewTopic("t", 4, 3), config, 3) == (4, 3)
     assert sizes(NewTopic("t", -1, -1, [[1, 2], [2, 3]]), config, 3) == (2, 2)

@@ -11,7 +11,6 @@ import pytest
 
 from oncelog_controller import znodes
 from oncelog_controller.campaign import Campaign, Won
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.evidence import Evidence
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import SessionState, SetData, Watch, WatchEvent
@@ -21,6 +20,7 @@ from oncelog_protocol.messages import admin
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.fake_broker import FakeBroker
+from support.room_settings import controller_settings
 from support.waiting import eventually
 
 
@@ -87,7 +87,7 @@ async def running(broker: FakeBroker) -> AsyncIterator[Running]:
         broker_id=1,
         store=store,
         entropy=SeededEntropy(1),
-        config=ControllerConfig(),
+        config=controller_settings(),
         won=won,
         suspected=frozenset(),
         evidence=Evidence(),

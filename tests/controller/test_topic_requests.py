@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from oncelog_controller import order_sizes, znodes
-from oncelog_controller.config import ControllerConfig
 from oncelog_controller.order_sizes import entry_bytes
 from oncelog_controller.store import Create
 from oncelog_protocol.errors import ERRORS, NO_ERROR
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, UpdateMetadataRequest
 from support.controller_driver import Driver
+from support.room_settings import controller_settings
 
 
 def name_of(code: int) -> str:
@@ -68,7 +68,7 @@ def test_the_start_rotates_from_topic_to_topic() -> None:
 
 
 def test_defaults_fill_in() -> None:
-    config = ControllerConfig(num_partitions=4, default_replication_factor=2)
+    config = controller_settings(num_partitions=4, default_replication_factor=2)
     driver = Driver.started(1, 2, config=config)
     (result,) = create(driver, admin.NewTopic("t", -1, -1))
     assert (result.partition_count, result.replication_factor) == (4, 2)

@@ -16,6 +16,7 @@ NOTHING = (
     "private_reads",
     "needless_exceptions",
     "citations_without_rule",
+    "double_defaults",
 )
 
 

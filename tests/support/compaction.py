@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
+from oncelog_broker.log.cleaner import Cleaner
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import BatchHeader, iter_headers
@@ -15,6 +15,7 @@ from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
 from support.crash_points import run_inline
 from support.logs import NOW_MS, batch, sync, topic_config
+from support.room_settings import cleaner_settings
 
 __all__ = [
     "COMPACTED",
@@ -119,7 +120,7 @@ def make_cleaner(
     found = [] if damage is None else damage
     return Cleaner(
         clock=log.log_dir.clock,
-        config=CleanerConfig(dedupe_buffer_bytes=dedupe_buffer_bytes, cpu_percent=100),
+        config=cleaner_settings(dedupe_buffer_bytes=dedupe_buffer_bytes, cpu_percent=100),
         logs=lambda: [log],
         high_watermarks=marks,
         on_damage=lambda _, text: found.append(text),

@@ -17,6 +17,7 @@ from oncelog_runtime.tasks import Tasks
 from oncelog_testing.memory.store import MemoryMetadataStore, MemoryZooKeeper
 from support.clock import ManualClock
 from support.fake_broker import FakeBroker
+from support.room_settings import controller_settings
 from support.waiting import eventually
 
 __all__ = ["ControllerCluster", "Member"]
@@ -45,6 +46,8 @@ class Member:
             previous_session=previous_session,
             remember_session=self.sessions.append,
             claim_data=lambda _: DataClaim(0, None, DataLoss.NONE),
+            inter_broker_listener="internal",
+            session_timeout_s=6.0,
         )
         self.membership.on_registered.append(self._registered)
         self.membership.on_failed.append(self.failures.append)
@@ -97,7 +100,7 @@ class ControllerCluster:
         session_timeout_ms: int = 60_000,
     ) -> None:
         self.zookeeper = MemoryZooKeeper()
-        self.config = config or ControllerConfig(leader_rebalance_delay_ms=50)
+        self.config = config or controller_settings(leader_rebalance_delay_ms=50)
         self.members: dict[int, Member] = {}
         self._broker_ids = broker_ids
         self._session_timeout_ms = session_timeout_ms

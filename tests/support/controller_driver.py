@@ -63,6 +63,7 @@ from oncelog_controller.store import (
 )
 from oncelog_protocol.messages import admin, replication
 from oncelog_protocol.messages.metadata import ListenerAddress
+from support.room_settings import controller_settings
 
 __all__ = ["Driver", "registration"]
 
@@ -90,7 +91,7 @@ class Node:
 class Driver:
     """One machine, its store and its brokers. ``auto_ack`` answers orders without errors."""
 
-    config: ControllerConfig = field(default_factory=ControllerConfig)
+    config: ControllerConfig = field(default_factory=controller_settings)
     broker_id: int = 1
     auto_ack: bool = True
     now: float = 100.0

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from oncelog_broker.log.cleaner import CleanerConfig, find_work
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.cleaner import find_work
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import next_sequence
 from oncelog_broker.log.safeguards import LogSafeguards
@@ -34,6 +34,7 @@ from oncelog_testing.memory.crashes import (
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import NOW_MS, batch, follower_batches, topic_config
+from support.room_settings import cleaner_settings, log_settings
 from support.transactional_logs import TxnProducer
 from support.waiting import at_once
 
@@ -211,10 +212,10 @@ class World:
             files=files,
             clock=self.clock,
             entropy=SeededEntropy(3),
-            config=LogConfig(
+            config=log_settings(
                 log_dirs=("/data",),
                 headroom_bytes=0,
-                cleaner=CleanerConfig(enable=False, cpu_percent=100),
+                cleaner=cleaner_settings(enable=False, cpu_percent=100),
             ),
             broker_id=1,
             safeguards=self.safeguards,

@@ -34,6 +34,7 @@ from oncelog_protocol.messages.groups import (
 )
 from oncelog_runtime.entropy import SeededEntropy
 from support.clock import ManualClock
+from support.room_settings import group_settings
 
 __all__ = ["Answer", "GroupWorld", "ManualTimers", "Player", "durable", "subscribed"]
 
@@ -140,7 +141,7 @@ class GroupWorld:
         seed: str = "groups",
         deleted_ids: Sequence[str] = (),
     ) -> None:
-        self.config = config if config is not None else GroupConfig()
+        self.config = config if config is not None else group_settings()
         self.clock = clock if clock is not None else ManualClock()
         self.now_s = 0.0
         self.log = list(log)

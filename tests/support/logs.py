@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from oncelog_broker.log.checkpoint import encode_document
 from oncelog_broker.log.log_dir import LogDir
@@ -78,6 +79,12 @@ def follower_batches(*specs: tuple[int, int, int]) -> memoryview:
     return memoryview(data)
 
 
+def new_dir(path: str, **given: Any) -> LogDir:
+    """A directory of a broker that was told nothing, but for what is given."""
+    told = {"flush_interval_ms": 1000, "checkpoint_interval_ms": 5000, "producer_ids_max": 100_000}
+    return LogDir(path, **{**told, **given})
+
+
 def make_log_dir(
     files: Files,
     path: str = DATA,
@@ -88,7 +95,7 @@ def make_log_dir(
     """A directory that is made but not locked; its flusher has no loop: see :func:`sync`."""
     files.make_dirs(path)
     files.sync_dir(os.path.dirname(path))
-    return LogDir(
+    return new_dir(
         path,
         files=files,
         clock=clock or ManualClock(NOW_MS),

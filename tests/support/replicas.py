@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from oncelog_broker.log.checkpoint import LOG_START
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.recovery import load_log
 from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_broker.replication.waiters import Deadlines
@@ -43,6 +42,7 @@ from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
 from support.clock import ManualClock
+from support.room_settings import log_settings, replica_settings
 
 __all__ = ["TOPIC_ID", "TP", "Broker", "Replicas", "batch_of", "make_logs", "topic_config"]
 
@@ -81,7 +81,7 @@ def make_logs(
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(broker_id),
-        config=LogConfig(log_dirs=dirs or ("/d",), headroom_bytes=0),
+        config=log_settings(log_dirs=dirs or ("/d",), headroom_bytes=0),
         broker_id=broker_id,
         safeguards=safeguards,
     )
@@ -120,7 +120,7 @@ class Broker:
     def _machine(self) -> FollowerMachine:
         return FollowerMachine(
             self.broker_id,
-            ReplicaConfig(),
+            replica_settings(),
             broker_epoch=lambda: self.broker_epoch,
             on_log_failure=lambda partition: partition.fail(),
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import ReplicaConfig, ReplyCallback
 from oncelog_broker.replication.replica_manager import ReplicaManager
@@ -46,11 +46,12 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.replicas import NOW_MS, batch_of
+from support.room_settings import log_settings, replica_settings
 from support.waiting import at_once, eventually
 
 __all__ = ["FAST", "Answer", "Cluster", "Node", "call", "make_context"]
 
-FAST = ReplicaConfig(
+FAST = replica_settings(
     replica_lag_time_max_ms=400,
     replica_fetch_wait_max_ms=50,
     replica_fetch_backoff_ms=2,
@@ -208,7 +209,7 @@ class Node:
             files=self.files,
             clock=ManualClock(NOW_MS),
             entropy=SeededEntropy(broker_id),
-            config=LogConfig(
+            config=log_settings(
                 log_dirs=dirs, headroom_bytes=0, topic_defaults=dict(cluster.topic_defaults)
             ),
             broker_id=broker_id,

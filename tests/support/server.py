@@ -21,6 +21,7 @@ from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.tasks import Tasks
+from support.room_settings import connection_settings
 
 __all__ = [
     "Canary",
@@ -151,7 +152,7 @@ class ServerUnderTest:
             name,
             internal=internal,
             router=self.router,
-            limits=limits or ConnectionLimits(sweep_s=0.02),
+            limits=limits or connection_settings(sweep_s=0.02),
             pool=self.pool,
         )
 

@@ -38,6 +38,7 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
 from support.clock import ManualClock
 from support.coordinators import MemoryPartition, MemoryWriter
+from support.room_settings import transaction_settings
 from support.waiting import eventually
 
 __all__ = ["Answer", "Markers", "ProducerIdCounter", "TransactionWorld", "transaction_world"]
@@ -351,7 +352,7 @@ async def transaction_world(
     tasks = Tasks("test", lambda name, error: failures.append(f"{name}: {error!r}"))
     world = TransactionWorld(
         tasks,
-        TransactionConfig(**config),
+        transaction_settings(**config),
         safeguards if safeguards is not None else CoordinatorSafeguards(),
         commit_timeout_ms,
     )

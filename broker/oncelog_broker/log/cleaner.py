@@ -63,19 +63,19 @@ _PASSING = frozenset(
 and the scrubber find that out."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CleanerConfig:
     """These are the settings of the cleaner. Names are Kafka's where Kafka has them. Those that may
     change while the broker runs change in place."""
 
-    enable: bool = True
-    backoff_ms: int = 15_000
+    enable: bool
+    backoff_ms: int
     """It rests so long when there is nothing to do."""
-    dedupe_buffer_bytes: int = 64 * 1024 * 1024
+    dedupe_buffer_bytes: int
     """Keys may take so much memory; what does not fit is left to the next pass."""
-    io_max_bytes_per_second: int = 64 * 1024 * 1024
+    io_max_bytes_per_second: int
     """It reads and writes so much together."""
-    cpu_percent: int = 20
+    cpu_percent: int
     """It takes this share of one core."""
 
 

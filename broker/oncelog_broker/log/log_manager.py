@@ -16,12 +16,11 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from oncelog_broker.log import checkpoint, logged
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity, failed_before
-from oncelog_broker.log.flusher import INLINE_BYTES_MAX, SYNC_TIMEOUT_MS
 from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
@@ -53,35 +52,35 @@ _RETENTION_WEIGHT_MAX = 30_000
 segments of six logs."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LogConfig:
     """These are the settings of a broker's logs. Names are Kafka's where Kafka has them. Those that
     may change while the broker runs change in place."""
 
     log_dirs: Sequence[str]
-    flush: str = "commit"
+    flush: str
     """It is the default of the topic setting of that name."""
-    flush_interval_ms: int = 1000
+    flush_interval_ms: int
     """With ``flush=interval``, it is the longest time between a write and its sync."""
-    flush_inline_bytes_max: int = INLINE_BYTES_MAX
+    flush_inline_bytes_max: int
     """Up to so many bytes may be synced on the event loop, while the disk is quick; 0 never, and
     never where there are several directories."""
-    log_dir_sync_timeout_ms: int = SYNC_TIMEOUT_MS
+    log_dir_sync_timeout_ms: int
     """A directory in which a sync takes longer is offline for good; so is one that holds up a stop
     for longer."""
-    retention_check_interval_ms: int = 300_000
-    producer_id_expiration_ms: int = 86_400_000
+    retention_check_interval_ms: int
+    producer_id_expiration_ms: int
     """A producer that has not written to a partition for so long is forgotten there."""
-    producer_ids_per_partition_max: int = 100_000
+    producer_ids_per_partition_max: int
     """One partition remembers so many producers; those that come later are refused."""
-    checkpoint_interval_ms: int = 5_000
-    scrub_interval_ms: int = 604_800_000
+    checkpoint_interval_ms: int
+    scrub_interval_ms: int
     """All that is synced is read again, and its checksums verified, once in this time; 0: never."""
-    scrub_bytes_per_second: int = 16 * 1024 * 1024
+    scrub_bytes_per_second: int
     """One directory is read at most so fast."""
-    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    cleaner: CleanerConfig
     """Compacted topics are compacted by these."""
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    topic_defaults: Mapping[str, str]
     open_segments_max: int = 4096
     """The files of so many segments are kept open; fewer if the process may hold fewer."""
     headroom_bytes: int = 128 * 1024 * 1024

@@ -90,19 +90,19 @@ class LeaderConnector(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ReplicaConfig:
     """These settings are named as Kafka names them. Times are in ms, sizes in bytes. Those that may
     change while the broker runs change in place."""
 
-    replica_lag_time_max_ms: int = 10_000
+    replica_lag_time_max_ms: int
     """A follower that was not caught up for longer leaves the ISR. (Kafka: 30 s.)"""
-    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_wait_max_ms: int
     """A leader parks a follower's fetch so long when there is no news."""
-    replica_fetch_min_bytes: int = 1
-    replica_fetch_max_bytes: int = 4 * 1024 * 1024
+    replica_fetch_min_bytes: int
+    replica_fetch_max_bytes: int
     """One fetch takes so much of one partition; one batch is always sent whole."""
-    replica_fetch_response_max_bytes: int = 8 * 1024 * 1024
+    replica_fetch_response_max_bytes: int
     """One answer has at most so many bytes. It bounds the receive buffer of a fetch connection."""
     replica_fetch_backoff_ms: int = 20
     """It is the first delay after an error of a partition or a failed connect; it doubles up to the

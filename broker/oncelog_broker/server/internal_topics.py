@@ -53,9 +53,7 @@ class InternalTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-def group_topic(
-    partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
-) -> InternalTopic:
+def group_topic(partition_count: int, replication_factor: int, segment_bytes: int) -> InternalTopic:
     """Return the topic in which groups and their offsets are kept, by Kafka's settings but for the
     size of a batch: one must hold a group of ``group_max_size`` members."""
     configs = _configs(segment_bytes)
@@ -64,7 +62,7 @@ def group_topic(
 
 
 def transaction_topic(
-    partition_count: int, replication_factor: int, segment_bytes: int = 100 * 1024 * 1024
+    partition_count: int, replication_factor: int, segment_bytes: int
 ) -> InternalTopic:
     """Return the topic in which transactional ids are kept. One batch must hold a shared
     transaction of many writers. A decision must not be undone by an election."""

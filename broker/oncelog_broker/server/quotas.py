@@ -37,25 +37,25 @@ READ_BYTES_MIN = 4 * 1024
 """So much may be read when there is no room: a transport is never given an empty buffer."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ConnectionLimits:
     """These are the bounds of one listener and of each of its connections. Those that may change
     while the broker runs change in place."""
 
-    connections_max: int = 2000
-    connections_per_ip_max: int = 1000
-    handshake_s: float = 5.0
+    connections_max: int
+    connections_per_ip_max: int
+    handshake_s: float
     """A connection has so long from accept to the first whole request."""
-    frame_s: float = 10.0
+    frame_s: float
     """A frame may take so long from its first byte to its last, not counting the time we did not
     read."""
-    idle_s: float = 600.0
+    idle_s: float
     """A connection may be so long without a byte received and without a request in flight; 0 for no
     bound."""
-    in_flight_max: int = 64
-    unsent_bytes_max: int = 16 * 1024 * 1024
+    in_flight_max: int
+    unsent_bytes_max: int
     """Above so many unsent bytes of one connection's responses nothing more is read from it."""
-    stall_s: float = 30.0
+    stall_s: float
     """A peer may take nothing of what is there for it for so long."""
     sweep_s: float = 0.5
     """Deadlines are looked at this often."""

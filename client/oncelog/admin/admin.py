@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from oncelog import defaults
 from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.record_deletion import delete_records
 from oncelog.admin.results import (
@@ -80,11 +81,11 @@ class Admin(GroupAdmin, TransactionAdmin):
         self,
         bootstrap_servers: BootstrapServers,
         *,
-        client_id: str = "oncelog-admin",
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        retry_backoff_ms: int = 8,
-        retry_backoff_max_ms: int = 500,
+        client_id: str = defaults.ADMIN_CLIENT_ID,
+        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
+        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
+        retry_backoff_ms: int = defaults.RETRY_BACKOFF_MS,
+        retry_backoff_max_ms: int = defaults.RETRY_BACKOFF_MAX_MS,
         entropy: Entropy | None = None,
         clock: WallClock | None = None,
     ) -> None:

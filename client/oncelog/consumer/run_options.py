@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
+from oncelog import defaults
 from oncelog.consumer.lanes import Order
 from oncelog.consumer.record import Record
 from oncelog.consumer.retry import ONCE, Retry
@@ -34,7 +35,7 @@ class RunOptions:
     max_records_in_flight: int | None = None
     max_bytes_in_flight: int = 64 * MEBIBYTE
     transactional_id: str | None = None
-    transaction_timeout_ms: int = 60_000
+    transaction_timeout_ms: int = defaults.TRANSACTION_TIMEOUT_MS
     commit_interval_ms: int = 100
     transaction_records_max: int = 5_000
     stop_on_signals: bool = False

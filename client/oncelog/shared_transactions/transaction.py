@@ -38,6 +38,7 @@ from dataclasses import asdict, dataclass, fields
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from oncelog import defaults
 from oncelog.admin.calls import AdminCalls, txn_coordinators
 from oncelog.config import BootstrapServers, ConnectionOptions, check_shared, take
 from oncelog.core.coordinators import Coordinators, refused_at_top
@@ -140,10 +141,10 @@ class SharedTransaction:
         self,
         ticket: Ticket,
         *,
-        client_id: str = "oncelog-shared",
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        max_block_ms: int = 120_000,
+        client_id: str = defaults.SHARED_CLIENT_ID,
+        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
+        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
+        max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
         over: AdminCalls | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
@@ -165,10 +166,10 @@ class SharedTransaction:
         transactional_id: str,
         tag: int,
         timeout_ms: int = 60_000,
-        client_id: str = "oncelog-shared",
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        max_block_ms: int = 120_000,
+        client_id: str = defaults.SHARED_CLIENT_ID,
+        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
+        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
+        max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
         over: AdminCalls | None = None,
         entropy: Entropy | None = None,
         history: History | None = None,
@@ -204,10 +205,10 @@ class SharedTransaction:
         cls,
         *,
         bootstrap_servers: BootstrapServers,
-        client_id: str = "oncelog-shared",
-        request_timeout_ms: int = 30_000,
-        connect_timeout_ms: int = 5_000,
-        max_block_ms: int = 120_000,
+        client_id: str = defaults.SHARED_CLIENT_ID,
+        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
+        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
+        max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
         over: AdminCalls | None = None,
         entropy: Entropy | None = None,
     ) -> int:

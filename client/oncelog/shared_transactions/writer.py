@@ -16,6 +16,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from oncelog import defaults
 from oncelog.config import CompressionOption
 from oncelog.core.coordinators import Coordinators, refused_at_top
 from oncelog.core.health import ClientHealth
@@ -158,18 +159,18 @@ async def join(
     ticket: Ticket,
     *,
     writer: str,
-    client_id: str = "oncelog-writer",
-    compression_type: CompressionOption = "none",
+    client_id: str = defaults.WRITER_CLIENT_ID,
+    compression_type: CompressionOption = defaults.COMPRESSION_TYPE,
     compression_level: int | None = None,
-    linger_ms: float = 5,
-    batch_size: int = 128 * 1024,
-    buffer_memory: int = 64 * 1024 * 1024,
-    max_in_flight_requests_per_connection: int = 5,
-    max_request_size: int = 1024 * 1024,
-    delivery_timeout_ms: int = 120_000,
-    request_timeout_ms: int = 30_000,
-    connect_timeout_ms: int = 5_000,
-    max_block_ms: int = 60_000,
+    linger_ms: float = defaults.LINGER_MS,
+    batch_size: int = defaults.BATCH_SIZE,
+    buffer_memory: int = defaults.BUFFER_MEMORY,
+    max_in_flight_requests_per_connection: int = defaults.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION,
+    max_request_size: int = defaults.MAX_REQUEST_SIZE,
+    delivery_timeout_ms: int = defaults.DELIVERY_TIMEOUT_MS,
+    request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
+    connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
+    max_block_ms: int = defaults.MAX_BLOCK_MS,
     partitioner: PartitionerOption = "default",
     clock: WallClock | None = None,
     entropy: Entropy | None = None,

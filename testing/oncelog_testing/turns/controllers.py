@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from pathlib import Path
 
+from oncelog_broker.config import BrokerConfig
+from oncelog_broker.controller_settings import controller_config
 from oncelog_controller.broker_gateway import ORDER_COST, PARTITIONS_PER_TURN
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.effects import Effect, SendOrders, WriteStore
@@ -60,11 +62,16 @@ async def new_controller(meter: TurnMeter, home: Path, size: Size) -> None:
     with meter.operation("controller, a broker comes back"):
         await term.take(BrokersRead(lived))
     term.written = 0
-    term.now += ControllerConfig().leader_imbalance_check_interval_ms / 1000
+    term.now += _settings().leader_imbalance_check_interval_ms / 1000
     with meter.operation("controller, gives leaderships back"):
         while term.is_due():
             await term.take(TimeReached())
     assert term.written
+
+
+def _settings() -> ControllerConfig:
+    """Return those of a controller whose broker was told nothing."""
+    return controller_config(BrokerConfig(broker_id=ME, log_dirs=["/data"]))
 
 
 def _registered(broker_id: int) -> BrokerRegistration:
@@ -108,7 +115,7 @@ class _Term:
         """How often each broker was told something."""
         self.written = 0
         """Operations on the store."""
-        self._machine = ControllerMachine(ME, ControllerConfig())
+        self._machine = ControllerMachine(ME, _settings())
         self._writes: deque[WriteStore] = deque()
 
     def is_due(self) -> bool:

@@ -52,13 +52,13 @@ class Size:
     def __init__(
         self,
         partitions: int = 4000,
-        segment_bytes: int = 2**30,
+        log_bytes: int = 2**30,
         producers: int = 100_000,
         controlled: int = 10_000,
         brokers: int = 100,
     ) -> None:
         self.partitions = partitions
-        self.segment_bytes = segment_bytes
+        self.log_bytes = log_bytes
         self.producers = producers
         self.readers = max(10, partitions // 20)
         self.controlled = controlled
@@ -197,7 +197,7 @@ async def one_large_log(meter: TurnMeter, home: Path, size: Size) -> None:
     await room.start()
     await room.replicas.apply_leader_and_isr(room.order(1, leader=OTHER))
     # One less than a partition remembers: another one comes below.
-    await room.fill(size.segment_bytes, size.producers - 1)
+    await room.fill(size.log_bytes, size.producers - 1)
     with meter.operation("checkpoints of a log with all producers"):
         room.logs.dirs[0].checkpoint_due()
         await room.logs.dirs[0].write_checkpoints()

@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from oncelog_broker.config import BrokerConfig
 from oncelog_broker.live_config import put_in_force
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.ports import Buffer, ReplicaConfig
+from oncelog_broker.replication.ports import Buffer
 from oncelog_broker.replication.replica_manager import ReplicaManager
+from oncelog_broker.room_configs import log_config, replica_config
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
     AlterPartitionResponse,
@@ -82,6 +84,7 @@ class Room:
     """It is one broker from its log directory up to its replicas."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
+        told = BrokerConfig(broker_id=ME, log_dirs=[str(path)])
         self.silence = Silence()
         self.clock = CheckedClock(SystemWallClock(), asyncio.get_running_loop().time)
         self.epoch = 0
@@ -89,7 +92,11 @@ class Room:
             files=SystemFiles(),
             clock=self.clock,
             entropy=SystemEntropy(),
-            config=LogConfig(log_dirs=[str(path)], log_dir_sync_timeout_ms=NOT_SOON_MS, **settings),
+            config=replace(
+                log_config(told),
+                log_dir_sync_timeout_ms=NOT_SOON_MS,
+                **{"topic_defaults": {}, **settings},
+            ),
             broker_id=ME,
         )
         self.replicas = ReplicaManager(
@@ -97,7 +104,7 @@ class Room:
             logs=self.logs,
             clock=self.clock,
             entropy=SystemEntropy(),
-            config=ReplicaConfig(replica_fetch_wait_max_ms=NOT_SOON_MS),
+            config=replace(replica_config(told), replica_fetch_wait_max_ms=NOT_SOON_MS),
             isr_port=self.silence,
             connector=self.silence,
         )

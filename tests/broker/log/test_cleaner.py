@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from oncelog_broker.log.cleaner import Cleaner, CleanerConfig, Work, find_work, runs
+from oncelog_broker.log.cleaner import Cleaner, Work, find_work, runs
 from oncelog_broker.log.compaction import is_hole
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.packing import pack
 from oncelog_protocol.records.batch import assemble, parse_header
@@ -33,6 +33,7 @@ from support.compaction import (
 )
 from support.crash_points import run_inline
 from support.logs import NOW_MS, TP, batch, make_log, make_log_dir, reload_log, sync, topic_config
+from support.room_settings import cleaner_settings, log_settings
 from support.waiting import eventually
 
 T = TypeVar("T")
@@ -534,8 +535,8 @@ async def test_it_runs_beside_everything_else() -> None:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(1),
-        config=LogConfig(
-            log_dirs=("/data",), headroom_bytes=0, cleaner=CleanerConfig(backoff_ms=1)
+        config=log_settings(
+            log_dirs=("/data",), headroom_bytes=0, cleaner=cleaner_settings(backoff_ms=1)
         ),
         broker_id=1,
     )
@@ -573,7 +574,7 @@ async def test_it_runs_beside_everything_else() -> None:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(1),
-        config=LogConfig(log_dirs=("/data",), headroom_bytes=0),
+        config=log_settings(log_dirs=("/data",), headroom_bytes=0),
         broker_id=1,
     )
     await again.start("cluster")

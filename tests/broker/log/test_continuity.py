@@ -11,7 +11,7 @@ from oncelog_broker.log import checkpoint
 from oncelog_broker.log.claims import KeptData, Loss
 from oncelog_broker.log.continuity import Continuity
 from oncelog_broker.log.continuity_record import ContinuityRecord
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.topic_config import parse_topic_config
 from oncelog_protocol.types import TopicPartition
@@ -19,6 +19,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
 from support.clock import ManualClock
 from support.replicas import batch_of
+from support.room_settings import log_settings
 
 TP = TopicPartition("t", 0)
 NOTHING = KeptData(None, None, Loss.ALL)
@@ -45,7 +46,7 @@ class Machine:
             files=self.files,
             clock=ManualClock(),
             entropy=SeededEntropy(self.ids),
-            config=LogConfig(log_dirs=self.dirs, headroom_bytes=0),
+            config=log_settings(log_dirs=self.dirs, headroom_bytes=0),
             broker_id=1,
         )
         await logs.start("c")

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.log.cleaner import CleanerConfig
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.scrubber import Scrubber
 from oncelog_runtime.entropy import SeededEntropy
@@ -19,6 +18,7 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import COMPACTED, append
 from support.logs import NOW_MS, TP, topic_config
+from support.room_settings import cleaner_settings, log_settings
 from support.waiting import eventually
 
 HOUR_MS = 3_600_000
@@ -29,7 +29,7 @@ async def started(**config: Any) -> LogManager:
         files=MemoryFiles(),
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=["/disk"], headroom_bytes=0, **config),
+        config=log_settings(log_dirs=["/disk"], headroom_bytes=0, **config),
         broker_id=1,
     )
     await logs.start("cluster")
@@ -69,7 +69,7 @@ async def test_retention_is_looked_at_by_the_new_interval() -> None:
 
 @pytest.mark.asyncio
 async def test_the_cleaner_can_be_switched_on_and_off() -> None:
-    logs = await started(cleaner=CleanerConfig(enable=False, backoff_ms=1, cpu_percent=100))
+    logs = await started(cleaner=cleaner_settings(enable=False, backoff_ms=1, cpu_percent=100))
     log = logs.create(TP, "id", COMPACTED)
     logs.set_high_watermark_source(lambda: {TP: log.log_end_offset})
     for number in range(100):

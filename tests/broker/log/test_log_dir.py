@@ -25,6 +25,7 @@ from support.logs import (
     batch,
     make_log,
     make_log_dir,
+    new_dir,
     reload_log,
     topic_config,
 )
@@ -33,7 +34,7 @@ from support.waiting import eventually
 
 
 def acquire(files: MemoryFiles, cluster_id: str = "c", broker_id: int = 1) -> LogDir:
-    log_dir = LogDir(DATA, files=files, clock=ManualClock(NOW_MS), headroom_bytes=0)
+    log_dir = new_dir(DATA, files=files, clock=ManualClock(NOW_MS), headroom_bytes=0)
     log_dir.acquire(cluster_id, broker_id, SeededEntropy(1))
     return log_dir
 
@@ -53,7 +54,7 @@ def test_a_new_directory_gets_an_identity_that_survives() -> None:
 def test_new_names_on_the_way_are_durable() -> None:
     files = MemoryFiles()
     path = "/a/b/c"
-    log_dir = LogDir(path, files=files, clock=ManualClock())
+    log_dir = new_dir(path, files=files, clock=ManualClock())
     log_dir.acquire("c", 1, SeededEntropy(1))
     files.crash("none")
     assert files.exists(f"{path}/{checkpoint.META}")
@@ -123,7 +124,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: object) -> None:
         def is_writable(self, path: str) -> bool:
             return False
 
-    log_dir = LogDir(str(tmp_path), files=ReadOnly(), clock=ManualClock())
+    log_dir = new_dir(str(tmp_path), files=ReadOnly(), clock=ManualClock())
     with pytest.raises(LogDirError, match="not writable"):
         log_dir.acquire("c", 1, SeededEntropy(1))
     assert SystemFiles().list_dir(str(tmp_path)) == []
@@ -185,7 +186,7 @@ def test_an_unclean_stop_writes_none() -> None:
 async def test_a_failure_is_told_once_and_not_from_inside() -> None:
     told: list[str] = []
     files = MemoryFiles(DATA)
-    log_dir = LogDir(
+    log_dir = new_dir(
         DATA, files=files, clock=ManualClock(), on_offline=lambda each: told.append(each.path)
     )
     log_dir.start()
@@ -199,7 +200,7 @@ async def test_a_failure_is_told_once_and_not_from_inside() -> None:
 
 def test_room_is_asked_for_again_only_when_the_credit_is_used_up() -> None:
     files = MemoryFiles(DATA, total_bytes=1_000_000)
-    log_dir = LogDir(DATA, files=files, clock=ManualClock(), headroom_bytes=10_000)
+    log_dir = new_dir(DATA, files=files, clock=ManualClock(), headroom_bytes=10_000)
     log_dir.take_space(100, internal=False)
     assert log_dir.credit_bytes == (1_000_000 - 10_000) // 4
     files.set_free_bytes(10_050)
@@ -219,7 +220,7 @@ def test_a_disk_that_does_not_answer_stops_the_directory() -> None:
         def disk_space(self, path: str) -> DiskSpace:
             raise OSError(errno.EIO, "broken")
 
-    log_dir = LogDir(DATA, files=Broken(DATA), clock=ManualClock())
+    log_dir = new_dir(DATA, files=Broken(DATA), clock=ManualClock())
     with pytest.raises(StorageError):
         log_dir.take_space(1, internal=False)
     assert not log_dir.online
@@ -404,7 +405,7 @@ async def test_a_log_cut_while_a_checkpoint_is_written_keeps_its_mark() -> None:
 @pytest.mark.asyncio
 async def test_a_checkpoint_under_way_is_waited_for_and_no_other_begins() -> None:
     files = MemoryFiles(DATA)
-    log_dir = LogDir(
+    log_dir = new_dir(
         DATA, files=files, clock=ManualClock(), checkpoint_interval_ms=1, headroom_bytes=0
     )
     make_log(files, log_dir=log_dir)
@@ -434,7 +435,7 @@ async def test_a_checkpoint_under_way_is_waited_for_and_no_other_begins() -> Non
 @pytest.mark.asyncio
 async def test_the_checkpointer_works_only_after_changes() -> None:
     files = MemoryFiles()
-    log_dir = LogDir(
+    log_dir = new_dir(
         DATA, files=files, clock=ManualClock(), checkpoint_interval_ms=1, headroom_bytes=0
     )
     files.make_dirs(DATA)

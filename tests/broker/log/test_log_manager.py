@@ -10,7 +10,7 @@ import pytest
 
 from oncelog_broker.log import checkpoint
 from oncelog_broker.log.log_dir import LogDir, LogDirError
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.types import TopicPartition
@@ -21,6 +21,7 @@ from oncelog_runtime.files import Files, SystemFiles
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import NOW_MS, TP, batch, topic_config, values_in
+from support.room_settings import log_settings
 from support.waiting import eventually
 
 DIRS = ("/disk1", "/disk2")
@@ -38,7 +39,7 @@ def manager(
         files=files,
         clock=clock or ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=dirs, headroom_bytes=0, **config),  # type: ignore[arg-type]
+        config=log_settings(log_dirs=dirs, headroom_bytes=0, **config),
         broker_id=1,
         on_dir_offline=None if offline is None else offline.append,
     )
@@ -232,7 +233,7 @@ async def test_a_directory_of_another_broker_stops_the_start_and_frees_the_other
         files=files,
         clock=ManualClock(),
         entropy=SeededEntropy(1),
-        config=LogConfig(log_dirs=("/disk2", "/disk1")),
+        config=log_settings(log_dirs=("/disk2", "/disk1")),
         broker_id=2,
     )
     with pytest.raises(LogDirError, match="another broker"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.log import checkpoint
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.log_starts import LogStarts
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.topic_config import parse_topic_config
@@ -14,6 +14,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.replicas import batch_of
+from support.room_settings import log_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
@@ -28,7 +29,7 @@ async def started(files: MemoryFiles, interval_ms: int = 3_600_000) -> LogManage
         files=files,
         clock=ManualClock(),
         entropy=SeededEntropy(1),
-        config=LogConfig(
+        config=log_settings(
             log_dirs=["/d"], headroom_bytes=0, checkpoint_interval_ms=interval_ms, flush="commit"
         ),
         broker_id=1,

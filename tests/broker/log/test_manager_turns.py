@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.log import log_manager, log_producers, producer_state
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import NOW_MS, batch
+from support.room_settings import log_settings
 from support.turns import Turns
 
 
@@ -21,7 +22,7 @@ async def started(
         files=files,
         clock=clock or ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=["/disk1"], headroom_bytes=0, topic_defaults=config),
+        config=log_settings(log_dirs=["/disk1"], headroom_bytes=0, topic_defaults=config),
         broker_id=1,
     )
     await logs.start("cluster")

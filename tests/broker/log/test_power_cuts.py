@@ -12,7 +12,7 @@ import errno
 import pytest
 
 from oncelog_broker.log import checkpoint
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import StorageError
@@ -32,6 +32,7 @@ from support.logs import (
     topic_config,
     values_in,
 )
+from support.room_settings import log_settings
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
@@ -45,7 +46,7 @@ async def started(files: MemoryFiles) -> LogManager:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=(DATA,), headroom_bytes=0),
+        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
         broker_id=1,
     )
     await logs.start("cluster")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import CRC_OFFSET
@@ -15,6 +15,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, topic_config
+from support.room_settings import log_settings
 
 DIRECTORY = f"{DATA}/{TP}"
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
@@ -115,7 +116,7 @@ async def started(files: MemoryFiles) -> LogManager:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=(DATA,), headroom_bytes=0),
+        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
         broker_id=1,
     )
     await logs.start("cluster")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.safeguards import LogSafeguards, guarded
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import DATA, NOW_MS, TP, batch, values_in
+from support.room_settings import log_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
@@ -21,7 +22,7 @@ async def started(files: Files, safeguards: LogSafeguards) -> LogManager:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(7),
-        config=LogConfig(log_dirs=(DATA,), headroom_bytes=0),
+        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
         broker_id=1,
         safeguards=safeguards,
     )

@@ -11,7 +11,7 @@ import pytest
 from oncelog_broker.log.cleaner import find_work
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.log_dir import LogDir
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES
 from oncelog_broker.log.scrubber import Job, Scrubber, Stretch, check
@@ -22,6 +22,7 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.compaction import append, make_cleaner
 from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, sync, topic_config
+from support.room_settings import log_settings
 from support.waiting import eventually
 
 SMALL = topic_config(segment_bytes=1024)
@@ -262,7 +263,7 @@ async def test_the_manager_runs_it_and_hands_on_what_it_finds() -> None:
         files=files,
         clock=ManualClock(NOW_MS),
         entropy=SeededEntropy(1),
-        config=LogConfig(log_dirs=("/d",), headroom_bytes=0, scrub_interval_ms=1),
+        config=log_settings(log_dirs=("/d",), headroom_bytes=0, scrub_interval_ms=1),
         broker_id=1,
     )
     await logs.start("cluster")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.log.log_manager import LogConfig, LogManager
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.topic_config import parse_topic_config
 from oncelog_protocol.types import TopicPartition
@@ -15,6 +15,7 @@ from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import Keep, MemoryFiles
 from support.clock import ManualClock
 from support.replicas import batch_of
+from support.room_settings import log_settings
 
 TP = TopicPartition("t", 0)
 DAY_MS = 86_400_000
@@ -35,7 +36,7 @@ class Machine:
             files=self.files,
             clock=self.clock,
             entropy=SeededEntropy(self.lives),
-            config=LogConfig(log_dirs=("/d",), headroom_bytes=0),
+            config=log_settings(log_dirs=("/d",), headroom_bytes=0),
             broker_id=1,
         )
         await self.logs.start("c")

@@ -10,7 +10,7 @@ import pytest
 from oncelog_broker.replication import fetch_loop
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
-from oncelog_broker.replication.ports import ReplicaConfig, ReplyCallback
+from oncelog_broker.replication.ports import ReplyCallback
 from oncelog_protocol.connection import Reply
 from oncelog_protocol.errors import InvalidFetchSessionEpochError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -19,6 +19,7 @@ from oncelog_runtime.channel import ChannelClosedError
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.tasks import Tasks
 from support.replication_cluster import Cluster
+from support.room_settings import replica_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
@@ -72,7 +73,7 @@ class Rig:
         self.node = cluster[1]
         self.leader = leader
         self.tasks = Tasks("test")
-        config = ReplicaConfig(replica_fetch_backoff_ms=1, replica_fetch_backoff_max_ms=4)
+        config = replica_settings(replica_fetch_backoff_ms=1, replica_fetch_backoff_max_ms=4)
         self.machine = FollowerMachine(
             1, config, broker_epoch=lambda: 5, on_log_failure=lambda partition: None
         )

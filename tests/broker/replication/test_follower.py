@@ -11,7 +11,6 @@ from oncelog_broker.log.clean_state import FROM_SCRATCH
 from oncelog_broker.log.compaction import hole
 from oncelog_broker.replication.follower import TRUNCATIONS_PER_TURN, FollowerMachine, FollowState
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.replication.traffic import TopicTraffic
 from oncelog_protocol.errors import (
@@ -35,9 +34,10 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.replicas import NOW_MS, batch_of, make_logs, topic_config
+from support.room_settings import replica_settings
 from support.waiting import eventually
 
-CONFIG = ReplicaConfig(replica_fetch_backoff_ms=20, replica_fetch_backoff_max_ms=50)
+CONFIG = replica_settings(replica_fetch_backoff_ms=20, replica_fetch_backoff_max_ms=50)
 
 
 class Follower:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from oncelog_broker.replication.isr_sender import IsrSender
-from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_protocol.errors import NotControllerError, StaleBrokerEpochError
 from oncelog_protocol.messages.replication import (
     AlterPartitionItem,
@@ -17,11 +16,12 @@ from oncelog_protocol.messages.replication import (
 from oncelog_runtime.channel import NotSentError
 from oncelog_runtime.entropy import SeededEntropy
 from support.replicas import Replicas
+from support.room_settings import replica_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
-CONFIG = ReplicaConfig(isr_change_backoff_ms=1, isr_change_backoff_max_ms=4)
+CONFIG = replica_settings(isr_change_backoff_ms=1, isr_change_backoff_max_ms=4)
 
 
 class Port:

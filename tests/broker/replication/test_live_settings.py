@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.replication.ports import ReplicaConfig
 from oncelog_broker.replication.replica_manager import CONFIGS_PER_TURN
 from oncelog_protocol.types import TopicPartition
 from support.replication_cluster import Cluster
+from support.room_settings import replica_settings
 from support.turns import Turns
 from support.waiting import eventually
 
@@ -34,7 +34,7 @@ async def test_defaults_of_topics_reach_those_that_do_not_say() -> None:
 
 
 async def test_a_shorter_lag_time_counts_although_the_check_rests_by_the_longer_one() -> None:
-    async with Cluster(config=ReplicaConfig(replica_lag_time_max_ms=3_600_000)) as cluster:
+    async with Cluster(config=replica_settings(replica_lag_time_max_ms=3_600_000)) as cluster:
         cluster.lead(TP, 1)
         await cluster.produced(TP, b"a")
         cluster[3].cut()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.server.quotas import ConnectionLimits
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.fetch import (
@@ -19,6 +18,7 @@ from oncelog_protocol.messages.fetch import (
 from oncelog_protocol.messages.metadata import MetadataResponse
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.schema import Span
+from support.room_settings import connection_settings
 from support.server import Parked, ServerUnderTest, frame, request_head
 from support.waiting import eventually
 
@@ -133,7 +133,7 @@ async def test_answering_twice_is_a_bug_that_raises() -> None:
 async def test_in_flight_requests_are_bounded_exactly() -> None:
     """Also when many arrive in one read: those beyond the bound are not started."""
     parked = Parked()
-    limits = ConnectionLimits(in_flight_max=4, sweep_s=0.02)
+    limits = connection_settings(in_flight_max=4, sweep_s=0.02)
     async with ServerUnderTest({ApiKey.METADATA: parked}, limits=limits) as server:
         peer = await server.peer(hello=True)
         peer.send(b"".join(metadata_frame(n) for n in range(20)))
@@ -171,7 +171,7 @@ async def test_unsent_answers_stop_further_requests() -> None:
     """A peer that asks for megabytes and reads nothing makes the broker hold little of it."""
     size = 256 * 1024
     bulky = Bulky(size)
-    limits = ConnectionLimits(unsent_bytes_max=1024 * 1024, stall_s=60, sweep_s=0.02)
+    limits = connection_settings(unsent_bytes_max=1024 * 1024, stall_s=60, sweep_s=0.02)
     async with ServerUnderTest({ApiKey.FETCH: bulky}, limits=limits) as server:
         peer = await server.peer(hello=True)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]

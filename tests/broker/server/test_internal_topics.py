@@ -50,7 +50,7 @@ class World:
             1, self.image, BrokerConnector(1, self.image, "internal"), self.controller
         )
         self.topics = InternalTopics(
-            [group_topic(50, replicas)],
+            [group_topic(50, replicas, 100 * 1024 * 1024)],
             image=self.image,
             channel=channel,
             tasks=self.tasks,

@@ -20,7 +20,7 @@ import pytest_asyncio
 from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.metadata import MetadataHandler
 from oncelog_broker.server.metadata_image import MetadataImage
-from oncelog_broker.server.quotas import READ_BYTES_MIN, SMALL_BYTES, ConnectionLimits, PoolMember
+from oncelog_broker.server.quotas import READ_BYTES_MIN, SMALL_BYTES, PoolMember
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_protocol import limits as wire
 from oncelog_protocol.connection import ClientConnection
@@ -37,10 +37,11 @@ from oncelog_protocol.messages.produce import ProduceResponse
 from oncelog_protocol.registry import REQUESTS
 from oncelog_protocol.schema import Span
 from oncelog_runtime.channel import RequestChannel
+from support.room_settings import connection_settings
 from support.server import HELLO, Canary, Parked, RawPeer, ServerUnderTest, frame, request_head
 from support.waiting import eventually
 
-LIMITS = ConnectionLimits(
+LIMITS = connection_settings(
     handshake_s=0.4,
     frame_s=0.4,
     stall_s=0.4,
@@ -352,7 +353,7 @@ async def test_broken_input_is_logged_once_a_host_and_interval(
 
 @pytest.mark.asyncio
 async def test_connections_are_bounded_in_all_and_per_host() -> None:
-    limits = ConnectionLimits(connections_max=4, connections_per_ip_max=3, sweep_s=0.02)
+    limits = connection_settings(connections_max=4, connections_per_ip_max=3, sweep_s=0.02)
     async with serving(limits=limits) as server:
         peers = [await server.peer(hello=True) for _ in range(3)]
         refused = await server.peer()
@@ -451,7 +452,7 @@ async def test_frames_of_all_connections_together_are_bounded() -> None:
     async with (
         ServerUnderTest(
             {METADATA: handler, ApiKey.PRODUCE: Taken()},
-            limits=ConnectionLimits(sweep_s=0.02),
+            limits=connection_settings(sweep_s=0.02),
             pool_bytes=pool_bytes,
         ) as server,
         Canary(await server.channel(), MetadataRequest(None)) as canary,
@@ -480,7 +481,7 @@ async def test_frames_of_all_connections_together_are_bounded() -> None:
 @pytest.mark.asyncio
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
     parked = Parked()
-    limits = ConnectionLimits(idle_s=0.3, sweep_s=0.02)
+    limits = connection_settings(idle_s=0.3, sweep_s=0.02)
     async with ServerUnderTest({METADATA: parked}, limits=limits) as server:
         idle = await server.peer(hello=True)
         waiting = await server.peer(hello=True)
@@ -495,11 +496,11 @@ async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
 FD_PROGRAM = """
 import asyncio, resource, socket, sys
 sys.path[:0] = {path!r}
-from oncelog_broker.server.quotas import ConnectionLimits
+from support.room_settings import connection_settings
 from support.server import ServerUnderTest, RawPeer, HELLO
 
 async def main():
-    async with ServerUnderTest(limits=ConnectionLimits(sweep_s=0.05)) as server:
+    async with ServerUnderTest(limits=connection_settings(sweep_s=0.05)) as server:
         first = await server.peer(hello=True)
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         socks = []

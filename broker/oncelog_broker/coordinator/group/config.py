@@ -13,17 +13,17 @@ PROTOCOL_COUNT_MAX = 32
 """One member may offer so many assignors."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class GroupConfig:
     """These settings hold for all groups of one broker, and are the same on every broker of a
     cluster. Those that may change while the broker runs change in place."""
 
-    group_min_session_timeout_ms: int = 1_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_initial_rebalance_delay_ms: int = 500
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
     """An empty group waits so long for more members after the first; the wait is extended by as
     much for each that comes, up to the rebalance time-out."""
-    group_max_size: int = 10_000
+    group_max_size: int
     """One group may have so many members, those included that were only given an id so far."""
     group_metadata_bytes_max: int = GROUP_METADATA_BYTES_MAX
     """Names and offers of one group's members may have so many bytes, all protocols together; as
@@ -33,10 +33,10 @@ class GroupConfig:
     group_unsaved_max: int = 10_000
     """One shard may have so many groups that nobody has joined or committed to, and in which only
     an id was given out."""
-    offsets_retention_ms: int = 604_800_000
+    offsets_retention_ms: int
     """Offsets live this long after the group became empty, and after the last commit (KIP-211)."""
-    offsets_retention_check_interval_ms: int = 600_000
-    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
 
     def __post_init__(self) -> None:
         if not 0 < self.group_min_session_timeout_ms <= self.group_max_session_timeout_ms:

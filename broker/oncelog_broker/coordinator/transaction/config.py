@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from oncelog_protocol import limits
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TransactionConfig:
     """These settings hold for all transactions of one broker, and are the same on every broker of a
     cluster. Those that may change while the broker runs change in place."""
 
-    transaction_max_timeout_ms: int = 900_000
+    transaction_max_timeout_ms: int
     """A producer may ask for at most this time-out."""
-    transactional_id_expiration_ms: int = 604_800_000
+    transactional_id_expiration_ms: int
     """An ordinary id that has been idle for so long is forgotten. Those of shared transactions are
     not: their last committed tag is kept for good."""
     transactional_id_expiration_check_interval_ms: int = 3_600_000

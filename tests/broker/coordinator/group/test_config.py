@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.coordinator.group.config import GROUP_METADATA_BYTES_MAX, GroupConfig
+from oncelog_broker.coordinator.group.config import GROUP_METADATA_BYTES_MAX
+from support.room_settings import group_settings
 
 
 @pytest.mark.parametrize(
@@ -27,11 +28,11 @@ from oncelog_broker.coordinator.group.config import GROUP_METADATA_BYTES_MAX, Gr
 )
 def test_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        GroupConfig(**settings)
+        group_settings(**settings)
 
 
 def test_the_defaults_are_kafkas_where_it_has_them() -> None:
-    config = GroupConfig()
+    config = group_settings()
     assert config.offset_metadata_max_bytes == 4096
     assert config.offsets_retention_ms == 7 * 24 * 3_600_000
     assert config.group_max_session_timeout_ms == 30 * 60_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -11,10 +10,11 @@ from oncelog_protocol.errors import (
     MemberIdRequiredError,
 )
 from support.group_world import GroupWorld
+from support.room_settings import group_settings
 
 
 def test_a_group_has_so_many_members() -> None:
-    world = GroupWorld(config=GroupConfig(group_max_size=2))
+    world = GroupWorld(config=group_settings(group_max_size=2))
     a, b = world.stable(2)
     assert world.join().code == GroupMaxSizeReachedError.code
     assert a.join().waits
@@ -22,7 +22,7 @@ def test_a_group_has_so_many_members() -> None:
 
 
 def test_ids_that_are_handed_out_count() -> None:
-    world = GroupWorld(config=GroupConfig(group_max_size=2))
+    world = GroupWorld(config=group_settings(group_max_size=2))
     ids = [world.new_id(), world.new_id()]
     assert world.join().code == GroupMaxSizeReachedError.code
     answers = [world.join(member_id) for member_id in ids]
@@ -32,7 +32,7 @@ def test_ids_that_are_handed_out_count() -> None:
 
 def test_a_newcomer_may_take_the_place_of_one_that_is_late() -> None:
     """As in Kafka: while a round gathers, those count who have joined it."""
-    world = GroupWorld(config=GroupConfig(group_max_size=2))
+    world = GroupWorld(config=group_settings(group_max_size=2))
     a, b = world.stable(2)
     a.join()
     new = world.player()
@@ -46,7 +46,7 @@ def test_a_loaded_group_that_is_too_large_shrinks() -> None:
     world = GroupWorld()
     players = world.stable(3)
     small = GroupWorld(
-        config=GroupConfig(group_max_size=2), log=world.log, clock=world.clock, seed="small"
+        config=group_settings(group_max_size=2), log=world.log, clock=world.clock, seed="small"
     )
     small.advance(0)
     assert small.group().state is GroupState.PREPARING_REBALANCE
@@ -56,14 +56,14 @@ def test_a_loaded_group_that_is_too_large_shrinks() -> None:
 
 
 def test_members_have_so_much_to_say() -> None:
-    world = GroupWorld(config=GroupConfig(group_metadata_bytes_max=1_000))
+    world = GroupWorld(config=group_settings(group_metadata_bytes_max=1_000))
     (player,) = world.stable(1, protocols=(("range", b"x" * 600),))
     assert world.join(protocols=(("range", b"x" * 600),)).code == GroupMaxSizeReachedError.code
     assert player.join(protocols=(("range", b"x" * 900),)).code == 0
 
 
 def test_a_leader_may_not_assign_more_than_that() -> None:
-    world = GroupWorld(config=GroupConfig(group_metadata_bytes_max=1_000))
+    world = GroupWorld(config=group_settings(group_metadata_bytes_max=1_000))
     player = world.player()
     world.advance(1)
     player.take_in_join()
@@ -72,7 +72,7 @@ def test_a_leader_may_not_assign_more_than_that() -> None:
 
 
 def test_groups_that_nobody_joins_are_bounded() -> None:
-    world = GroupWorld(config=GroupConfig(group_unsaved_max=3))
+    world = GroupWorld(config=group_settings(group_unsaved_max=3))
     for number in range(3):
         world.new_id(group=f"g{number}")
     assert world.join(group="g3").code == CoordinatorNotAvailableError.code

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.coordinator.group.config import PROTOCOL_COUNT_MAX, GroupConfig
+from oncelog_broker.coordinator.group.config import PROTOCOL_COUNT_MAX
 from oncelog_broker.coordinator.group.join_checks import (
     check_group_id,
     check_join,
@@ -20,6 +20,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.groups import GroupProtocol, JoinGroupRequest
 from oncelog_runtime.entropy import SeededEntropy
+from support.room_settings import group_settings
 
 
 def request(**changes: Any) -> JoinGroupRequest:
@@ -36,9 +37,11 @@ def request(**changes: Any) -> JoinGroupRequest:
 
 
 def test_what_is_legal_passes() -> None:
-    check_join(request(), GroupConfig())
-    check_join(request(session_timeout_ms=1_000), GroupConfig())
-    check_join(request(session_timeout_ms=1_800_000, rebalance_timeout_ms=2**31 - 1), GroupConfig())
+    check_join(request(), group_settings())
+    check_join(request(session_timeout_ms=1_000), group_settings())
+    check_join(
+        request(session_timeout_ms=1_800_000, rebalance_timeout_ms=2**31 - 1), group_settings()
+    )
     assert offer_of(request()).protocols == (("range", b"x"), ("sticky", b""))
 
 
@@ -62,7 +65,7 @@ def test_what_is_legal_passes() -> None:
 )
 def test_what_is_not_is_refused(changes: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        check_join(request(**changes), GroupConfig())
+        check_join(request(**changes), group_settings())
 
 
 def test_group_ids() -> None:

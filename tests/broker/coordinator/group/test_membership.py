@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import (
     CoordinatorNotAvailableError,
@@ -17,6 +16,7 @@ from oncelog_protocol.errors import (
     UnknownMemberIdError,
 )
 from support.group_world import GroupWorld, Player, subscribed
+from support.room_settings import group_settings
 
 ANOTHER = (("range", subscribed("other")),)
 
@@ -160,7 +160,7 @@ def test_whoever_joins_twice_has_its_first_call_answered() -> None:
 
 def test_the_initial_delay_grows_with_each_newcomer() -> None:
     """As in Kafka: again so long for whoever came meanwhile, at most the rebalance time-out."""
-    world = GroupWorld(config=GroupConfig(group_initial_rebalance_delay_ms=3_000))
+    world = GroupWorld(config=group_settings(group_initial_rebalance_delay_ms=3_000))
     players = [world.player(rebalance_ms=8_000)]
     for _ in range(2):
         world.advance(2.9)
@@ -494,7 +494,7 @@ def test_whoever_waits_for_the_leader_does_not_die_of_it() -> None:
 
 def test_a_new_member_is_parked_for_so_long_only() -> None:
     """Nobody could tell whether it is still there; it tries again (Kafka: five minutes)."""
-    config = GroupConfig(group_new_member_join_timeout_ms=20_000)
+    config = group_settings(group_new_member_join_timeout_ms=20_000)
     world = GroupWorld(config=config)
     (old,) = world.stable(1, session_ms=600_000, rebalance_ms=600_000)
     new = world.player()

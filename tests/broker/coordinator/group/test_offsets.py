@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.safeguards import without
 from oncelog_protocol.errors import (
@@ -23,6 +22,7 @@ from oncelog_protocol.messages.groups import (
     OffsetFetchTopic,
 )
 from support.group_world import Answer, GroupWorld, subscribed
+from support.room_settings import group_settings
 
 DAY_S = 24 * 3600
 RETENTION_S = 7 * DAY_S
@@ -112,7 +112,7 @@ def test_commits_are_signs_of_life() -> None:
 
 
 def test_metadata_that_is_too_long_is_refused_alone() -> None:
-    world = GroupWorld(config=GroupConfig(offset_metadata_max_bytes=4))
+    world = GroupWorld(config=group_settings(offset_metadata_max_bytes=4))
     items = [
         OffsetCommitPartition(0, 1, metadata="1234"),
         OffsetCommitPartition(1, 1, metadata="12345"),

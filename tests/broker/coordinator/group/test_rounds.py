@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_protocol.errors import (
@@ -21,8 +20,9 @@ from oncelog_protocol.errors import (
 )
 from oncelog_runtime.entropy import SeededEntropy
 from support.group_world import Answer, GroupWorld, durable, subscribed
+from support.room_settings import group_settings
 
-CONFIG = GroupConfig(group_max_size=6, group_new_member_join_timeout_ms=40_000)
+CONFIG = group_settings(group_max_size=6, group_new_member_join_timeout_ms=40_000)
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 PARTITIONS = 8
 STEPS = 400

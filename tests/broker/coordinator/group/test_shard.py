@@ -8,7 +8,6 @@ import msgpack
 import pytest
 
 from oncelog_broker.coordinator.group import shard as shard_module
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.records import (
     CommittedOffset,
     group_record,
@@ -35,6 +34,7 @@ from oncelog_protocol.messages.groups import (
 )
 from oncelog_protocol.types import TopicPartition
 from support.group_world import Answer, GroupWorld, durable, subscribed
+from support.room_settings import group_settings
 
 
 def delete(world: GroupWorld, *groups: str) -> list[int]:
@@ -333,7 +333,7 @@ def test_deleting_more_than_one_batch_holds(monkeypatch: pytest.MonkeyPatch) -> 
 def test_expiring_more_than_one_batch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_module, "RECORDS_BYTES_MAX", 40)
     monkeypatch.setattr(shard_module, "EXPIRY_OFFSETS_COUNT", 5)
-    config = GroupConfig(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000)
+    config = group_settings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=10_000)
     world = GroupWorld(config=config)
     for number in range(5):
         for partition in range(10):

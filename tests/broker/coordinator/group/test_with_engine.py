@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
-from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.service import GroupCoordinator
 from oncelog_broker.coordinator.group.shard import GroupShard
 from oncelog_protocol.errors import (
@@ -44,6 +43,7 @@ from oncelog_runtime.tasks import Tasks
 from support.clock import ManualClock
 from support.coordinators import MemoryPartition, MemoryWriter
 from support.group_world import Answer
+from support.room_settings import group_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
@@ -62,7 +62,7 @@ class Broker:
             writer=self.writer,
             make_shard=partial(
                 GroupShard,
-                config=GroupConfig(group_initial_rebalance_delay_ms=1),
+                config=group_settings(group_initial_rebalance_delay_ms=1),
                 clock=ManualClock(),
                 entropy=SeededEntropy(1),
             ),

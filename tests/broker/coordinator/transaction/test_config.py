@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from support.room_settings import transaction_settings
 
 
 def test_the_defaults_are_kafkas() -> None:
-    config = TransactionConfig()
+    config = transaction_settings()
     assert config.transaction_max_timeout_ms == 900_000
     assert config.transactional_id_expiration_ms == 604_800_000
 
@@ -28,4 +28,4 @@ def test_the_defaults_are_kafkas() -> None:
 )
 def test_what_cannot_be(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"above zero|room"):
-        TransactionConfig(**wrong)
+        transaction_settings(**wrong)
