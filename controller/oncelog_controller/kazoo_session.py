@@ -108,7 +108,7 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class QuietableConnection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which pings only while ``may_ping`` says so."""
+    """It is kazoo's connection, and it pings only while ``may_ping`` says so."""
 
     def __init__(
         self, client: Any, *options: Any, may_ping: Callable[[], bool], **named: Any

@@ -17,6 +17,7 @@ NOTHING = (
     "needless_exceptions",
     "citations_without_rule",
     "double_defaults",
+    "bad_docstrings",
 )
 
 
@@ -28,4 +29,4 @@ def test_the_house_report_finds_nothing() -> None:
     *findings, counts = done.stdout.splitlines()
     found = json.loads(counts)
     wrong = {name: found[name] for name in NOTHING if found[name]}
-    assert not wrong, "\n".join(line for line in findings if not line.startswith("bad docstring"))
+    assert not wrong, "\n".join(findings)

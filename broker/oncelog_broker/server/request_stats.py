@@ -101,7 +101,7 @@ class RequestStats:
         return stats
 
     def measure_with(self, stopwatch: Stopwatch | None) -> None:
-        """Measure latencies from now on; None: no longer."""
+        """Measure the latencies from now on, or no longer with None."""
         self.stopwatch = stopwatch
 
     def all(self) -> list[ApiStats]:
