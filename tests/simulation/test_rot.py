@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from oncelog_broker.log.segment import LOG_SUFFIX
 from oncelog_protocol.records.batch import verify_crc
@@ -17,21 +18,35 @@ from simulation.rot import Rots
 from simulation.workload import Workload
 
 
+class _World(NamedTuple):
+    cluster: SimCluster
+    invariants: Invariants
+    rots: Rots
+    workload: Workload
+
+
+async def _in_sync(loop: SimLoop, knobs: Knobs, *, writes: int) -> _World:
+    """Start a cluster, write to it, and wait until nothing is missing anywhere."""
+    cluster = SimCluster(loop, knobs, SeededEntropy(3))
+    invariants = Invariants(cluster)
+    rots = Rots(cluster, invariants)
+    await cluster.start()
+    workload = Workload(cluster, SeededEntropy(2), lambda _: None)
+    await workload.create_topic()
+    for _ in range(writes):
+        await workload.probe(timeout_s=10)
+    await until(rots.mended, timeout_s=10, what="all in sync")
+    return _World(cluster, invariants, rots, workload)
+
+
 def test_rot_is_found_and_mended_wherever_it_strikes() -> None:
     """On leader and followers, while the brokers run, and before one of them restarts."""
     loop = SimLoop(3)
     struck: list[Rot] = []
 
     async def story() -> None:
-        cluster = SimCluster(loop, Knobs(partitions=1, log_scrub_interval_ms=500), SeededEntropy(3))
-        invariants = Invariants(cluster)
-        rots = Rots(cluster, invariants)
-        await cluster.start()
-        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
-        await workload.create_topic()
-        for _ in range(10):
-            await workload.probe(timeout_s=10)
-        await until(rots.mended, timeout_s=10, what="all in sync")
+        world = await _in_sync(loop, Knobs(partitions=1, log_scrub_interval_ms=500), writes=10)
+        cluster, invariants, rots = world.cluster, world.invariants, world.rots
         chance = SeededEntropy(4)
         for broker_id in (1, 2, 3, 1):
             invariants.check(loop.now_s)
@@ -49,7 +64,7 @@ def test_rot_is_found_and_mended_wherever_it_strikes() -> None:
                 if rots.mended():
                     break
             assert rots.mended()
-            await workload.probe(timeout_s=10)
+            await world.workload.probe(timeout_s=10)
         await until(rots.mended, timeout_s=10, what="all in sync")
         invariants.quiescent_check(converged=False)
 
@@ -61,15 +76,8 @@ def test_the_last_good_copy_does_not_rot() -> None:
     loop = SimLoop(5)
 
     async def story() -> None:
-        knobs = Knobs(partitions=1, log_scrub_interval_ms=600_000)
-        cluster = SimCluster(loop, knobs, SeededEntropy(3))
-        rots = Rots(cluster, Invariants(cluster))
-        await cluster.start()
-        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
-        await workload.create_topic()
-        for _ in range(5):
-            await workload.probe(timeout_s=10)
-        await until(rots.mended, timeout_s=10, what="all in sync")
+        world = await _in_sync(loop, Knobs(partitions=1, log_scrub_interval_ms=600_000), writes=5)
+        cluster, rots = world.cluster, world.rots
         chance = SeededEntropy(4)
         hurt = []
         for broker_id in (1, 2, 3):
@@ -92,16 +100,8 @@ def test_rot_may_strike_before_anybody_has_looked() -> None:
     loop = SimLoop(7)
 
     async def story() -> None:
-        knobs = Knobs(partitions=1, log_scrub_interval_ms=600_000)
-        cluster = SimCluster(loop, knobs, SeededEntropy(3))
-        invariants = Invariants(cluster)
-        rots = Rots(cluster, invariants)
-        await cluster.start()
-        workload = Workload(cluster, SeededEntropy(2), lambda _: None)
-        await workload.create_topic()
-        for _ in range(5):
-            await workload.probe(timeout_s=10)
-        await until(rots.mended, timeout_s=10, what="all in sync")
+        world = await _in_sync(loop, Knobs(partitions=1, log_scrub_interval_ms=600_000), writes=5)
+        invariants, rots = world.invariants, world.rots
         chance = SeededEntropy(4)
         struck = [rots.strike(chance, 1, tails_too=True) for _ in range(100)]
         invariants.check(loop.now_s)

@@ -40,6 +40,7 @@ from oncelog_protocol.messages.replication import (
     PartitionOrder,
     TopicConfig,
 )
+from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.channel import ChannelClosedError
 from oncelog_runtime.entropy import SeededEntropy
@@ -269,6 +270,21 @@ class Node:
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         return self.replicas.partition(topic_partition)
+
+
+def transact(node: Node, where: TopicPartition, *, pid: int = 7, epoch: int = 1) -> None:
+    """Append the first batch of a transaction, of which no coordinator knows."""
+    partition = node.partition(where)
+    batch = encode_batch(
+        [b"v"],
+        timestamps=1,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    guard = partition.log.producers.take_guard(pid, epoch)
+    partition.append_as_leader(memoryview(batch), Acks.ALL, node.replicas.now(), guard)
 
 
 class Cluster:

@@ -16,10 +16,9 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.transactions import MarkerResult, TxnMarker, TxnTopic
-from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_protocol.types import TopicPartition
 from support.fake_transactions import FakeGroups
-from support.replication_cluster import Cluster, Node
+from support.replication_cluster import Cluster, transact
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
@@ -31,21 +30,6 @@ def marker(
     *topics: TxnTopic, pid: int = 7, epoch: int = 2, coordinator_epoch: int = 4
 ) -> TxnMarker:
     return TxnMarker(pid, epoch, coordinator_epoch, True, list(topics))
-
-
-def transact(node: Node, where: TopicPartition, *, pid: int = 7, epoch: int = 1) -> None:
-    """The first batch of a transaction, verified."""
-    partition = node.partition(where)
-    batch = encode_batch(
-        [b"v"],
-        timestamps=1,
-        producer_id=pid,
-        producer_epoch=epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    guard = partition.log.producers.take_guard(pid, epoch)
-    partition.append_as_leader(memoryview(batch), Acks.ALL, node.replicas.now(), guard)
 
 
 class Asked:

@@ -18,17 +18,25 @@ from oncelog_broker.server.request import RequestContext, Respond
 Method = Callable[..., Any]
 
 
-class HandedOn:
-    """It serves who may do the operation to the one resource that the request names."""
+class _OneResource:
+    """It knows who may do the operation to the one resource that a request names."""
 
     def __init__(self, access: Access, method: Method, authorizer: Authorizer) -> None:
-        """``method`` takes the request and what answers it."""
+        """``method`` is the service's, which serves a request that is allowed."""
         self._authorize = authorizer.authorize
         self._operation = access.operation
         self._resource_type = access.resource_type
         self._name = access.one()
         self._refusal = access.refusal
         self._method = method
+
+    def _check(self, context: RequestContext, request: Any) -> None:
+        if not self._authorize(context, self._operation, self._resource_type, self._name(request)):
+            raise self._refusal
+
+
+class HandedOn(_OneResource):
+    """It serves who may do the operation to the one resource that the request names."""
 
     def handle(
         self, context: RequestContext, request: Any, payload: memoryview, respond: Respond
@@ -37,12 +45,11 @@ class HandedOn:
 
         :raises ApiError: the principal may not.
         """
-        if not self._authorize(context, self._operation, self._resource_type, self._name(request)):
-            raise self._refusal
+        self._check(context, request)
         self._method(request, respond)
 
 
-class HandedOnWithPeer(HandedOn):
+class HandedOnWithPeer(_OneResource):
     """It tells the service the client's id and host as well, before the request."""
 
     def handle(
@@ -52,8 +59,7 @@ class HandedOnWithPeer(HandedOn):
 
         :raises ApiError: the principal may not.
         """
-        if not self._authorize(context, self._operation, self._resource_type, self._name(request)):
-            raise self._refusal
+        self._check(context, request)
         host = context.peer.rpartition(":")[0]
         self._method(context.client_id, host, request, respond)
 
@@ -120,25 +126,15 @@ class Listed:
         respond(response)
 
 
-class ToController:
+class ToController(_OneResource):
     """It has the controller serve who may do the operation to the cluster."""
-
-    def __init__(self, access: Access, method: Method, authorizer: Authorizer) -> None:
-        """``method`` is the controller's."""
-        self._authorize = authorizer.authorize
-        self._operation = access.operation
-        self._resource_type = access.resource_type
-        self._name = access.one()
-        self._refusal = access.refusal
-        self._method = method
 
     async def handle_async(self, context: RequestContext, request: Any) -> Any:
         """The controller's answer leaves as it is.
 
         :raises ClusterAuthorizationFailedError: the principal may not.
         """
-        if not self._authorize(context, self._operation, self._resource_type, self._name(request)):
-            raise self._refusal
+        self._check(context, request)
         return await self._method(request, internal=context.internal)
 
 

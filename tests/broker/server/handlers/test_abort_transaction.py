@@ -17,32 +17,15 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.messages.transaction_admin import AbortTransactionRequest
-from oncelog_protocol.records.builder import encode_batch
-from oncelog_protocol.types import Acks, TopicPartition
+from oncelog_protocol.types import TopicPartition
 from support.fake_transactions import FakeGroups
-from support.replication_cluster import Cluster, call
+from support.replication_cluster import Cluster, call, transact
 from support.server import DenyAll
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
 TP = TopicPartition("t", 0)
-
-
-def transact(cluster: Cluster, *, pid: int = 7, epoch: int = 1) -> None:
-    """An open transaction, of which no coordinator knows."""
-    node = cluster[1]
-    partition = node.partition(TP)
-    batch = encode_batch(
-        [b"v"],
-        timestamps=1,
-        producer_id=pid,
-        producer_epoch=epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    guard = partition.log.producers.take_guard(pid, epoch)
-    partition.append_as_leader(memoryview(batch), Acks.ALL, node.replicas.now(), guard)
 
 
 async def abort(
@@ -68,7 +51,7 @@ async def test_a_transaction_that_hangs_ends() -> None:
         cluster.lead(TP, 1)
         partition = cluster[1].partition(TP)
         partition.append_marker(True, 7, 0, 12, cluster[1].replicas.now())
-        transact(cluster)
+        transact(cluster[1], TP)
         await eventually(lambda: partition.last_stable_offset == 1)
         assert await abort(cluster) == 0
         assert partition.last_stable_offset == 3
@@ -85,7 +68,7 @@ async def test_no_other_transaction() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.lead(TP, 1)
         cluster.lead(TopicPartition("u", 0), 2)
-        transact(cluster, epoch=3)
+        transact(cluster[1], TP, epoch=3)
         for epoch in (2, 4):
             with pytest.raises(InvalidProducerEpochError):
                 await abort(cluster, epoch=epoch)
