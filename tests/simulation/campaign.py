@@ -279,6 +279,12 @@ class Run:
             await until(
                 nemesis.rots.mended, timeout_s=CONVERGE_S, what="rot found and mended", every_s=0.5
             )
+        if nemesis.applied["hung_disk"]:
+            # Its broker gave the directory up long after the fault began. Another replica may have
+            # been behind by then, so that for a while one broker is the last whole copy.
+            await until(
+                self._vouched_for_by_two, timeout_s=CONVERGE_S, what="two whole copies of each"
+            )
         if self._core_suffices() and chance.random() < 0.4:
             dead = chance.choice(cluster.ids)
             self.loop.trace(f"core without broker-{dead}")
@@ -328,6 +334,14 @@ class Run:
     def _core_suffices(self) -> bool:
         """Whether what any two brokers hold is all that was committed."""
         return self.knobs.min_insync_replicas == 2 and self.knobs.flush == "commit"
+
+    def _vouched_for_by_two(self) -> bool:
+        """Return whether two brokers may lead each partition that has more than one replica."""
+        self.invariants.check(self.loop.now_s)
+        return all(
+            len({*stored.state.isr, *stored.state.elr}) >= min(2, len(stored.replicas))
+            for stored in self.invariants.store.partitions.values()
+        )
 
     def _at_rest_now(self) -> bool:
         """The same by what the store holds at this moment, and not when it was last looked at: a
