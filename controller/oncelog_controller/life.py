@@ -5,7 +5,8 @@ Rules
 * What a directory remembers proves nothing of who is alive: it may be a copy.
 * The handshake tells another broker and another cluster apart, DescribeCluster another life of the
   same broker: each names its own broker epoch, from the moment it has one.
-* A refusal, or another life, proves the end of the registered one; silence proves nothing.
+* A refusal, or another life of that broker, proves the end of the registered one. Silence proves
+  nothing, nor does somebody else who answers: the address may lead elsewhere only for us.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 
 from oncelog_protocol.connection import ClientConnection
-from oncelog_protocol.errors import OncelogError, ProtocolError, RebootstrapRequiredError
+from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.metadata import (
     DescribeClusterRequest,
@@ -34,9 +35,9 @@ class Life(Enum):
     OTHER = "other"
     """Another life of the same broker, perhaps the one that asks."""
     GONE = "gone"
-    """Nobody, or somebody else."""
+    """Nobody: the connection is refused."""
     SILENT = "silent"
-    """No answer, or none that proves anything."""
+    """No answer, or none that proves anything, as that of another broker."""
 
 
 async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int) -> Life:
@@ -44,7 +45,7 @@ async def ask_life(address: ListenerAddress, broker: Identity, broker_epoch: int
     what the network does."""
     try:
         found, answer = await _ask(address, broker)
-    except (ConnectionRefusedError, RebootstrapRequiredError, ProtocolError):
+    except ConnectionRefusedError:
         return Life.GONE
     except (OSError, TimeoutError, OncelogError):
         return Life.SILENT
