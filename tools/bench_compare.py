@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 CHECKOUTS = ROOT / ".compare"
 GROUPS = ("produce", "consume", "latency", "failover", "idle", "command", "transactions")
-"""What is compared unless groups are named; the others take much longer."""
+"""These groups are compared unless other groups are named; the others take much longer."""
 
 ATTEMPTS = 3
 

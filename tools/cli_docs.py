@@ -53,7 +53,7 @@ class Command(NamedTuple):
     path: str
     click: Any
     arguments: str = ""
-    """Instead of the options, when another program takes them."""
+    """The text instead of the options, when another program takes them."""
 
 
 def every_command() -> list[Command]:

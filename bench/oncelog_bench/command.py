@@ -10,7 +10,7 @@ import time
 from oncelog_bench.report import Report
 
 LINES = (("--help",), ("topics", "--help"), ("topics", "list", "--help"), ("profile", "list"))
-"""What needs no cluster: the last one also makes and prints a table."""
+"""These commands need no cluster: the last one also makes and prints a table."""
 
 
 def run(report: Report, repeats: int) -> None:

@@ -27,7 +27,7 @@ UNBOUND = {
 """The cleaner may do what it can: for MB/s."""
 
 BESIDE = {"log_cleaner_backoff_ms": "100"}
-"""As a user has it: for its effect on producers."""
+"""The setting is as a user has it: it shows the effect on producers."""
 
 VALUE_BYTES = 1000
 SEGMENT_BYTES = 16 * 1024 * 1024

@@ -23,13 +23,13 @@ class GroupScale:
 
     repeats: int
     seconds: float
-    """Of one repeat of a rate or a latency."""
+    """The seconds of one repeat of a rate or a latency."""
     groups: int
     members: int
     partitions: int
     records_per_s: int
     offset_groups: int
-    """Times 1,000 partitions: the offsets that a coordinator loads."""
+    """So many groups with 1,000 partitions each: the offsets that a coordinator loads."""
     compacted_bytes: int
 
 

@@ -36,7 +36,7 @@ NOT_YET = frozenset({14, 15, 16})
 """The coordinator is being found, or still loads."""
 
 MakeRequest = Callable[[str, int], Request]
-"""Of a group and a number that grows."""
+"""It makes the request of a group and a number that grows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,11 @@ class TransactionScale:
 
     repeats: int
     seconds: float
-    """Of one repeat of a rate."""
+    """The seconds of one repeat of a rate."""
     ids: tuple[int, ...]
     partitions: tuple[int, ...]
     rounds: int
-    """Of transactions over these partitions."""
+    """The rounds of transactions over these partitions."""
 
 
 FULL = TransactionScale(5, 4.0, (1, 50), (1, 10, 100), 30)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 BYTES_MAX = 20 * 1024 * 1024
-"""Of all parts before compression; a mail takes what it becomes."""
+"""The bound on all parts together before compression; a mail takes what it becomes."""
 LOG_BYTES_MAX = 2 * 1024 * 1024
-"""Of one log, from its end."""
+"""The bound on what is taken of one log, from its end."""
 MANIFEST = "manifest.json"
 MASK = "******"
 

@@ -24,7 +24,7 @@ class Place(NamedTuple):
     startup: str | None = None
     """The file that has to read the script, where the shell does not by itself."""
     line: str = ""
-    """What that file has to say; ``{script}`` is the script's path."""
+    """The line that goes into that file; ``{script}`` is the script's path."""
 
 
 PLACES = {

@@ -7,7 +7,7 @@ import importlib.util
 from oncelog_cli.exits import UsageError
 
 BROKER = ("aiofiles", "kazoo", "pydantic", "structlog", "uvloop")
-"""What a broker process, and what is made of its rooms, cannot do without."""
+"""The packages that a broker process, and what is made of its rooms, cannot do without."""
 
 
 def need(extra: str, modules: tuple[str, ...], what: str) -> None:

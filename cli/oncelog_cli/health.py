@@ -71,7 +71,7 @@ class Check:
     items: tuple[str, ...] = ()
     text: str = ""
     unnamed: int = 0
-    """What is wrong besides, and has no name."""
+    """The number of partitions that are wrong in another way, and are not named."""
 
     @property
     def count(self) -> int:

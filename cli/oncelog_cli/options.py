@@ -40,7 +40,7 @@ class Format(StrEnum):
     YAML = "yaml"
     TSV = "tsv"
     HELP = "help"
-    """Shows nothing but what the command's JSON looks like."""
+    """This format shows nothing but what the command's JSON looks like."""
 
     @property
     def is_document(self) -> bool:

@@ -31,7 +31,7 @@ from typing import Any
 from oncelog_cli.exits import CommandError, UsageError
 
 PREVIOUS = "-"
-"""Stands for the profile that was in use before, as with ``cd -``."""
+"""It stands for the profile that was in use before, as with ``cd -``."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FIELDS = {"bootstrap": str, "description": str, "options": dict}

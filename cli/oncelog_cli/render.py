@@ -26,7 +26,7 @@ from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
 JSON_VERSION = 1
-"""Grows when a field changes its meaning or goes; new fields may come without."""
+"""The version grows when a field changes its meaning or goes; new fields may come without."""
 
 Row = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ class Column:
     heading: str
     key: str
     wide: bool = False
-    """Only with ``--format wide``."""
+    """The column is shown only with ``--format wide``."""
     right: bool = False
     show: Callable[[Any], str] | None = None
 
@@ -156,7 +156,7 @@ class Output:
 
 
 CURRENT: ContextVar[Output | None] = ContextVar("CURRENT", default=None)
-"""What the running command prints to, so that an error that ends it can reach its document."""
+"""The output of the running command, so that an error that ends it can reach its document."""
 
 
 def error_entry(error: BaseException | str) -> dict[str, Any]:

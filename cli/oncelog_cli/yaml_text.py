@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*[A-Za-z0-9_/]|[A-Za-z_]", re.AS
 _WORDS = frozenset(
     {"true", "false", "yes", "no", "on", "off", "null", "nan", "inf", "y", "n", "t", "f"}
 )
-"""What some reader takes for something else, in small letters."""
+"""Words in small letters that some reader takes for something else than text."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 """Characters that JSON leaves as they are, and YAML wants escaped."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from oncelog.errors import ConfigurationError
 
 PREVIOUS = "-"
-"""Stands for the profile that was in use before."""
+"""It stands for the profile that was in use before."""
 
 
 def bootstrap_servers(profile: str | None = None) -> str:

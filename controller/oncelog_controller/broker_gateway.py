@@ -50,13 +50,13 @@ UNANSWERED_MAX = 6
 """Orders of one broker on their way; what comes meanwhile is bundled."""
 
 PARTITIONS_PER_TURN = 1500
-"""Of all orders that are sent in one turn of the loop, about: some 10 ms."""
+"""About so many partitions are sent in one turn of the loop, over all requests: some 10 ms."""
 
 ORDER_COST = 50
-"""What an order costs besides, in partitions: the live brokers in it, and the socket."""
+"""A request costs as much as so many partitions besides: the live brokers in it, and the socket."""
 
 SLICED_VERSION = 2
-"""Of UpdateMetadata: from here on a description comes in slices."""
+"""From this version of UpdateMetadata on a description comes in slices."""
 
 Report = Callable[[Event], None]
 

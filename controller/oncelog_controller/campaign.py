@@ -36,7 +36,8 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 logger = logged.get_logger(__name__)
 
 ANSWER_S = 5.0
-"""For the store to say who is controller; who asked on behalf of an order will ask again."""
+"""The store has this time to say who is controller; who asked on behalf of an order will ask again.
+"""
 
 
 @dataclass(frozen=True, slots=True)

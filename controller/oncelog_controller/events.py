@@ -21,7 +21,7 @@ class TopicRead:
     version: int
     overrides: dict[str, str]
     config_version: int | None
-    """None when there is no config znode."""
+    """The version of the topic's config znode; None when there is none."""
     states: list[PartitionState | None]
     bare: frozenset[int] = frozenset()
     """Partitions whose node is there without a state, left by hand."""
@@ -49,7 +49,7 @@ class ClusterRead:
     next_producer_id: int = 0
     producer_ids_version: int = 0
     broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
-    """By broker id; -1 stands for all brokers."""
+    """The dynamic settings by broker id; -1 stands for all brokers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 QUIET_S = 1.0
-"""After a first false alarm about a life; doubled with each further one."""
+"""The quiet time after a first false alarm about a life; it doubles with each further one."""
 
 QUIET_MAX_S = 60.0
 """Most time without belief in proof."""

@@ -51,7 +51,7 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
 )
 
 NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What a failed multi reports for the operations that did not fail themselves."""
+"""The errors that a failed multi reports for the operations that did not fail themselves."""
 
 
 class QuietLogger(logging.LoggerAdapter[logging.Logger]):

@@ -24,7 +24,7 @@ from oncelog_protocol.messages.metadata import (
 from oncelog_runtime.channel import RequestChannel
 
 ASK_TIMEOUT_S = 1.0
-"""For the connection, and for the answer."""
+"""The time-out of the connection, and that of the answer."""
 
 
 class Life(Enum):

@@ -23,7 +23,7 @@ from oncelog_runtime.channel import RequestChannel
 logger = logged.get_logger(__name__)
 
 RETRY_DELAYS_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Before each further attempt; the last one repeats."""
+"""The delays before each further attempt; the last one repeats."""
 
 STEADY_S = 1.0
 """A connection that lived so long starts the delays anew; a shorter one does not, so that a peer

@@ -78,7 +78,7 @@ logger = logged.get_logger(__name__)
 
 
 ORDER_AGAIN_S = 0.2
-"""Before an order that a broker could not carry out for a partition is given again."""
+"""The delay before a request that a broker could not carry out for a partition is given again."""
 
 
 class EventOutOfTurnError(RuntimeError):

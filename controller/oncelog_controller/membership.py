@@ -51,7 +51,7 @@ ASKED_PAUSE_S = 0.05
 this broker at an address that is not our own is asked so often again, after such a pause."""
 
 ASK_AGAIN_S = 0.25
-"""Between two questions to a registered process that did not answer."""
+"""The pause between two questions to a registered process that did not answer."""
 
 SESSIONS_WAITED = 3
 """Session time-outs for which a silent process is waited for: a session that lives on so long has

@@ -14,9 +14,10 @@ from oncelog_protocol.errors import PolicyViolationError
 from oncelog_protocol.limits import HEAD_BYTES_MAX
 
 ORDER_BYTES_MAX = HEAD_BYTES_MAX * 3 // 4
-"""Of all replicas of one broker."""
+"""The bound on the entries of all replicas of one broker."""
 _ENTRY_BYTES = 74
-"""Of a partition without its topic's name and its brokers: topic id, epochs, heads of lists."""
+"""The bytes of a partition without its topic's name and its brokers: topic id, epochs, heads of
+lists."""
 _REPLICA_BYTES = 10
 """A broker is listed twice: as a replica, and as what kind of member it is."""
 

@@ -81,7 +81,7 @@ class Orders:
     """All of them, or nothing to say of them."""
     stops: Stops = field(default_factory=dict)
     whole: Whole | None = None
-    """What ``metadata`` and ``configs`` were taken from, as long as they are just that."""
+    """``metadata`` and ``configs`` were taken from this, as long as they are just that."""
 
     def add_replica(self, order: PartitionOrder) -> None:
         """Tell the broker of a replica that it has."""

@@ -54,15 +54,17 @@ from oncelog_runtime.tasks import Tasks
 logger = logged.get_logger(__name__)
 
 FAILURE_PAUSE_S = 1.0
-"""Before campaigning again after a bug ended a term."""
+"""The pause before campaigning again after a bug ended a term."""
 
 SIT_OUT_S = 1.0
-"""After a first term that others ended, or had better do; doubled with each further one."""
+"""The pause after a first term that others ended, or had better end; it doubles with each further
+one."""
 
 SIT_OUT_MAX_S = 60.0
 
 CUT_OFF_S = 10.0
-"""After an objection; the next comes sooner, if the controller is still out of reach."""
+"""The controller sits out so long after an objection; the next comes sooner, if it is still out of
+reach."""
 
 ACCUSERS_S = 5.0
 """Who has accused this broker within that time cannot reach it."""

@@ -42,7 +42,7 @@ class DataLoss(Enum):
 
     NONE = "none"
     TAIL = "tail"
-    """What it had not synced when it stopped: at most one flush interval."""
+    """The replica lost what it had not synced when it stopped: at most one flush interval."""
     ALL = "all"
     """Its directories are new, or not those that it had."""
 
@@ -68,13 +68,13 @@ class DataClaim:
     registrations from epoch ``since`` to epoch ``until``."""
 
     since: int | None = None
-    """None: from this very registration on, nothing before it."""
+    """The directory vouches from this time on; None: from this very registration on."""
     until: int | None = None
     """The newest epoch that its directories remember; a copy restored from a backup remembers an
     older one than the cluster does. None: not known, no bound."""
     loss: DataLoss = DataLoss.ALL
     listed: tuple[KeptPartitions, ...] = ()
-    """What holds of some partitions instead."""
+    """These partitions have a claim of their own instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Topic:
     config_version: int = 0
     partitions: list[Partition] = field(default_factory=list)
     version: int = 0
-    """Of the topic's znode, which holds the assignment."""
+    """The version of the topic's znode, which holds the assignment."""
 
     def alter(self, overrides: dict[str, str], settings: TopicConfig) -> None:
         """Replace the settings by others that were written to the store."""
@@ -302,11 +302,11 @@ class Cluster:
     shutting_down: set[int] = field(default_factory=set)
     topics: dict[str, Topic] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
-    """By topic id."""
+    """The tombstones by topic id."""
     stray_configs: dict[str, int] = field(default_factory=dict)
     """Config znodes without a topic, left by hand: name to version."""
     broker_configs: dict[int, DynamicConfig] = field(default_factory=dict)
-    """By broker id; -1 stands for all brokers."""
+    """The dynamic settings by broker id; -1 stands for all brokers."""
     next_producer_id: int = 0
     """The first that was not given; ``UNKNOWN_PRODUCER_IDS`` when its node is damaged."""
     producer_ids_version: int = 0

@@ -26,8 +26,8 @@ from oncelog_protocol.errors import OncelogError
 ANY_VERSION = -1
 
 REQUEST_BYTES_MAX = 1_000_000
-"""What one call, a whole multi included, may carry: ZooKeeper closes the connection of whoever
-sends more than ``jute.maxbuffer`` (1,048,575 bytes, framing and access lists included)."""
+"""One call, a whole multi included, may carry so many bytes: ZooKeeper closes the connection of
+whoever sends more than ``jute.maxbuffer`` (1,048,575 bytes, framing and access lists included)."""
 
 OP_OVERHEAD_BYTES = 64
 """Framing, version, flags and access list of one operation, rounded up."""
@@ -180,7 +180,7 @@ class MetadataStore(Protocol):
     state: SessionState
     session_id: int | None
     on_session: list[SessionListener]
-    """Called on the loop at each change of ``state``."""
+    """These listeners are called on the loop at each change of ``state``."""
 
     async def start(self) -> None:
         """Connect and open a session.

@@ -78,7 +78,8 @@ RELOADS_MAX = 5
 """Reloads without an event handled in between before the term gives up."""
 
 CONFIRM_S = 2.0
-"""For the store to say that this controller still is one, when a broker says otherwise."""
+"""The store has this time to say that this controller still is one, when a broker says otherwise.
+"""
 
 REQUESTS_MAX = 10_000
 """Requests that wait; above it new ones are refused with NOT_CONTROLLER, which is retriable."""

@@ -47,7 +47,7 @@ class ReplicaPhase(Enum):
     """Its broker lives, its log directory does not."""
     DELETING = "deleting"
     DELETION_BLOCKED = "deletion blocked"
-    """To be deleted as soon as its broker is back."""
+    """The replica is to be deleted as soon as its broker is back."""
     GONE = "gone"
 
 

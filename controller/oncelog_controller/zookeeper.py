@@ -73,7 +73,8 @@ IN_FLIGHT_MAX = 128
 
 RECONNECT_DELAY_MIN_S = 0.02
 RECONNECT_DELAY_MAX_S = 0.5
-"""Between attempts to reach a server again; short, since a session lasts only seconds."""
+"""The longest pause between attempts to reach a server again; short, since a session lasts only
+seconds."""
 
 _KINDS = {
     "CREATED": WatchKind.CREATED,
@@ -94,7 +95,7 @@ class _Call:
     path: str
     start: Start
     done: Callable[[Any, StoreError | None], None]
-    """Called on the loop, once, with the value or the error."""
+    """It is called on the loop, once, with the value or the error."""
     abandoned: bool = False
     """Nobody waits any more: not worth sending, if it was not sent."""
 
@@ -109,11 +110,11 @@ class _StandingWatch:
     seen: Any = None
     """kazoo's ZnodeStat at arming; None: the node was missing."""
     arming: int = 0
-    """Grows with each arming; an event of an earlier one is void."""
+    """The number grows with each arming; an event of an earlier one is void."""
     stood: bool = False
     """Whether the read that armed it has been answered."""
     early: WatchKind | None = None
-    """What it fired for before that: the answer came first, but was overtaken (see ``_send``)."""
+    """The kind that it fired for before the answer came, which was overtaken (see ``_send``)."""
 
 
 class ZooKeeperStore:

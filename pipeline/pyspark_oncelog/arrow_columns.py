@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark_oncelog.options import SourceOptions
 
 MICROSECONDS = 1000
-"""In one of the log's milliseconds."""
+"""The microseconds in one of the log's milliseconds."""
 
 Maker = Callable[[Sequence["ColumnBatch"], int, pa.DataType], pa.Array]
 

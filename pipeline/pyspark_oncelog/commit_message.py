@@ -38,7 +38,7 @@ class TaskMessage(WriterCommitMessage):
     repeats: str | None = None
     """The ticket under which rows were dropped, because its batch is committed already."""
     run_id: str | None = None
-    """Of the run of the query that the task worked for, where there is one."""
+    """The id of the query's run that the task worked for, where there is one."""
 
 
 class MixedTransactionsError(RuntimeError):

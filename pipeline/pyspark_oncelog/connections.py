@@ -25,13 +25,13 @@ from oncelog.loop_thread import LoopThread
 T = TypeVar("T")
 
 GRACE_S = 15.0
-"""On top of the clients' own deadlines, for these name better what is wrong."""
+"""This time comes on top of the clients' own deadlines, for these name better what is wrong."""
 
 SAID_MAX = 1000
 """Texts that are remembered: names of fields may come from anybody, as parts of paths."""
 
 DEADLINE_S = 60.0
-"""Of calls that are told no other; the clients' own deadlines are shorter or equal."""
+"""The deadline of calls that are told no other; the clients' own deadlines are shorter or equal."""
 
 
 class Connections:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDERS = "SPARK_LOCAL_DIRS"
-"""In the environment of Spark's Python processes; the first of them is taken."""
+"""The variable in the environment of Spark's Python processes; its first folder is taken."""
 
 
 def leave(kind: str, about: tuple[Any, ...], note: Any) -> None:

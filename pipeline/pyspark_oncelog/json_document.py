@@ -43,11 +43,11 @@ from pyspark_oncelog.moments import (
 )
 
 Reader = Callable[[str, int], tuple[Any, int]]
-"""Takes a text and where a value begins; gives the value and where it ends."""
+"""It takes a text and where a value begins, and gives the value and where it ends."""
 Convert = Callable[[Token, str], Any]
 
 INT_DIGITS = 20
-"""Of a number that may fit into 64 bits, with its sign."""
+"""The characters of a number that may fit into 64 bits, with its sign."""
 BYTE_MAX = 255
 """Jackson takes bytes without a sign too, and Java makes them negative."""
 DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")

@@ -57,7 +57,7 @@ NOT_NUMBERS = {
     "Infinity": float("inf"), "+Infinity": float("inf"), "+INF": float("inf"),
     "-Infinity": float("-inf"), "-INF": float("-inf"),
 }  # fmt: skip
-"""As values, and as text in a FLOAT or DOUBLE."""
+"""Words that are numbers as values, and as text in a FLOAT or DOUBLE."""
 
 
 def after_space(text: str, at: int) -> int:

@@ -17,9 +17,9 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 SECOND = 1_000_000
-"""In microseconds."""
+"""A second in microseconds."""
 DAY = 86_400
-"""In seconds."""
+"""A day in seconds."""
 TRIMMED = "".join(map(chr, range(33))) + "\x7f"
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 GREGORIAN_SINCE = -141_427
@@ -46,7 +46,7 @@ SHORT_IDS = {
     "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
     "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
 }  # fmt: skip
-"""Of ``java.time.ZoneId``."""
+"""The short ids of ``java.time.ZoneId``."""
 
 
 class NoMoment(ValueError):

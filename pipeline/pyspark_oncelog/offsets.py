@@ -47,7 +47,7 @@ class LogOffsets:
     initial: bool = False
     """Whether a new query begins here."""
     begin: LogOffsets | None = None
-    """Of the end of a query's first micro-batch: where that begins."""
+    """The end of a query's first micro-batch says here where that batch begins."""
 
     def get(self, partition: Partition) -> int | None:
         """Return the offset in ``partition``; None when it is not among them."""

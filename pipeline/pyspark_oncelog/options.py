@@ -38,7 +38,7 @@ from pyspark_oncelog.option_values import (
 __all__ = ["OptionError", "SourceOptions", "find_bootstrap", "names_a_source"]
 
 PREFIXES = ("kafka.", "oncelog.")
-"""Of options that are the client's."""
+"""The prefixes of options that are the client's."""
 
 FORMATS = ("binary", "string", "json")
 
@@ -109,10 +109,10 @@ class SourceOptions:
     subscribe_pattern: str = ""
     assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starting: Point | None = None
-    """None: latest for a stream, earliest for a batch query."""
+    """The query starts here; None: latest for a stream, earliest for a batch query."""
     ending: Point = field(default_factory=lambda: Point("latest"))
     by_timestamp_strategy: str = "error"
-    """Where a stream begins in a partition that has no record at or after the time: ``error`` or
+    """The start of a stream in a partition that has no record at or after the time: ``error`` or
     ``latest``."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -123,7 +123,7 @@ class SourceOptions:
     include_headers: bool = False
     include_misfits: bool = False
     group_id: str = ""
-    """Where progress is published; empty: nowhere."""
+    """Progress is published to this group; empty: nowhere."""
     isolation_level: str = defaults.ISOLATION_LEVEL
     key_format: str = "binary"
     value_format: str = "binary"
@@ -133,7 +133,7 @@ class SourceOptions:
     poll_timeout_ms: int = 120_000
     """How long a task may go without a record that is there before it fails."""
     driver_timeout_ms: int = 60_000
-    """Of every question that the driver asks."""
+    """The time-out of every question that the driver asks."""
     latest_offset_wait_ms: int = 200
     """How long an idle stream waits for records in one question for the latest offset."""
     records_per_arrow_batch: int = 100_000

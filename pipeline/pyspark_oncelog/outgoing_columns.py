@@ -24,7 +24,7 @@ from pyspark_oncelog.sink_schema import Layout
 Headers = list[tuple[str, bytes | None]]
 
 _SHIFT = 2**32
-"""More than there are partitions of a topic: topic and partition become one number."""
+"""The number is above that of a topic's partitions: topic and partition become one number."""
 
 
 class SinkRowError(ValueError):

@@ -196,4 +196,4 @@ async def published(options: SourceOptions, timeout_ms: int) -> dict[Partition, 
 
 
 Trouble = (ApiError, ClientError, OSError, TimeoutError)
-"""What a question may end with."""
+"""A question may end with these errors."""

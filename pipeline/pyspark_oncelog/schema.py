@@ -33,7 +33,7 @@ COLUMNS = {
     "timestampType": "INT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-"""In Spark's order, with their types in DDL."""
+"""The columns in Spark's order, with their types in DDL."""
 
 MISFIT = "misfit"
 """The column of ``includeMisfits``: what of a record did not fit its schema, or NULL."""

@@ -24,7 +24,7 @@ EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 PARTITIONERS = ("default", "murmur2", "round_robin", "sticky")
 TRANSACTION_TIMEOUT_MS = 900_000
-"""As long as brokers allow unless told otherwise: a micro-batch must end within it."""
+"""The longest time that brokers allow unless told otherwise: a micro-batch must end within it."""
 SINK_ID_PATTERN = re.compile(r"[^\s\x00-\x1f]{1,900}")
 
 _OWN = {
@@ -72,15 +72,16 @@ class SinkOptions:
 
     bootstrap_servers: str
     topic: str | None = None
-    """Of all rows; None: a column says it."""
+    """The topic of all rows; None: a column says it."""
     sink_id: str | None = None
-    """Tells two sinks of one query apart, and makes a batch write in foreachBatch exactly once."""
+    """The id tells two sinks of one query apart, and makes a batch write in foreachBatch exactly
+    once."""
     exactly_once: bool = True
     partitioner: str = "default"
     include_headers: bool = True
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     checkpoint: str | None = None
-    """Where the query keeps its state, as far as its options say; None: they do not."""
+    """The query keeps its state here, as far as its options say; None: they do not."""
     client: Mapping[str, Any] = field(default_factory=dict)
     """Options of the producer, by the SDK's names."""
 

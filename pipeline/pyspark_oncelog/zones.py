@@ -19,7 +19,7 @@ from pyspark_oncelog.option_values import OptionError
 
 SETTING = "spark.sql.session.timeZone"
 WORKER_VARIABLE = "runner_conf"
-"""What Spark's worker keeps its settings in, up the stack from where a source reads."""
+"""Spark's worker keeps its settings in this variable, up the stack from where a source reads."""
 LOCALTIME = Path("/etc/localtime")
 
 

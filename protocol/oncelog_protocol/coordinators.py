@@ -10,10 +10,10 @@ from __future__ import annotations
 from crc32c import crc32c
 
 GROUP_TOPIC = "__consumer_offsets"
-"""Where groups and their committed offsets are kept."""
+"""Groups and their committed offsets are kept in this topic."""
 
 TRANSACTION_TOPIC = "__transaction_state"
-"""Where transactional ids are kept."""
+"""Transactional ids are kept in this topic."""
 
 
 def coordinator_partition(key: str, partition_count: int) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from oncelog_protocol.types import NO_BROKER
 
 NO_CLUSTER = ""
-"""Instead of a cluster id that is not known."""
+"""It stands instead of a cluster id that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 fetch response of fetch.max.bytes (55 MiB there, 32 MiB here) must fit, with one batch over."""
 
 FRAME_BYTES_MAX_UNAUTHENTICATED = 64 * 1024
-"""Before authentication only ApiVersions and the handshake are legal (CVE-2022-34917)."""
+"""The bound before authentication, when only ApiVersions and the handshake are legal
+(CVE-2022-34917)."""
 
 HEAD_BYTES_MAX = 8 * 1024 * 1024
 """The msgpack head: a LeaderAndIsr or Metadata answer for 10,000 partitions takes about 1 MiB."""

@@ -42,7 +42,7 @@ class Packed:
 
 
 SPLICED_DEPTH = 2
-"""Where Packed values are looked for: among the fields of a head, and those of its message."""
+"""Packed values are looked for so deep: among the fields of a head, and those of its message."""
 
 
 def pack(value: Any) -> bytes:

@@ -59,7 +59,7 @@ class Reply(Protocol):
 
 
 ReplyCallback = Callable[[Any, BaseException | None], None]
-"""Called with (reply, None) or (None, error). The reply has the shape of ``Reply``."""
+"""It is called with (reply, None) or (None, error). The reply has the shape of ``Reply``."""
 
 
 class ClientMachine(Protocol):

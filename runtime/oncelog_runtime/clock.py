@@ -22,7 +22,7 @@ class WallClock(Protocol):
 
 
 NOT_YET_MS = 2**62
-"""Later than all times: that of something of which the time is not known yet."""
+"""It is later than all times: that of something of which the time is not known yet."""
 
 
 class CautiousClock(WallClock, Protocol):

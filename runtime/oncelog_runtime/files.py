@@ -48,7 +48,7 @@ _REWRITE_BYTES = 1024 * 1024
 """Read and written at once by ``rewrite``."""
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Where Linux has it; other systems have none that is as good."""
+"""Linux has the boot's id here; other systems have none that is as good."""
 
 _TEMPORARY = ".tmp"
 """Suffix of a file that is being written; such a file found at start-up may be removed."""
@@ -64,7 +64,7 @@ class DiskSpace:
 
     total_bytes: int
     free_bytes: int
-    """What this process may still use: without the part that is kept for root."""
+    """This process may still use so many bytes: without the part that is kept for root."""
 
 
 class FileLock(Protocol):

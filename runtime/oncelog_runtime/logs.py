@@ -49,7 +49,7 @@ class Event(str):
 
     __slots__ = ("fields", "name")
     name: str
-    """In snake case, the same in every release."""
+    """The name in snake case, the same in every release."""
     fields: tuple[str, ...]
 
     def __new__(cls, name: str, text: str, fields: str = "") -> Self:

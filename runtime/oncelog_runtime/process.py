@@ -11,7 +11,7 @@ __all__ = ["ProcessFacts", "process_facts"]
 _PAGE_BYTES = resource.getpagesize()
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _START_FIELD, _VIRTUAL_FIELD, _RESIDENT_FIELD = 19, 20, 21
-"""In ``/proc/self/stat``, counted from the state, which follows the name in brackets."""
+"""The fields of ``/proc/self/stat``, counted from the state, which follows the name in brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ProcessFacts:
     max_fds: int
     """The soft limit."""
     start_s: float | None
-    """Since 1970-01-01 UTC."""
+    """The start in seconds since 1970-01-01 UTC."""
 
 
 def process_facts() -> ProcessFacts:

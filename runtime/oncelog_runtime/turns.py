@@ -25,7 +25,8 @@ from typing import NamedTuple
 __all__ = ["Held", "TurnWatch"]
 
 LOOK_S = 0.02
-"""Between two looks. A turn that is longer than the bound by less than this may go unnoticed."""
+"""The pause between two looks. A turn that is longer than the bound by less than this may go
+unnoticed."""
 IDLE_LOOK_S = 0.5
 """The same of a loop that ``IDLE_LOOKS`` looks in turn found waiting."""
 IDLE_LOOKS = 100

@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAUSE_S = 0.005
-"""Between two looks at a condition."""
+"""The pause between two looks at a condition."""
 
 
 class Cluster(Face):

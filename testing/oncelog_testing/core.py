@@ -44,7 +44,7 @@ SETTINGS: dict[str, Any] = {
     "controlled_shutdown_timeout_ms": 3_000,
     "connections_max_idle_ms": 0,
 }
-"""What a cluster for tests changes of the defaults: shorter times, fewer internal partitions, no
+"""A cluster for tests changes these defaults: shorter times, fewer internal partitions, no
 leadership that moves by itself."""
 
 TIMEOUT_S = 10.0
@@ -56,7 +56,7 @@ STEP_S_MAX = 4.0
 seconds takes its leader for dead, and a leap is silence too."""
 
 Value = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
-"""What ``produce`` takes for one record: a value, or a key and a value."""
+"""``produce`` takes this for one record: a value, or a key and a value."""
 
 
 class ClusterCore:

@@ -32,9 +32,9 @@ class Which(TypedDict, total=False):
     """It says which requests a fault is for; all must hold."""
 
     broker: int
-    """Sent to this one."""
+    """The request is sent to this broker."""
     topic: str
-    """About this one, among others perhaps."""
+    """The request is about this topic, among others perhaps."""
     group: str
     transactional_id: str
     client_id: str

@@ -39,7 +39,7 @@ OWN_CLIENT = "oncelog-testing"
 """Client id of the cluster's own helpers."""
 
 Answer = Callable[[Any, Sequence[Buffer], bool], None]
-"""Takes an answer: its message, its payload, and whether the connection ends behind it."""
+"""It takes an answer: its message, its payload, and whether the connection ends behind it."""
 
 _SENDER = re.compile(r"(?:broker|controller)-(\d+)")
 
@@ -67,7 +67,7 @@ class Match:
     between_brokers: bool = False
     """Whether requests of brokers and controllers count too."""
     senders: frozenset[int] | None = None
-    """Only those that these brokers have sent."""
+    """Only requests that these brokers have sent match."""
     everything: bool = False
     """Whether the cluster's own helpers count too."""
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 STEPS_MAX = 1_000
-"""Of one ``advance``, unless steps must be shorter."""
+"""The most steps of one ``advance``, unless steps must be shorter."""
 
 QUIET_ROUNDS = 3
 """Rounds of the loop without anything to do after which nothing is under way any more."""

@@ -126,6 +126,19 @@ def test_only_the_first_sentence_is_judged() -> None:
     assert MEASURE.first_sentence("Of a log\n:raises ValueError: it is none.") == "Of a log"
 
 
+def test_a_text_below_an_attribute_may_be_a_noun_and_no_fragment(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        'A = 1\n"""The size in bytes."""\nB: int = 2\n"""In bytes."""\n\n\n'
+        'class Thing:\n    c = 3\n    """What it holds is counted here."""\n'
+        '    d: int\n    """Of the last one."""\n'
+    )
+    found = MEASURE.measure(tmp_path, ["a.py"])
+    assert [(each.line, each.sentence) for each in found] == [
+        (4, "In bytes"),
+        (11, "Of the last one"),
+    ]
+
+
 def test_docstrings_of_modules_classes_and_functions_are_looked_at(tmp_path: Path) -> None:
     (tmp_path / "room/pkg").mkdir(parents=True)
     (tmp_path / "room/pkg/a.py").write_text(

@@ -15,6 +15,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -169,6 +170,12 @@ FRAGMENT_STARTS = _words("""
     of what whatever which who whom whose whether how where that as than till why
 """)
 """A sentence that begins so is counted strictly."""
+
+ATTRIBUTE_FRAGMENTS = _words("""
+    of what who whose whom between above below in on by to from before instead where since
+""")
+"""The text below an attribute may be a noun with what belongs to it, but none of these without a
+verb."""
 
 CLAUSE_STARTS = _words("after although because before if once since unless until when while though")
 """A sentence that begins so needs a comma before its main clause."""
@@ -551,6 +558,18 @@ def _in_module(root: Path, path: Path) -> Iterator[Finding]:
             name = getattr(node, "name", "the module")
             where = str(path.relative_to(root))
             yield Finding(where, node.body[0].lineno, name, first_sentence(docstring))
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _attributes(str(path.relative_to(root)), node.body)
+
+
+def _attributes(where: str, body: list[ast.stmt]) -> Iterator[Finding]:
+    for attribute, below in pairwise(body):
+        match attribute, below:
+            case ast.Assign() | ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(text))):
+                tokens = _tokens(text)
+                if tokens and tokens[0] in ATTRIBUTE_FRAGMENTS and not is_sentence(text):
+                    name, _, _ = ast.unparse(attribute).partition(" ")
+                    yield Finding(where, below.lineno, name, first_sentence(text))
 
 
 def main() -> None:

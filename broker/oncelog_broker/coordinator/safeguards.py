@@ -23,8 +23,8 @@ class CoordinatorSafeguards:
     is now. Off: whoever was a member once goes on committing."""
 
     replies_wait_for_commit: bool = True
-    """What was written is acknowledged, and what is read is told, once the high watermark has
-    passed it. Off: as soon as the leader has appended it."""
+    """A write is acknowledged, and a read is answered, once the high watermark has passed it.
+    Off: as soon as the leader has appended it."""
 
     outsiders_wait_for_barrier: bool = True
     """A caller without a generation, which a deposed coordinator would refuse, is answered only

@@ -38,7 +38,8 @@ class AbortedRow(NamedTuple):
     first_offset: int
     marker_offset: int
     stable_offset: int
-    """Below it everything was decided when the marker came; -1 means that it is not known."""
+    """Every transaction below this offset was decided when the marker came; -1 means that it is not
+    known."""
 
 
 class OpenTransactions:

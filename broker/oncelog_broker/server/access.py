@@ -35,8 +35,9 @@ class Access:
     operation: str
     resource_type: str
     name: str = ""
-    """Where the names are: ``group_id`` is a field, ``topics[].topic`` is a field of each item of a
-    list, ``topics[]`` are the items themselves; empty for the cluster, which has one name."""
+    """It says where the names are: ``group_id`` is a field, ``topics[].topic`` is a field of each
+    item of a list, ``topics[]`` are the items themselves; empty for the cluster, which has one
+    name."""
     or_cluster: bool = False
     """Whether the same operation on the cluster lets all of them pass."""
 

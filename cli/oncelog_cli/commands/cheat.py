@@ -58,7 +58,7 @@ SHEETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("one file for whoever helps", "oncelog support-bundle"),
     ),
 }
-"""What one wants, and what to type."""
+"""Each topic's pairs of a wish and the command that fulfils it."""
 
 
 def cheat(

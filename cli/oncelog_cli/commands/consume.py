@@ -315,7 +315,7 @@ class Span:
     start: int
     end: int | None
     position: int
-    """Where to begin to read: below a start that is not written yet and is waited for."""
+    """Reading begins here: below a start that is not written yet and is waited for."""
 
     @property
     def is_empty(self) -> bool:
@@ -331,7 +331,7 @@ class Printer:
     sink: Sink
     left: int | None = None
     wanted: RecordFilter | None = None
-    """None: all."""
+    """Only records that pass this filter are printed; None: all."""
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     shows_markers: bool = False
     markers: list[TransactionMarker] = field(default_factory=list)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog import Delivery, Producer
 
 STEP_S = 0.02
-"""With a rate: how often records are sent."""
+"""The pause between two sends where a rate is wished for."""
 AT_ONCE = 500
 PERCENTILES = (50, 95, 99)
 

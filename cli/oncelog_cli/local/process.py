@@ -53,7 +53,8 @@ class ManagedProcess:
     identity: ProcessIdentity
     log_path: Path
     exit_code: int | None = None
-    """Known once the process ended, if it was a child of this one; negative: a signal."""
+    """The exit code is known once the process ended, if it was a child of this one; negative: a
+    signal."""
 
     @property
     def pid(self) -> int:

@@ -62,7 +62,7 @@ PYSPARK_JARS = (
     "commons-cli",
     "commons-io",
 )
-"""What a server loads of PySpark's 250 jars; the short class path starts twice as fast."""
+"""The jars that a server loads of PySpark's 250; the short class path starts twice as fast."""
 
 _NETTY_CODEC_BASE = "netty-codec-base"
 """Netty 4.1, in older PySparks, has no such jar: the only one that may be missing."""

@@ -32,9 +32,9 @@ class Jar(NamedTuple):
     """A jar is a file of a Maven repository, with the size and hash that it must have."""
 
     path: str
-    """Below the repository's root."""
+    """The path below the repository's root."""
     size: int
-    """In bytes."""
+    """The size in bytes."""
     sha512: str
 
     @property
@@ -75,7 +75,8 @@ JARS = (
         "231b0a6728250596181bc20a6c4147855eeb02ed55c447fe13ff2156e29985a9",
     ),
 )
-"""What a standalone server loads of ZooKeeper's dependencies (Netty serves TLS and clients)."""
+"""The jars that a standalone server loads of ZooKeeper's dependencies (Netty serves TLS and
+clients)."""
 
 
 def jars_directory() -> Path:

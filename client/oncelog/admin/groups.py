@@ -73,7 +73,7 @@ OCCUPIED = (
     RebalanceInProgressError.code,
     NonEmptyGroupError.code,
 )
-"""What a commit from outside is answered while the group has members."""
+"""The errors that answer a commit from outside while the group has members."""
 
 
 class OffsetLike(Protocol):

@@ -48,7 +48,7 @@ class LeaderQuestion(Generic[Outcome]):
     """
 
     name = ""
-    """Of the API, for errors."""
+    """The API's name, for errors."""
 
     def __init__(
         self, router: Router, partitions: Iterable[TopicPartition], deadline: float

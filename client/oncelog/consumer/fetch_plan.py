@@ -45,7 +45,7 @@ class Asked:
     version: int
     offset: int
     leader_epoch: int = NO_EPOCH
-    """Of the leader that answers, as we told it; -1 when we did not know."""
+    """The epoch of the leader that answers, as we told it; -1 when we did not know."""
 
 
 @dataclass(slots=True)

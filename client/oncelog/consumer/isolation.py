@@ -20,7 +20,7 @@ from oncelog_protocol.records.batch import BatchHeader
 from oncelog_protocol.records.control import ControlType, decode_marker
 
 ABORTED_BYTES = 120
-"""What a named transaction takes here, about: a tuple and its two numbers."""
+"""A named transaction takes about so many bytes here: a tuple and its two numbers."""
 
 
 class Sieve:

@@ -10,7 +10,7 @@ from oncelog.producer.checks import Headers, check_record
 from oncelog_protocol import limits
 
 OVERHEAD_BYTES = 120
-"""What a result takes here beside its key and value, about."""
+"""A result takes about so many bytes here beside its key and value."""
 
 
 class ProducerRecord(NamedTuple):

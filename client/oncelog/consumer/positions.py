@@ -45,7 +45,7 @@ AskGroup = Callable[[Sequence[TopicPartition]], Awaitable[Committed]]
 CommitBegin = Callable[[Mapping[TopicPartition, int]], Awaitable[None]]
 
 REBALANCING_PAUSE_S = 0.05
-"""Before a group that is rebalancing is asked again."""
+"""The pause before a group that is rebalancing is asked again."""
 
 
 class Positions:

@@ -50,7 +50,7 @@ CANCEL_S = 1.0
 """How long a handler that was cancelled may take to end before it is left behind."""
 
 RECORD_OVERHEAD_BYTES = 200
-"""What a record takes here beside its key and value, about."""
+"""A record takes about so many bytes here beside its key and value."""
 
 
 class Poll(Protocol):

@@ -36,7 +36,7 @@ class Reset:
     EARLIEST: ClassVar[Reset]
     LATEST: ClassVar[Reset]
     COMMITTED: ClassVar[Reset]
-    """What the group has committed; where that is nothing, as the policy says."""
+    """The offset that the group has committed; where there is none, as the policy says."""
 
     def timestamp(self, now_ms: int) -> int:
         """Return the timestamp that ListOffsets is asked for."""
@@ -64,10 +64,10 @@ class Chunk:
 
     data: memoryview
     start: int
-    """Where in ``data`` the next batch begins."""
+    """The next batch begins at this index of ``data``."""
     version: int
     sieve: Sieve | None = None
-    """What of it is not handed out; None: all of it is."""
+    """The sieve says which records are not handed out; None: all of them are."""
     end: tuple[int, int] | None = None
     """(offset, epoch) behind it, if what followed it in the log is not handed out."""
 
@@ -86,7 +86,7 @@ class PartitionState:
     by_hand: bool = False
     """The application has assigned it by itself: nothing but the application moves it elsewhere."""
     topic_id: str = ""
-    """Of the topic that the position is of; "" if not known, or if there is none."""
+    """The id of the topic that the position is of; "" if it is not known, or if there is none."""
     offset: int | None = None
     """The position, apart from what is being handed out at this moment (see Cursor)."""
     epoch: int = NO_EPOCH
@@ -104,12 +104,12 @@ class PartitionState:
     answers: int = 0
     """How many answers of its leader were no errors."""
     trouble_since: float | None = None
-    """Since when every answer was an error."""
+    """Every answer since this time was an error."""
     doubted: int | None = None
     """Offset of a batch that did not hold: it is asked for once more, alone, which makes the leader
     look at it."""
     error: BaseException | None = None
-    """What the application is told when it comes to this partition."""
+    """The error that the application is told when it comes to this partition."""
     former: bool = False
     """Its position was of a topic that was deleted; what it is to find is one in the new topic."""
     origin: tuple[int, int] | None = None

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 HEDGE_S = 0.25
-"""After how long a metadata question is put to the next broker as well."""
+"""A metadata question is put to the next broker as well after this time."""
 
 UNKNOWN_TOPIC_WAIT_S = 0.5
 """How long a topic may be unknown before it is asked about elsewhere, and callers hear that nobody
@@ -61,7 +61,7 @@ QUIET_S = 2.0
 """Without a refresh for so long, the next one is not delayed."""
 
 Failure = (OSError, TimeoutError, ProtocolError, ApiError)
-"""What an attempt on one broker may end with, and another broker may not."""
+"""The errors with which an attempt on one broker may end, and on another broker may not."""
 
 
 class Router:

@@ -27,7 +27,7 @@ LINKS_MAX = 128
 """Links of one span, as many as OpenTelemetry keeps by default."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Of the histograms, as the conventions say."""
+"""The bounds of the histograms, as OpenTelemetry's conventions name them."""
 
 Attributes = Mapping[str, str | int]
 

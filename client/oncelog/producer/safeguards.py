@@ -25,4 +25,4 @@ class ProducerSafeguards:
 
 
 SAFE = ProducerSafeguards()
-"""As it is meant to run."""
+"""A producer is meant to run with these."""

@@ -18,7 +18,8 @@ ITEM_BYTES = 5
 """The most that msgpack adds to one value."""
 
 RECORD_OVERHEAD_BYTES = 12
-"""What one record costs in a batch beside its key and value: msgpack's headers and a timestamp."""
+"""One record costs so many bytes in a batch beside its key and value: msgpack's headers and a
+timestamp."""
 
 KEYED_OVERHEAD_BYTES = RECORD_OVERHEAD_BYTES + 5
 """The same with a key."""

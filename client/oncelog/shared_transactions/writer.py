@@ -44,7 +44,7 @@ from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 
 WRITER_CHARS_MAX = limits.NAME_CHARS_MAX - 16
-"""Of the name that is given; the one that travels is a little longer."""
+"""The bound on the name that is given; the one that travels is a little longer."""
 
 
 class _Membership:

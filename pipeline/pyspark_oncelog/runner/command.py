@@ -26,7 +26,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 JSON_VERSION = 1
-"""Of documents, as the ``oncelog`` command has them: this is ``oncelog pipeline check``."""
+"""The version of documents, as the ``oncelog`` command has them: this is ``oncelog pipeline
+check``."""
 BOOTSTRAP_VARIABLE = "ONCELOG_BOOTSTRAP"
 
 

@@ -30,7 +30,7 @@ VALUE = "value"
 KEY = "key"
 HEADERS = "headers"
 SINK_ID = "updates"
-"""Tells this write from others of a foreachBatch; the query's id comes with it."""
+"""The id tells this write from others of a foreachBatch; the query's id comes with it."""
 
 
 def start(job: Job, spark: SparkSession) -> StreamingQuery:

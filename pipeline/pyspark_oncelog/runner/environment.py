@@ -20,7 +20,7 @@ from pathlib import Path
 
 JAVA_MIN = 17
 PYSPARK_MIN = (4, 2)
-"""Before it a Python source could not limit a micro-batch."""
+"""A Python source could not limit a micro-batch before this release."""
 JAVA_DEADLINE_S = 30.0
 
 INSTALL_SPARK = "pip install 'oncelog[spark]'"

@@ -29,7 +29,8 @@ _INTERVAL = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 QueryFunction = Callable[..., Any]
-"""Takes data frames by the names of the sources, and ``spark`` if it wants it; returns one."""
+"""It takes data frames by the names of the sources, and ``spark`` if it wants it, and returns one.
+"""
 
 
 class JobError(Exception):

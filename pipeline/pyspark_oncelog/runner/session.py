@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = "local[*]"
 LOG_LEVEL = "ERROR"
-"""Of who wants to see what Spark says of itself."""
+"""The level for who wants to see what Spark says of itself."""
 QUIET = "OFF"
-"""Unless somebody asks: of what ends a job the runner tells the cause, once, and Spark tells it in
-every layer, with the frames of two languages."""
+"""The level unless somebody asks: of what ends a job the runner tells the cause, once, and Spark
+tells it in every layer, with the frames of two languages."""
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """Spark's own are chatty, and say at start where they come from."""
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MISFITS = "oncelog misfits: "
-"""Begins the names of Spark's observed metrics that count misfits; a source's name ends them."""
+"""The names of Spark's observed metrics that count misfits begin so; a source's name ends them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class BatchSummary:
     state_rows: int | None
     """Rows of state after the batch; None without state."""
     late_rows: int
-    """Dropped in this batch, because the watermark had passed them."""
+    """The rows that were dropped in this batch, because the watermark had passed them."""
     misfits: int
     """Records of the batch of which something did not fit its schema, and is NULL."""
     misfit: str | None
     """One of them: what did not fit."""
     watermark: str | None
     began_at: str
-    """As Spark writes it: ISO, UTC."""
+    """The time as Spark writes it: ISO, UTC."""
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields by name, for JSON."""

@@ -20,7 +20,7 @@ class Started:
 
     name: str
     query_id: str
-    """Lives as long as the checkpoint; the sink's transactions are named after it."""
+    """The id lives as long as the checkpoint; the sink's transactions are named after it."""
     run_id: str
     pid: int
     """This process."""

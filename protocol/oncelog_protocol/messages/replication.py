@@ -49,7 +49,8 @@ class TopicConfig:
 
 
 BROKER_DEFAULT = -1
-"""Instead of a broker's id: the settings that hold for every broker without its own."""
+"""It stands instead of a broker's id for the settings that hold for every broker without its own.
+"""
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ GZIP_LEVEL_DEFAULT = 6
 LZ4_LEVEL_DEFAULT = 0
 
 ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
-"""What RFC 8878 wants every decoder to take; the decoder of a frame that does not say its size
-allocates the window on the word of the frame."""
+"""RFC 8878 wants every decoder to take this window; the decoder of a frame that does not say its
+size allocates the window on the word of the frame."""
 
 _GZIP_WBITS = 31
 _PIECE_BYTES = 256 * 1024

@@ -44,7 +44,8 @@ class Marker(NamedTuple):
     offset: int
     timestamp_ms: int
     first_offset: int = _NO_OFFSET
-    """Where the transaction begins in the log; -1: not told, or it has nothing there."""
+    """The transaction begins at this offset of the log; -1: it is not told, or it has nothing
+    there."""
 
 
 def encode_marker(

@@ -134,7 +134,7 @@ class NameChange(NamedTuple):
     """It is one change of a directory: what becomes of each name, None for gone."""
 
     number: int
-    """Grows over the whole disk."""
+    """The number grows over the whole disk."""
     what: str
     names: tuple[tuple[str, Inode | Directory | None], ...]
 

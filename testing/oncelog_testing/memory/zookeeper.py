@@ -112,7 +112,7 @@ class Session:
     client: Client
     connected: bool = True
     cut: bool = False
-    """Held apart by the test until ``reconnect``."""
+    """The test holds the session apart from the store until ``reconnect``."""
     expired: bool = False
     requests: _Pipe = field(default_factory=_Pipe)
     replies: _Pipe = field(default_factory=_Pipe)
@@ -121,7 +121,7 @@ class Session:
     data_watches: dict[str, list[Watch]] = field(default_factory=dict)
     child_watches: dict[str, list[Watch]] = field(default_factory=dict)
     undelivered: list[tuple[Watch, WatchEvent]] = field(default_factory=list)
-    """What fired while there was no connection."""
+    """The watches that fired while there was no connection."""
     on_the_way: list[tuple[Watch, WatchEvent]] = field(default_factory=list)
     """Fired and sent: a connection that breaks loses it, and it is sent again over the next."""
     faults: deque[tuple[str, Matching]] = field(default_factory=deque)

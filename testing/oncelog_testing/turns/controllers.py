@@ -42,7 +42,7 @@ ME, EPOCH = 1, 2
 MISPLACED_EVERY = 5
 """Every fifth partition is led by its second replica."""
 BROKER_EPOCH = 100
-"""Of every broker: none has restarted."""
+"""The epoch of every broker: none has restarted."""
 
 
 async def new_controller(meter: TurnMeter, home: Path, size: Size) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["BOUND_MS", "TurnMeter", "measured"]
 
 BOUND_MS = 50.0
-"""What no operation's turn may be longer than."""
+"""No operation's turn may be longer than this."""
 
 
 class TurnMeter(selectors.DefaultSelector):

@@ -65,14 +65,15 @@ PARKED_SLACK_S = 5.0
 """An answer to a parked request is waited for so much longer than it may be parked."""
 
 SETTLING_BEAT_S = 0.3
-"""Between the heartbeats that follow an assignment, for as long as one usually takes: partitions
-that somebody has just given up are shared out in a second round, which heartbeats tell of."""
+"""The pause between the heartbeats that follow an assignment, for as long as one usually takes:
+partitions that somebody has just given up are shared out in a second round, which heartbeats tell
+of."""
 
 LEAVE_S = 2.0
 """How long a leaving member tries to say so; without it the session runs out."""
 
 POLL_WARNING = 0.8
-"""At which part of ``max_poll_interval_ms`` a warning is due."""
+"""A warning is due at this part of ``max_poll_interval_ms``."""
 
 
 class Member(Identity):

@@ -229,13 +229,14 @@ class Membership:
     generation: int = -1
     is_leader: bool = False
     owned: Partitions = ()
-    """What the application has; also while it is being taken away, until it is given up."""
+    """The partitions that the application has; also while they are being taken away, until they are
+    given up."""
     previous: tuple[Partitions, int] = ((), -1)
     """The last assignment, and its generation."""
     handover: Handover | None = None
     handing_over: bool = False
     reason: str = ""
-    """Of the join that is under way or comes next."""
+    """The reason of the join that is under way or comes next."""
     wish: str | None = None
     """A reason to join that came when it could not be followed."""
     _lost_meanwhile: bool = False

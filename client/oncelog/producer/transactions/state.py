@@ -29,8 +29,8 @@ FATAL_ERRORS = (
     ClusterAuthorizationFailedError,
     UnsupportedVersionError,
 )
-"""What ends a producer, whoever answers it. All else that a leader or a group's coordinator says
-concerns the transaction only: its end will show whether there is more to it."""
+"""The errors that end a producer, whoever answers them. All else that a leader or a group's
+coordinator says concerns the transaction only: its end will show whether there is more to it."""
 
 
 class Phase(Enum):
@@ -56,7 +56,7 @@ NEXT: dict[Phase, frozenset[Phase]] = {
     Phase.UNKNOWN: frozenset({Phase.READY, Phase.COMMITTING, Phase.ABORTING, Phase.FATAL}),
     Phase.FATAL: frozenset(),
 }
-"""What may follow."""
+"""The phases that may follow each phase."""
 
 
 class TxnState:
