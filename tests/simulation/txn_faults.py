@@ -61,7 +61,7 @@ def _is_at(found: Transaction | None, moment: str) -> bool:
         "added": saved.state is TxnState.ONGOING and partitions > 1,
         "prepared": saved.state.is_prepared,
         "marking": saved.state.is_prepared,
-        "completed": saved.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT),
+        "completed": saved.state.is_complete,
         "any": True,
     }[moment]
 

@@ -112,12 +112,8 @@ class SavedTransaction(NamedTuple):
 
     def completed(self, now_ms: int) -> SavedTransaction:
         """Return the state in which all markers are written."""
-        commits = self.state.is_committed
         return self._replace(
-            state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
-            changed_ms=now_ms,
-            start_ms=-1,
-            partitions=(),
+            state=self.state.completed, changed_ms=now_ms, start_ms=-1, partitions=()
         )
 
 
@@ -151,13 +147,7 @@ class SavedShared(NamedTuple):
 
     def completed(self, now_ms: int) -> SavedShared:
         """Return the state in which all markers are written; the writers are forgotten with it."""
-        commits = self.state.is_committed
-        return self._replace(
-            state=TxnState.COMPLETE_COMMIT if commits else TxnState.COMPLETE_ABORT,
-            changed_ms=now_ms,
-            start_ms=-1,
-            winners=(),
-        )
+        return self._replace(state=self.state.completed, changed_ms=now_ms, start_ms=-1, winners=())
 
 
 class SavedWriter(NamedTuple):

@@ -50,6 +50,11 @@ class TxnState(IntEnum):
         """Return whether the transaction commits, or the last one did."""
         return self in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
 
+    @property
+    def completed(self) -> TxnState:
+        """Return the state that follows a prepared one, once all markers are written."""
+        return TxnState.COMPLETE_COMMIT if self.is_committed else TxnState.COMPLETE_ABORT
+
 
 _LABELS = {
     TxnState.EMPTY: "Empty",
