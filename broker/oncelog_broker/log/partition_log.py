@@ -386,9 +386,9 @@ class PartitionLog:
             # Committed records go that others have given way to: values would be lost for good.
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return True
-        if self.epochs.truncate_from_end(offset):
-            self.log_dir.checkpoint_due()
         if offset >= self.log_end_offset:
+            if self.epochs.truncate_from_end(offset):
+                self.log_dir.checkpoint_due()
             return False
         logger.info(logged.LOG_TRUNCATED, self.topic_partition, self.log_end_offset, offset)
         try:
@@ -398,15 +398,28 @@ class PartitionLog:
                 # Tell the disk first that what lies behind is no longer promised, nor what lies
                 # behind an earlier truncation that no sync has followed yet.
                 self._mark_truncation(min(offset, self.recovery_point), self.log_start_offset)
-            now_ms = self._clock.stamp_of(self._clock.latest_ms())
-            trash = self.segments.truncate_to(offset, now_ms)
-            self.producers.truncate(self.segments.active.next_offset)
         except (OSError, CorruptBatchError, CorruptMessageError) as error:
+            self.failed("truncate", error)  # the log is as it was, and so is its epoch history
+        try:
+            trash = self._truncate_segments(offset)
+        except OSError as error:
+            self._shortened([])  # by the segments that went before one failed
             self.failed("truncate", error)
+        except (CorruptBatchError, CorruptMessageError) as error:
+            self.failed("truncate", error)
+        self._shortened(trash)
+        return True
+
+    def _truncate_segments(self, offset: int) -> list[str]:
+        try:
+            return self.segments.truncate_to(offset, self._clock.stamp_of(self._clock.latest_ms()))
+        finally:
+            self.producers.truncate(self.segments.active.next_offset)
+
+    def _shortened(self, trash: list[str]) -> None:
         self._was_truncated(trash)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throw everything away; the next offset is ``offset``. Ends ``needs_refetch``.

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from oncelog_broker.log import checkpoint
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import (
     StorageError,
@@ -14,7 +15,7 @@ from oncelog_protocol.records.batch import (
     iter_headers,
 )
 from oncelog_protocol.types import TopicPartition
-from oncelog_testing.memory.files import MemoryFiles
+from oncelog_testing.memory.files import MemoryFiles, Operation
 from support.logs import (
     DATA,
     NOW_MS,
@@ -199,3 +200,58 @@ def test_internal_topics_may_use_half_of_what_is_kept_back() -> None:
     with pytest.raises(StorageError):
         fill(internal, 1)
     assert log_dir.online
+
+
+def check_history(log: PartitionLog) -> None:
+    """The log ends where its files end, and its history names the epoch of each batch in them."""
+    assert log.log_end_offset == log.segments.active.next_offset
+    files, found = log.log_dir.files, []
+    for segment in log.segments:
+        content = files.read_bytes(segment.path) if segment.size_bytes else b""
+        for _, header in iter_headers(content[: segment.size_bytes]):
+            found.append((header.base_offset, header.leader_epoch))
+    assert found == [(base, log.epochs.epoch_at(base)) for base, _ in found]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        ("open", "truncation.json.tmp"),
+        ("append", "truncation.json.tmp"),
+        ("sync", "truncation.json.tmp"),
+        ("rename", "truncation.json.tmp"),
+        ("rename", "00000000000000000020.log"),
+        ("rename", "00000000000000000010.log"),
+        ("open", "00000000000000000000.log"),
+        ("truncate", "00000000000000000000.log"),
+        ("sync", "00000000000000000000.log"),
+    ],
+)
+def test_after_a_failed_truncation_the_epoch_history_fits_the_batches(
+    operation: Operation, name: str, error: int
+) -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    for offset in range(30):
+        if offset in (10, 20):
+            log.roll()
+        log.append_as_follower(follower_batches((offset, 1, offset)))
+    sync(log)
+    point = log.begin_checkpoint().recovery_point
+    for segment in log.segments:
+        segment.release()
+    files.fail(operation, f"{DATA}/{TP}/{name}", error=error, times=None)
+    with pytest.raises(StorageError):
+        log.truncate_to(5)
+    files.heal()
+    # A checkpoint that was under way goes on.
+    files.write_atomic_now(f"{DATA}/{TP}/{checkpoint.LEADER_EPOCH}", log.encode_epochs()[1])
+    if log.log_dir.online:
+        check_history(log)
+        log.truncate_to(5)
+        log.append_as_follower(follower_batches((5, 1, 40)))
+        check_history(log)
+        sync(log)
+    log.close()
+    check_history(reload_log(files, SMALL, recovery_point=point))
