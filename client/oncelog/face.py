@@ -94,6 +94,11 @@ def _left_open(thread: LoopThread, client: AsyncClient) -> None:
     thread.stop()
 
 
+def _own(self: Any, method: Callable[..., T]) -> Callable[..., T]:
+    """Return the client's method of that name, which a subclass may have made its own."""
+    return cast("Callable[..., T]", getattr(self._client, method.__name__))
+
+
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
@@ -101,7 +106,7 @@ def blocking(
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return cast(T, self._thread.call(method(self._client, *args, **kwargs)))
+        return cast(T, self._thread.call(_own(self, method)(*args, **kwargs)))
 
     return call
 
@@ -112,7 +117,7 @@ def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async def run() -> T:
-            return method(self._client, *args, **kwargs)
+            return _own(self, method)(*args, **kwargs)
 
         return cast(T, self._thread.call(run()))
 
@@ -124,7 +129,7 @@ def measuring(method: Callable[[Any], T]) -> Callable[[Any], T]:
 
     @wraps(method)
     def call(self: Any, /) -> T:
-        return on_loop(method)(self) if self._thread.running else method(self._client)
+        return on_loop(method)(self) if self._thread.running else _own(self, method)()
 
     return call
 
@@ -147,7 +152,7 @@ def promising(
                 outcome.set_result(future.result())
 
         async def run() -> None:
-            method(self._client, *args, **kwargs).add_done_callback(settle)
+            _own(self, method)(*args, **kwargs).add_done_callback(settle)
 
         self._thread.call(run())
         return outcome
@@ -163,7 +168,7 @@ def closing(
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if self._thread.running:
-            self._end(method(self._client, *args, **kwargs))
+            self._end(_own(self, method)(*args, **kwargs))
 
     return call
 
@@ -245,7 +250,7 @@ def delivering(
 ) -> Callable[Concatenate[Any, P], Delivery]:
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
-        delivery = self._thread.call(method(self._client, *args, **kwargs))
+        delivery = self._thread.call(_own(self, method)(*args, **kwargs))
         return Delivery(delivery, self._thread)
 
     return call
@@ -257,7 +262,7 @@ def delivering_now(
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Delivery:
         async def run() -> AsyncDelivery:
-            return method(self._client, *args, **kwargs)
+            return _own(self, method)(*args, **kwargs)
 
         return Delivery(self._thread.call(run()), self._thread)
 

@@ -44,10 +44,10 @@ from oncelog.consumer.record import Record
 from oncelog.consumer.run_options import RunSettings
 from oncelog.observability.propagation import context_of, with_context
 from oncelog.observability.spans import Operation, Telemetry, links_of
-from oncelog.producer.checks import Headers
 from oncelog.producer.partition_queue import Delivery, watch
 from oncelog.producer.producer import Producer
 from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
+from oncelog.producer.send_options import ColumnOptions, RecordOptions
 from oncelog_protocol.types import TopicPartition
 
 __all__ = ["TracedConsumer", "TracedProducer", "observe"]
@@ -80,27 +80,12 @@ class TracedProducer(Producer):
         return self
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> RecordMetadata:
         """Send one record in a span; see :meth:`oncelog.Producer.send`."""
         operation = self._begin(topic, value)
         try:
-            delivery = await super().enqueue(
-                topic,
-                value,
-                key=key,
-                headers=with_context(headers, operation.context),
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-            )
-            written = await delivery
+            written = await (await super().enqueue(topic, value, **_with(operation, options)))
         except BaseException as error:
             operation.end(error)
             raise
@@ -108,98 +93,44 @@ class TracedProducer(Producer):
         return written
 
     async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line in a span; see :meth:`oncelog.Producer.enqueue`."""
         operation = self._begin(topic, value)
         try:
-            delivery = await super().enqueue(
-                topic,
-                value,
-                key=key,
-                headers=with_context(headers, operation.context),
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-            )
+            delivery = await super().enqueue(topic, value, **_with(operation, options))
         except BaseException as error:
             operation.end(error)
             raise
         return _watched(delivery, operation)
 
     def send_nowait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line at once, in a span; see :meth:`oncelog.Producer.send_nowait`."""
         operation = self._begin(topic, value)
         try:
-            delivery = super().send_nowait(
-                topic,
-                value,
-                key=key,
-                headers=with_context(headers, operation.context),
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-            )
+            delivery = super().send_nowait(topic, value, **_with(operation, options))
         except BaseException as error:
             operation.end(error)
             raise
         return _watched(delivery, operation)
 
     async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> BatchMetadata:
         """Send a list of records in one span; see :meth:`oncelog.Producer.send_many`."""
         with self._begin_many(topic, len(values)).current() as operation:
             return await super().send_many(
-                topic,
-                values,
-                keys=keys,
-                headers=_all_with(operation.context, headers, len(values)),
-                timestamps_ms=timestamps_ms,
-                partition=partition,
+                topic, values, **_all_with(operation, options, len(values))
             )
 
     async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> None:
         """Put a list of records in line in one span; see :meth:`oncelog.Producer.enqueue_many`."""
         with self._begin_many(topic, len(values)).current() as operation:
-            await super().enqueue_many(
-                topic,
-                values,
-                keys=keys,
-                headers=_all_with(operation.context, headers, len(values)),
-                timestamps_ms=timestamps_ms,
-                partition=partition,
-            )
+            await super().enqueue_many(topic, values, **_all_with(operation, options, len(values)))
 
     def _begin(self, topic: str, value: bytes | None) -> Operation:
         size = len(value) if isinstance(value, bytes) else 0
@@ -231,12 +162,15 @@ def _delivered(operation: Operation, outcome: RecordMetadata | BaseException) ->
         _end_at(operation, outcome)
 
 
-def _all_with(
-    context: Context, headers: Sequence[Headers | None] | None, count: int
-) -> Sequence[Headers | None]:
+def _with(operation: Operation, options: RecordOptions) -> RecordOptions:
+    return {**options, "headers": with_context(options.get("headers"), operation.context)}
+
+
+def _all_with(operation: Operation, options: ColumnOptions, count: int) -> ColumnOptions:
+    headers, context = options.get("headers"), operation.context
     if headers is None:
-        return [with_context(None, context)] * count
-    return [with_context(each, context) for each in headers]
+        return {**options, "headers": [with_context(None, context)] * count}
+    return {**options, "headers": [with_context(each, context) for each in headers]}
 
 
 class TracedConsumer(Consumer):

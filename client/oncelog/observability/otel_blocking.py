@@ -28,12 +28,6 @@ class TracedProducer(blocking.Producer):
     def __init__(self, *args: Any, **options: Any) -> None:
         face.Face.__init__(self, AsyncTracedProducer(*args, **options))
 
-    send = face.blocking(AsyncTracedProducer.send)
-    enqueue = face.delivering(AsyncTracedProducer.enqueue)
-    send_nowait = face.delivering_now(AsyncTracedProducer.send_nowait)
-    send_many = face.blocking(AsyncTracedProducer.send_many)
-    enqueue_many = face.blocking(AsyncTracedProducer.enqueue_many)
-
 
 class TracedConsumer(blocking.Consumer):
     """The consumer is an :class:`oncelog.blocking.Consumer`, traced as ``otel.TracedConsumer``."""
@@ -41,12 +35,6 @@ class TracedConsumer(blocking.Consumer):
     @face.making(AsyncTracedConsumer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         face.Face.__init__(self, AsyncTracedConsumer(*args, **options))
-
-    close = face.closing(AsyncTracedConsumer.close)
-    getone = face.blocking(AsyncTracedConsumer.getone)
-    getmany = face.blocking(AsyncTracedConsumer.getmany)
-    getbatch = face.blocking(AsyncTracedConsumer.getbatch)
-    getbatches = face.blocking(AsyncTracedConsumer.getbatches)
 
     @property
     def _traced(self) -> AsyncTracedConsumer:

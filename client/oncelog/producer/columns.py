@@ -53,6 +53,14 @@ class Columns(NamedTuple):
         )
 
 
+class Destination(NamedTuple):
+    """A list goes to this topic, and there to this partition if it is not None."""
+
+    topic: str
+    partition_count: int
+    partition: int | None
+
+
 class ColumnSender:
     """For one producer this cuts lists into slices, encodes them and waits for them."""
 
@@ -81,42 +89,28 @@ class ColumnSender:
         self._session = session
         self._turn = 0
 
-    async def send(
-        self,
-        topic: str,
-        partition_count: int,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
-        headers: Sequence[Headers | None] | None,
-        timestamps: Sequence[int] | int,
-        partition: int | None,
-    ) -> BatchMetadata:
+    async def send(self, to: Destination, columns: Columns) -> BatchMetadata:
         """Put all records in line, then wait for all."""
-        columns = Columns(values, keys, headers, timestamps)
         pending: list[tuple[Batch, Sequence[int]]] = []
         try:
-            await self._enqueue(topic, partition_count, columns, partition, pending)
+            await self._enqueue(to, columns, pending)
         except OncelogError as error:
             if not pending:
                 raise
             # Some are on their way: the error is about the rest, and the caller must hear of both.
             taken = {row for _, rows in pending for row in rows}
-            left = [row for row in range(len(values)) if row not in taken]
-            return await self._outcome(topic, pending, (left, error))
-        return await self._outcome(topic, pending)
+            left = [row for row in range(len(columns.values)) if row not in taken]
+            return await self._outcome(to.topic, pending, (left, error))
+        return await self._outcome(to.topic, pending)
 
-    async def enqueue(
-        self, topic: str, partition_count: int, columns: Columns, partition: int | None
-    ) -> None:
+    async def enqueue(self, to: Destination, columns: Columns) -> None:
         """Put all records in line; flush and close tell of their failures."""
-        await self._enqueue(topic, partition_count, columns, partition, None)
+        await self._enqueue(to, columns, None)
 
     async def _enqueue(
         self,
-        topic: str,
-        partition_count: int,
+        to: Destination,
         columns: Columns,
-        partition: int | None,
         pending: list[tuple[Batch, Sequence[int]]] | None,
     ) -> None:
         """Put all records in line, and add the batches and their rows to ``pending``.
@@ -125,14 +119,13 @@ class ColumnSender:
         """
         check_columns(*columns)
         serial = self._serial
-        for target, rows in self._targets(topic, partition_count, columns, partition):
+        for target, rows in self._targets(to, columns):
             part = columns if len(rows) == len(columns.values) else columns.at(rows)
-            await self._send_rows(topic, target, part, rows, pending, serial)
+            await self._send_rows(to.topic, target, part, rows, pending, serial)
 
-    def _targets(
-        self, topic: str, partition_count: int, columns: Columns, partition: int | None
-    ) -> Iterator[tuple[int, Sequence[int]]]:
+    def _targets(self, to: Destination, columns: Columns) -> Iterator[tuple[int, Sequence[int]]]:
         """Yield (partition or STICKY, rows) for the parts of the list."""
+        topic, partition_count, partition = to
         everything = range(len(columns.values))
         if partition is not None:
             yield partition, everything

@@ -18,7 +18,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from oncelog import defaults
 from oncelog.config import (
@@ -44,7 +44,7 @@ from oncelog.history import History
 from oncelog.observability.metrics import ProducerMetrics, producer_metrics
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.checks import Headers, check_record
-from oncelog.producer.columns import Columns, ColumnSender
+from oncelog.producer.columns import Columns, ColumnSender, Destination
 from oncelog.producer.partition_queue import Batch, Delivery
 from oncelog.producer.partitioner import (
     DefaultPartitioner,
@@ -55,6 +55,7 @@ from oncelog.producer.partitioner import (
 from oncelog.producer.placing import BATCH_OVERHEAD_BYTES, Placing
 from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
+from oncelog.producer.send_options import ColumnOptions
 from oncelog.producer.sender import Sender
 from oncelog.producer.slicing import KEYED_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, record_size
 from oncelog.producer.transactions.session import Session
@@ -395,55 +396,38 @@ class RecordProducer(ClusterClient):
         return self._add_to(batch, value, key, headers, timestamp_ms)
 
     async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> BatchMetadata:
         """Send a list of records by columns, the fast path, and wait until all are acknowledged.
 
         Records without keys are spread over the partitions batch by batch; with ``keys`` each goes
         where its key belongs. Within a partition the order of the list holds.
 
+        :param options: ``keys``, ``headers`` and ``timestamps_ms``, each with an item for every
+            value (``timestamps_ms`` may be one number for all); ``partition``, one for all.
+
         :raises PartialSendError: some were not acknowledged; it knows which, and what was written.
         :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
         """
-        count = await self._partition_count(topic, partition)
-        if timestamps_ms is None:
-            timestamps_ms = self._now_ms()
-        assert self._columns is not None
-        return await self._columns.send(
-            topic, count, values, keys, headers, timestamps_ms, partition
-        )
+        sender, to, columns = await self._list(topic, values, **options)
+        return await sender.send(to, columns)
 
     async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> None:
         """Put a list of records in line as ``send_many`` does, waiting only for room.
 
         ``flush`` and ``close`` tell of what failed. Lists that are handed over one after the other
         keep their order within a partition.
 
+        :param options: ``keys``, ``headers``, ``timestamps_ms`` and ``partition``, as ``send_many``
+            takes them.
+
         :raises TypeError, ValueError: columns of wrong types or lengths; nothing was sent.
         :raises OncelogError: the rest of the list was not taken; what was before is sent.
         """
-        count = await self._partition_count(topic, partition)
-        if timestamps_ms is None:
-            timestamps_ms = self._now_ms()
-        assert self._columns is not None
-        columns = Columns(values, keys, headers, timestamps_ms)
-        await self._columns.enqueue(topic, count, columns, partition)
+        sender, to, columns = await self._list(topic, values, **options)
+        await sender.enqueue(to, columns)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything that was put in line before this call, and wait for the outcome.
@@ -494,16 +478,28 @@ class RecordProducer(ClusterClient):
         stamp = self._now_ms() if timestamp_ms is None else timestamp_ms
         return self._accumulator.add(batch, value, key, headers, stamp)
 
-    # ------------------------------------------------------------------------------ checks
-
-    async def _partition_count(self, topic: str, partition: int | None) -> int:
-        """Return the partition count of a topic that a list may be sent to."""
+    async def _list(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps_ms: Sequence[int] | int | None = None,
+        partition: int | None = None,
+    ) -> tuple[ColumnSender, Destination, Columns]:
+        """Return by whom a list is sent, where to, and its columns, once the topic is known."""
         self._placing.check_usable(self._placing.serial)
         deadline = self._deadline()
         view = await self._router.topic(topic, deadline)
         if partition is not None:
             await self._placing.check_partition(topic, partition, deadline)
-        return view.partition_count
+        stamps = self._now_ms() if timestamps_ms is None else timestamps_ms
+        assert self._columns is not None
+        to = Destination(topic, view.partition_count, partition)
+        return self._columns, to, Columns(values, keys, headers, stamps)
+
+    # ------------------------------------------------------------------------------ checks
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._max_block_s

@@ -20,7 +20,9 @@ from oncelog.errors import (
     UndeliveredRecordsError,
     UnknownTopicOrPartitionError,
 )
+from oncelog.observability.otel import TracedProducer
 from oncelog.producer.partitioner import DefaultPartitioner
+from oncelog.producer.transactions.sending import Sending
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.records.batch import parse_header
 from oncelog_protocol.records.compression import Codec
@@ -398,3 +400,13 @@ async def _outcome(delivery: Any) -> Any:
         return await delivery
     except DeliveryTimeoutError as error:
         return error
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("call", ["send", "enqueue", "send_nowait", "send_many", "enqueue_many"])
+async def test_an_option_that_no_call_has_is_refused_by_its_name(call: str) -> None:
+    """Whoever forwards options names the wrong one as the producer itself does."""
+    producer = Producer("localhost:9092")
+    for sends in (producer, TracedProducer("localhost:9092"), Sending(producer)):
+        with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'kye'"):
+            await getattr(sends, call)("t", [], kye=b"k")

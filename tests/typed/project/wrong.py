@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from oncelog import Consumer, Producer, Record, Retry, Ticket, TopicPartition, blocking
-from oncelog.observability.otel import TracedConsumer
+from oncelog import (
+    Consumer,
+    Producer,
+    Record,
+    Retry,
+    SharedWriter,
+    Ticket,
+    TopicPartition,
+    blocking,
+)
+from oncelog.observability.otel import TracedConsumer, TracedProducer
 
 BOOTSTRAP = "localhost:9092"
 
@@ -44,6 +53,9 @@ def producing(producer: blocking.Producer) -> None:
     producer.send("orders", b"value", headers={"a": b"b"})  # wrong: headers
     producer.send(b"orders", b"value")  # wrong: "str"
     producer.send("orders", b"value", b"key")  # wrong: positional arguments
+    producer.send("orders", b"value", kye=b"key")  # wrong: "kye"
+    producer.send_many("orders", [b"value"], keys=b"key")  # wrong: Sequence[bytes | None]
+    producer.enqueue_many("orders", [b"value"], key=[b"key"])  # wrong: "key"
     print(producer.enqueue("orders", b"value").offset)  # wrong: "offset"
     producer.send_many("orders", "text")  # wrong: Sequence[bytes | None]
     number: str = producer.partitions_for("orders")  # wrong: "str"
@@ -51,6 +63,9 @@ def producing(producer: blocking.Producer) -> None:
     with producer.transaction() as transaction:
         transaction.sent("orders")  # wrong: "sent"
         transaction.send("orders", 1)  # wrong: bytes | None
+        transaction.send("orders", b"value", partition="0")  # wrong: "partition"
+        transaction.enqueue("orders", b"value", kye=b"key")  # wrong: "kye"
+        transaction.send_many("orders", [b"value"], timestamps_ms="now")  # wrong: "timestamps_ms"
     with blocking.Producer(BOOTSTRAP) as made:
         made.sent("orders")  # wrong: "sent"
         made.send("orders", 1)  # wrong: bytes | None
@@ -81,6 +96,15 @@ def administering(admin: blocking.Admin) -> None:
     admin.make_topics(["orders"])  # wrong: "make_topics"
     admin.create_topics([1])  # wrong: NewTopic | str
     admin.list_topics(timeout_ms="1")  # wrong: "timeout_ms"
+
+
+async def tracing(producer: TracedProducer, writer: SharedWriter) -> None:
+    """Clients that send through a producer, or in spans."""
+    await producer.send("orders", b"value", kye=b"key")  # wrong: "kye"
+    producer.send_nowait("orders", b"value", headers={"a": b"b"})  # wrong: headers
+    await producer.enqueue_many("orders", [b"value"], partition="0")  # wrong: "partition"
+    await writer.enqueue("orders", b"value", timestamp_ms="0")  # wrong: "timestamp_ms"
+    await writer.send_many("orders", [b"value"], key=[b"key"])  # wrong: "key"
 
 
 async def asynchronous(producer: Producer, consumer: Consumer, traced: TracedConsumer) -> None:

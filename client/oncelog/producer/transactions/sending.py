@@ -6,11 +6,12 @@ Rules: each is the producer's call of that name, made only while the transaction
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
-from oncelog.producer.checks import Headers
 from oncelog.producer.partition_queue import Delivery
 from oncelog.producer.record_metadata import BatchMetadata, RecordMetadata
 from oncelog.producer.record_producer import RecordProducer
+from oncelog.producer.send_options import ColumnOptions, RecordOptions
 
 
 class Sending:
@@ -23,121 +24,51 @@ class Sending:
         """Raise if nothing may be sent now; here the producer alone knows."""
 
     async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> RecordMetadata:
         """Send one record as ``Producer.send`` does, and wait until it is in the log.
 
         It becomes visible once the transaction commits; in a shared one, if this writer wins.
         """
         self._check()
-        return await self._producer.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        return await self._producer.send(topic, value, **options)
 
     async def enqueue(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line as ``Producer.enqueue`` does.
 
         The commit, or the receipt, waits for it.
         """
         self._check()
-        return await self._producer.enqueue(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        return await self._producer.enqueue(topic, value, **options)
 
     def send_nowait(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line at once, as ``Producer.send_nowait`` does.
 
         The commit, or the receipt, waits for it.
         """
         self._check()
-        return self._producer.send_nowait(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        return self._producer.send_nowait(topic, value, **options)
 
     async def send_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> BatchMetadata:
         """Send a list of records as ``Producer.send_many`` does."""
         self._check()
-        return await self._producer.send_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
+        return await self._producer.send_many(topic, values, **options)
 
     async def enqueue_many(
-        self,
-        topic: str,
-        values: Sequence[bytes | None],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        timestamps_ms: Sequence[int] | int | None = None,
-        partition: int | None = None,
+        self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
     ) -> None:
         """Put a list of records in line as ``Producer.enqueue_many`` does.
 
         The commit, or the receipt, waits for them.
         """
         self._check()
-        await self._producer.enqueue_many(
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            timestamps_ms=timestamps_ms,
-            partition=partition,
-        )
+        await self._producer.enqueue_many(topic, values, **options)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send what is in line, as ``Producer.flush`` does; a commit and a receipt need it."""
