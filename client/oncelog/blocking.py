@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
 
 from oncelog import face
 from oncelog.admin.admin import Admin as AsyncAdmin
@@ -31,12 +30,11 @@ from oncelog.loop_thread import LoopThread
 from oncelog.producer.producer import Producer as AsyncProducer
 from oncelog.producer.transactions.transaction import Elsewhere
 from oncelog.producer.transactions.transaction import Transaction as AsyncTransaction
-from oncelog.shared_transactions.transaction import Receipt, Ticket
+from oncelog.shared_transactions.transaction import AskingOptions, Receipt, Ticket
 from oncelog.shared_transactions.transaction import SharedTransaction as AsyncSharedTransaction
 from oncelog.shared_transactions.writer import SharedWriter as AsyncSharedWriter
 from oncelog.shared_transactions.writer import join as async_join
 from oncelog.signals import StopSignals
-from oncelog_runtime.entropy import Entropy
 
 __all__ = [
     "Admin",
@@ -52,23 +50,6 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D")
-
-
-class AskingOptions(TypedDict, total=False):
-    """Calls about a shared transaction take these options; see
-    :class:`oncelog.SharedTransaction`."""
-
-    client_id: str
-    request_timeout_ms: int
-    connect_timeout_ms: int
-    max_block_ms: int
-    entropy: Entropy | None
-
-
-class SharedOptions(AskingOptions, total=False):
-    """Calls that begin or resume a shared transaction take these options."""
-
-    history: History | None
 
 
 class Producer(Face[AsyncProducer]):
@@ -126,12 +107,7 @@ class Transaction:
         self._thread.call(self._client.__aenter__())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._thread.call(self._client.__aexit__(kind, error, traceback))
 
     send = face.blocking(AsyncTransaction.send)
@@ -229,10 +205,17 @@ class SharedTransaction:
 
     @face.like(AsyncSharedTransaction.__init__)
     def __init__(
-        self, ticket: Ticket, *, over: Admin | None = None, **options: Unpack[SharedOptions]
+        self,
+        ticket: Ticket,
+        *,
+        over: Admin | None = None,
+        history: History | None = None,
+        **options: Unpack[AskingOptions],
     ) -> None:
         self._over = over
-        self._client = AsyncSharedTransaction(ticket, over=_client_of(over), **options)
+        self._client = AsyncSharedTransaction(
+            ticket, over=_client_of(over), history=history, **options
+        )
 
     @classmethod
     @face.like(cast(Any, AsyncSharedTransaction.begin).__func__)
@@ -244,7 +227,8 @@ class SharedTransaction:
         tag: int,
         timeout_ms: int = 60_000,
         over: Admin | None = None,
-        **options: Unpack[SharedOptions],
+        history: History | None = None,
+        **options: Unpack[AskingOptions],
     ) -> SharedTransaction:
         """See :meth:`oncelog.SharedTransaction.begin`."""
         made = cls.__new__(cls)
@@ -255,6 +239,7 @@ class SharedTransaction:
             tag=tag,
             timeout_ms=timeout_ms,
             over=_client_of(over),
+            history=history,
             **options,
         )
         made._client = _alone(begun, over)
@@ -278,12 +263,7 @@ class SharedTransaction:
     def __enter__(self) -> SharedTransaction:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         _alone(self._client.__aexit__(kind, error, traceback), self._over)
 
     @property

@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from oncelog.admin.admin import Admin
@@ -56,12 +55,7 @@ class Face(Generic[C]):
         if not isinstance(self._client, SharedWriter):  # which has joined
             await self._client.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._thread.running:
             self._end(self._client.__aexit__(kind, error, traceback))
 

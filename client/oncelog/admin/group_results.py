@@ -6,11 +6,11 @@ an item that failed does not hide the others (see ``admin_results``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Literal
 
-from oncelog.admin.results import AdminError
+from oncelog.admin.results import Found, raise_one_or_all
 from oncelog.errors import ApiError, ClientError, ConfigurationError
 from oncelog_protocol.types import TopicPartition
 
@@ -56,47 +56,19 @@ class GroupListing:
     """This broker answered for the group."""
 
 
-class GroupListings(Sequence[GroupListing]):
+class GroupListings(Found[GroupListing]):
     """The groups are sorted by name; ``unanswered`` names brokers whose list is not complete.
 
     A broker that still loads its groups has an error there, and may have some in the list.
     """
-
-    def __init__(
-        self,
-        items: Sequence[GroupListing],
-        unanswered: Mapping[int, ApiError | ClientError] | None = None,
-    ) -> None:
-        self._items = tuple(items)
-        self.unanswered = dict(unanswered or {})
 
     def raise_for_errors(self) -> GroupListings:
         """Raise an error if the list may lack groups, else return the list.
 
         :raises ApiError, ClientError: the one broker's error; AdminError: of several.
         """
-        errors = list(self.unanswered.values())
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise AdminError(errors)
+        raise_one_or_all(list(self.unanswered.values()))
         return self
-
-    @overload
-    def __getitem__(self, index: int) -> GroupListing: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[GroupListing]: ...
-    def __getitem__(self, index: int | slice) -> GroupListing | Sequence[GroupListing]:
-        return self._items[index]
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[GroupListing]:
-        return iter(self._items)
-
-    def __repr__(self) -> str:
-        return f"GroupListings({list(self._items)!r}, {self.unanswered!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ all or an exception.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, overload
 
@@ -24,6 +24,7 @@ class HasError(Protocol):
 
 
 R = TypeVar("R", bound=HasError)
+T = TypeVar("T")
 
 
 class AdminError(ClientError):
@@ -35,16 +36,36 @@ class AdminError(ClientError):
         self.definite = all(error.definite for error in errors)
 
 
-class Results(Sequence[R], Generic[R]):
-    """The results have one entry an item, in the order of asking."""
+class Items(Sequence[T], Generic[T]):
+    """The answer to an admin call is a sequence."""
 
-    def __init__(self, items: Sequence[R]) -> None:
+    def __init__(self, items: Iterable[T]) -> None:
         self._items = tuple(items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self._items)!r})"
+
+
+class Results(Items[R]):
+    """The results have one entry an item, in the order of asking."""
 
     @property
     def errors(self) -> list[ApiError]:
         """Return the errors of the items that failed."""
-        return [item.error for item in self._items if item.error is not None]
+        return [item.error for item in self if item.error is not None]
 
     def raise_for_errors(self) -> Results[R]:
         """Raise an error if any item failed, else return the results.
@@ -52,28 +73,30 @@ class Results(Sequence[R], Generic[R]):
         :raises ApiError: one item failed.
         :raises AdminError: several items failed.
         """
-        errors = self.errors
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise AdminError(errors)
+        raise_one_or_all(self.errors)
         return self
 
-    @overload
-    def __getitem__(self, index: int) -> R: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[R]: ...
-    def __getitem__(self, index: int | slice) -> R | Sequence[R]:
-        return self._items[index]
 
-    def __len__(self) -> int:
-        return len(self._items)
+class Found(Items[T]):
+    """The list has what was found; ``unanswered`` names brokers whose list is missing or
+    partial."""
 
-    def __iter__(self) -> Iterator[R]:
-        return iter(self._items)
+    def __init__(
+        self, items: Iterable[T], unanswered: Mapping[int, ApiError | ClientError] | None = None
+    ) -> None:
+        super().__init__(items)
+        self.unanswered = dict(unanswered or {})
 
     def __repr__(self) -> str:
-        return f"Results({list(self._items)!r})"
+        return f"{type(self).__name__}({list(self._items)!r}, {self.unanswered!r})"
+
+
+def raise_one_or_all(errors: Sequence[ApiError | ClientError]) -> None:
+    """Raise the only error, or an AdminError of several; return if there is none."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise AdminError(errors)
 
 
 @dataclass(frozen=True, slots=True)

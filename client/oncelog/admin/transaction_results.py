@@ -6,11 +6,11 @@ failed does not hide the others (see ``admin_results``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar, overload
+from typing import Literal
 
-from oncelog.admin.results import AdminError
+from oncelog.admin.results import Found, raise_one_or_all
 from oncelog.errors import ApiError, ClientError
 from oncelog_protocol.types import TopicPartition
 
@@ -28,41 +28,6 @@ TRANSACTION_STATES: tuple[TransactionState, ...] = (
 OPEN_STATES: tuple[TransactionState, ...] = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """A coordinator still has something to do in these states."""
 
-T = TypeVar("T")
-
-
-class _Found(Sequence[T], Generic[T]):
-    """The list has what was found; ``unanswered`` names brokers whose list is missing or
-    partial."""
-
-    def __init__(
-        self, items: Iterable[T], unanswered: Mapping[int, ApiError | ClientError] | None = None
-    ) -> None:
-        self._items = tuple(items)
-        self.unanswered = dict(unanswered or {})
-
-    def _raise(self, errors: list[ApiError | ClientError]) -> None:
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise AdminError(errors)
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        return self._items[index]
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._items)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self._items)!r}, {self.unanswered!r})"
-
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
@@ -78,7 +43,7 @@ class TransactionListing:
     coordinator: int
 
 
-class TransactionListings(_Found[TransactionListing]):
+class TransactionListings(Found[TransactionListing]):
     """The listings are sorted by transactional id.
 
     A broker in ``unanswered`` may have some of them.
@@ -89,7 +54,7 @@ class TransactionListings(_Found[TransactionListing]):
 
         :raises ApiError, ClientError: the one broker's error; AdminError: of several.
         """
-        self._raise(list(self.unanswered.values()))
+        raise_one_or_all(list(self.unanswered.values()))
         return self
 
 
@@ -174,7 +139,7 @@ class HangingTransaction:
         return self.producer.txn_start_offset or 0
 
 
-class HangingTransactions(_Found[HangingTransaction]):
+class HangingTransactions(Found[HangingTransaction]):
     """The list has the hanging transactions by partition.
 
     ``errors`` has those of partitions that could not be looked at. With a broker in ``unanswered``
@@ -200,7 +165,7 @@ class HangingTransactions(_Found[HangingTransaction]):
         :raises ApiError, ClientError: the one error; AdminError: of several.
         """
         unanswered = list(self.unanswered.values()) if self.undecided else []
-        self._raise([*self.errors, *unanswered])
+        raise_one_or_all([*self.errors, *unanswered])
         return self
 
 

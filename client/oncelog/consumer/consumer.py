@@ -17,8 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from oncelog import defaults
 from oncelog.config import (
@@ -38,12 +37,10 @@ from oncelog.consumer.group.listener import RebalanceListener
 from oncelog.consumer.group.topics import checked_topics
 from oncelog.consumer.idle import Idling, records_until_idle
 from oncelog.consumer.in_transaction import InTransaction
-from oncelog.consumer.lanes import Order
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.questions import Questions
 from oncelog.consumer.record import Record
-from oncelog.consumer.retry import Retry
-from oncelog.consumer.run_options import MEBIBYTE, RunOptions, RunSettings
+from oncelog.consumer.run_options import RunOptions, RunSettings
 from oncelog.consumer.runner import Runner
 from oncelog.consumer.transactional import TransactionalRunner
 from oncelog.core.client import ClusterClient
@@ -185,16 +182,11 @@ class Consumer(Questions, ClusterClient):
         logger.info("a signal closes the consumer")
         self._signal_tasks.spawn("close on a signal", self.close())
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await self.close()
 
     # ------------------------------------------------------------------------------ assignment
@@ -485,25 +477,7 @@ class Consumer(Questions, ClusterClient):
         **options: Unpack[RunSettings],
     ) -> None: ...
 
-    async def run(
-        self,
-        handler: Callable[[Any], object],
-        *,
-        concurrency: int = 1,
-        order: Order = "key",
-        retry: Retry | None = None,
-        dead_letter: str | None = None,
-        decode: Callable[[Record], Any] | None = None,
-        handler_timeout_ms: int | None = None,
-        drain_timeout_ms: int = 30_000,
-        max_records_in_flight: int | None = None,
-        max_bytes_in_flight: int = 64 * MEBIBYTE,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = defaults.TRANSACTION_TIMEOUT_MS,
-        commit_interval_ms: int = 100,
-        transaction_records_max: int = 5_000,
-        stop_on_signals: bool = False,
-    ) -> None:
+    async def run(self, handler: Callable[[Any], object], **options: Any) -> None:
         """Call ``handler(record)`` for every record, until the consumer is closed.
 
         Each record is handled at least once. Only what is done is committed: of each partition all
@@ -511,8 +485,9 @@ class Consumer(Questions, ClusterClient):
         before a partition goes to another member, and at the end. Polling goes on meanwhile.
 
         :param handler: an async function (on the loop) or a plain one (in a thread).
-        :param concurrency: how many records are handled at a time.
-        :param order: "key": one key of a partition in order; "partition": all of it; "none".
+        :param concurrency: how many records are handled at a time (default: 1).
+        :param order: "key" (default): one key of a partition in order; "partition": all of it;
+            "none".
         :param retry: after an error of the handler; default: one attempt. Meanwhile only what must
             not overtake the record waits.
         :param dead_letter: a topic for records that failed for good, with the cause in headers
@@ -521,18 +496,21 @@ class Consumer(Questions, ClusterClient):
             not tried again.
         :param handler_timeout_ms: a longer attempt is cancelled and has failed.
         :param drain_timeout_ms: how long handlers of a partition that goes away, or at the end, are
-            waited for before they are cancelled. Keep it below ``max_poll_interval_ms``.
+            waited for before they are cancelled (default: 30,000). Keep it below
+            ``max_poll_interval_ms``.
         :param max_records_in_flight: records taken and not done (default: 1,000, four times
             ``concurrency``, or twice ``transaction_records_max``, whichever is most);
-            ``max_bytes_in_flight`` their bytes. Above, partitions are paused.
+            ``max_bytes_in_flight`` their bytes (default: 64 MiB). Above, partitions are paused.
         :param transactional_id: what the handler returns (a ``ProducerRecord``, or several; or it
             yields them) is written, in transactions that hold the positions too: each record is
             read, handled and answered exactly once, as a reader at read_committed sees it. Handlers
             themselves may run more than once. Dead letters are part of it. One id for each process
             that runs at a time: a second one with the same id takes over.
-        :param transaction_timeout_ms: so long after its process has died a transaction is aborted;
-            until then its results, and what others wrote behind them, are not read.
-        :param commit_interval_ms: between two of them, unless ``transaction_records_max`` wait.
+        :param transaction_timeout_ms: so long after its process has died a transaction is aborted
+            (default: 60,000); until then its results, and what others wrote behind them, are not
+            read.
+        :param commit_interval_ms: between two of them (default: 100), unless
+            ``transaction_records_max`` (default: 5,000) wait.
         :param stop_on_signals: Ctrl+C and SIGTERM close the consumer; see ``stop_on_signals()``.
         :raises ProducerFencedError: another process has this ``transactional_id``.
         :raises Exception: what the handler or ``decode`` raised, with a note that names the record;
@@ -540,11 +518,11 @@ class Consumer(Questions, ClusterClient):
         :raises CorruptRecordError: a batch does not hold (its CRC).
         :raises ConfigurationError: an option that makes no sense.
         """
-        options = take(RunOptions, locals())
-        if stop_on_signals:
+        checked = RunOptions(handler=handler, **options)
+        if checked.stop_on_signals:
             self.stop_on_signals()
-        kind = Runner if transactional_id is None else TransactionalRunner
-        await kind(self._core, self.getmany, options).run()
+        kind = Runner if checked.transactional_id is None else TransactionalRunner
+        await kind(self._core, self.getmany, checked).run()
 
     def metrics(self) -> ConsumerMetrics:
         """Return a snapshot of the consumer's counters. It costs microseconds and asks nobody."""

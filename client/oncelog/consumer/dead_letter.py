@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from oncelog.config import ConnectionOptions
 from oncelog.consumer.record import Record, RecordHeaders
 from oncelog.errors import UndeliveredRecordsError
@@ -39,18 +41,11 @@ class DeadLetters:
         self.topic = topic
         self._group_id = group_id
         self._producer = Producer(
-            options.bootstrap_servers,
-            client_id=options.client_id,
+            **asdict(options),
             acks="all",
             # The headers come on top of a record that may be as large as one can be: what is too
             # large is for the topic's max_message_bytes to say.
             max_request_size=limits.BATCH_BYTES_MAX,
-            request_timeout_ms=options.request_timeout_ms,
-            connect_timeout_ms=options.connect_timeout_ms,
-            max_block_ms=options.max_block_ms,
-            metadata_max_age_ms=options.metadata_max_age_ms,
-            retry_backoff_ms=options.retry_backoff_ms,
-            retry_backoff_max_ms=options.retry_backoff_max_ms,
             clock=clock,
             entropy=entropy,
         )

@@ -21,7 +21,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import chain
 from typing import Any
@@ -148,19 +148,12 @@ class TransactionalRunner(Runner):
     def _make_producer(core: ConsumerCore, options: RunOptions) -> Producer:
         connection = core.router.options
         return Producer(
-            connection.bootstrap_servers,
-            client_id=connection.client_id,
+            **asdict(connection),
             transactional_id=options.transactional_id,
             transaction_timeout_ms=options.transaction_timeout_ms,
             linger_ms=0,
             # A dead letter is larger than its record, which may be as large as one can be.
             max_request_size=limits.BATCH_BYTES_MAX,
-            request_timeout_ms=connection.request_timeout_ms,
-            connect_timeout_ms=connection.connect_timeout_ms,
-            max_block_ms=connection.max_block_ms,
-            metadata_max_age_ms=connection.metadata_max_age_ms,
-            retry_backoff_ms=connection.retry_backoff_ms,
-            retry_backoff_max_ms=connection.retry_backoff_max_ms,
             clock=core.clock,
             entropy=core.entropy.fork("transactions"),
             history=core.history,

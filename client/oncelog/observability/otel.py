@@ -75,10 +75,6 @@ class TracedProducer(Producer):
             self._router.options.client_id, None, tracer_provider, meter_provider
         )
 
-    async def __aenter__(self) -> TracedProducer:
-        await self.start()
-        return self
-
     async def send(
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> RecordMetadata:
@@ -196,10 +192,6 @@ class TracedConsumer(Consumer):
         )
         self._body: tuple[Operation, Context] | None = None
         """The span of a loop's body, and the context around the loop."""
-
-    async def __aenter__(self) -> TracedConsumer:
-        await self.start()
-        return self
 
     def processing(self, record: Record) -> AbstractContextManager[Operation]:
         """Return the span of the work on a record that ``getone`` or ``getmany`` has handed out.

@@ -17,7 +17,6 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self, Unpack
 
 from oncelog import defaults
@@ -257,12 +256,7 @@ class RecordProducer(ClusterClient):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             # After a cancellation nobody waits two minutes for a cluster that may be gone.
             leaving = isinstance(error, asyncio.CancelledError)

@@ -35,8 +35,7 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from oncelog import defaults
 from oncelog.admin.calls import AdminCalls, txn_coordinators
@@ -127,6 +126,16 @@ class SharedEnd(NamedTuple):
     already: bool
 
 
+class AskingOptions(TypedDict, total=False):
+    """Calls about a shared transaction connect to the cluster with these options."""
+
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    max_block_ms: int
+    entropy: Entropy | None
+
+
 class SharedTransaction:
     """The owner of a shared transaction begins, commits or aborts it.
 
@@ -166,13 +175,9 @@ class SharedTransaction:
         transactional_id: str,
         tag: int,
         timeout_ms: int = 60_000,
-        client_id: str = defaults.SHARED_CLIENT_ID,
-        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
-        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
-        max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
         over: AdminCalls | None = None,
-        entropy: Entropy | None = None,
         history: History | None = None,
+        **options: Unpack[AskingOptions],
     ) -> SharedTransaction:
         """Return an owner with an ordinal that is greater than all before in the cluster.
 
@@ -181,21 +186,15 @@ class SharedTransaction:
 
         :param tag: what is written, from 0 on; at or below the last committed one of this id it is
             refused when writers join.
+        :param options: ``client_id``, ``request_timeout_ms``, ``connect_timeout_ms``,
+            ``max_block_ms`` and ``entropy``, as the class takes them.
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
-        options: dict[str, Any] = {
-            "client_id": client_id,
-            "request_timeout_ms": request_timeout_ms,
-            "connect_timeout_ms": connect_timeout_ms,
-            "max_block_ms": max_block_ms,
-            "over": over,
-            "entropy": entropy,
-        }
         servers = _joined(bootstrap_servers)
         check_shared(transactional_id, tag, timeout_ms)
-        ordinal = await cls.next_ordinal(bootstrap_servers=servers, **options)
+        ordinal = await cls.next_ordinal(bootstrap_servers=servers, over=over, **options)
         ticket = Ticket(servers, transactional_id, ordinal, tag, timeout_ms)
-        begun = cls(ticket, history=history, **options)
+        begun = cls(ticket, over=over, history=history, **options)
         if history is not None:
             begun._history_number = history.begin_txn(transactional_id)
         return begun
@@ -205,26 +204,17 @@ class SharedTransaction:
         cls,
         *,
         bootstrap_servers: BootstrapServers,
-        client_id: str = defaults.SHARED_CLIENT_ID,
-        request_timeout_ms: int = defaults.REQUEST_TIMEOUT_MS,
-        connect_timeout_ms: int = defaults.CONNECT_TIMEOUT_MS,
-        max_block_ms: int = defaults.SHARED_MAX_BLOCK_MS,
         over: AdminCalls | None = None,
-        entropy: Entropy | None = None,
+        **options: Unpack[AskingOptions],
     ) -> int:
         """Return an ordinal, greater than all before, for a ticket that is made later.
 
+        :param options: ``client_id``, ``request_timeout_ms``, ``connect_timeout_ms``,
+            ``max_block_ms`` and ``entropy``, as the class takes them.
         :raises NoBrokersAvailableError, DeadlineExceededError: nobody gave one in time.
         """
-        asking = cls(
-            Ticket(_joined(bootstrap_servers), "ordinals", -1, 0),
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            max_block_ms=max_block_ms,
-            over=over,
-            entropy=entropy,
-        )
+        ticket = Ticket(_joined(bootstrap_servers), "ordinals", -1, 0)
+        asking = cls(ticket, over=over, **options)
         answer: BeginSharedTxnResponse = await asking._call(ORDINAL_KEY, BeginSharedTxnRequest())
         return answer.ordinal
 
@@ -236,12 +226,7 @@ class SharedTransaction:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._ended:
             return
         try:

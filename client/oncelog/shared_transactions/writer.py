@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from oncelog import defaults
@@ -273,12 +272,7 @@ class SharedWriter(Sending):
     async def __aenter__(self) -> SharedWriter:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             self._fail(error)
             await self._producer.close(timeout_ms=0)

@@ -41,12 +41,12 @@ class Assignor(Protocol):
     def subscription_user_data(
         self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
     ) -> bytes:
-        """Return what a member tells the leader's assignor beside its subscription; mostly nothing.
+        """Return what a member tells the leader's assignor beside its subscription: here nothing.
 
         ``previous`` is what the member was assigned last, in ``generation`` (-1: never), also when
         it had to give it up in order to join.
         """
-        ...
+        return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]

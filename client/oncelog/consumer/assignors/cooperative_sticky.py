@@ -13,25 +13,19 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from oncelog.consumer.assignors.base import RebalanceProtocol, assignments
+from oncelog.consumer.assignors.base import Assignor, RebalanceProtocol, assignments
 from oncelog.consumer.assignors.sticky import Claims, share_out
 from oncelog_protocol.consumer_protocol import ConsumerAssignment, ConsumerSubscription
 from oncelog_protocol.types import TopicPartition
 
 
-class CooperativeStickyAssignor:
+class CooperativeStickyAssignor(Assignor):
     """The assignor follows the rules of this module."""
 
     name = "cooperative-sticky"
     protocol: RebalanceProtocol = "cooperative"
-
-    def subscription_user_data(
-        self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
-    ) -> bytes:
-        """Return nothing: a subscription already says what its member owns."""
-        return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]

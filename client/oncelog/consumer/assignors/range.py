@@ -7,24 +7,18 @@ members get more when the counts do not divide (Kafka's RangeAssignor).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from oncelog.consumer.assignors.base import RebalanceProtocol, assignments, subscribers
+from oncelog.consumer.assignors.base import Assignor, RebalanceProtocol, assignments, subscribers
 from oncelog_protocol.consumer_protocol import ConsumerAssignment, ConsumerSubscription
 from oncelog_protocol.types import TopicPartition
 
 
-class RangeAssignor:
+class RangeAssignor(Assignor):
     """The assignor follows the text of this module."""
 
     name = "range"
     protocol: RebalanceProtocol = "eager"
-
-    def subscription_user_data(
-        self, topics: Sequence[str], previous: Sequence[TopicPartition], generation: int
-    ) -> bytes:
-        """Return nothing: the assignment depends on the subscriptions alone."""
-        return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, ConsumerSubscription]

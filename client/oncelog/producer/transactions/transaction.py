@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Protocol, TypeVar
 
 from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
@@ -139,12 +138,7 @@ class Transaction(Sending):
                 raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             if self._aborted:
                 return
