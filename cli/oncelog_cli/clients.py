@@ -15,9 +15,9 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oncelog_cli.exits import CommandError, UsageError
+from oncelog_cli.exits import UsageError
 from oncelog_cli.invocation import CURRENT, parse_client_options
-from oncelog_cli.patterns import matching
+from oncelog_cli.patterns import matching, some_found
 from oncelog_cli.profiles import chosen_profile
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ async def topics_named(admin: Admin, patterns: Sequence[str], *, regex: bool) ->
         internal = [pattern for pattern in patterns if pattern.startswith(INTERNAL_PREFIX)]
         meant = matching(found, internal, regex=True)
         found = [name for name in found if not name.startswith(INTERNAL_PREFIX) or name in meant]
-    if not found:
-        raise CommandError(f"no topic matches {' or '.join(patterns)}")
-    return found
+    return some_found("topic", found, patterns)
 
 
 def settings_for(client: Callable[..., Any], **own: Any) -> dict[str, Any]:

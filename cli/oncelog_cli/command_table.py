@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from oncelog_cli import typed
 from oncelog_cli.exits import UsageError
-from oncelog_cli.invocation import with_shared_options
+from oncelog_cli.shared_options import with_shared_options
 
 PASS_THROUGH: dict[str, Any] = {
     "help_option_names": [],

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_OK
@@ -25,6 +25,7 @@ from oncelog_cli.profiles import chosen_profile
 if TYPE_CHECKING:
     from oncelog import Admin
 
+T = TypeVar("T")
 COMPLETION_S = 1.5
 """How long a shell waits for names."""
 
@@ -33,8 +34,6 @@ class Format(StrEnum):
     """A command shows what it found in this format."""
 
     TABLE = "table"
-    TEXT = "table"
-    """The name that it had before there were others."""
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
@@ -129,9 +128,15 @@ def confirm(question: str, yes: bool) -> None:
     typed.confirm(question, abort=True, err=True)
 
 
-def chosen_format(chosen: Format, as_json: bool) -> Format:
-    """Return the chosen format; ``--json`` wins."""
-    return Format.JSON if as_json else chosen
+def parsed(option: str, parse: Callable[..., T], *given: Any) -> T:
+    """Return what a parser makes of an option's value.
+
+    :raises UsageError: it makes nothing of it; the text names the option.
+    """
+    try:
+        return parse(*given)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}".lstrip()) from None
 
 
 def local_directory(named: Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oncelog_cli.exits import UsageError
+from oncelog_cli.exits import CommandError, UsageError
 
 
 def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> list[str]:
@@ -24,3 +24,13 @@ def matching(names: Iterable[str], patterns: Iterable[str], *, regex: bool) -> l
         except re.error as error:
             raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
     return [name for name in names if any(item.fullmatch(name) for item in compiled)]
+
+
+def some_found(what: str, found: list[str], patterns: Iterable[str]) -> list[str]:
+    """Return the names that were found.
+
+    :raises CommandError: there is none of what the patterns mean.
+    """
+    if not found:
+        raise CommandError(f"no {what} matches {' or '.join(patterns)}")
+    return found

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from oncelog_cli import invocation, typed
+from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_FAILED
 from oncelog_cli.options import Format
 
@@ -56,7 +56,6 @@ class Output:
     """Whether the document is printed: there is only one."""
 
     def __post_init__(self) -> None:
-        self.command = invocation.CURRENT.get().path or self.command
         CURRENT.set(self)
 
     @property
@@ -75,6 +74,28 @@ class Output:
         self.errors.append({"item": item, **error_entry(error)})
         named = not item or item in message
         print(f"error: {message}" if named else f"error: {item}: {message}", file=sys.stderr)
+
+    def unanswered(self, errors: Mapping[int, BaseException]) -> None:
+        """These brokers did not say what they have: what is shown may lack some."""
+        for broker_id, error in errors.items():
+            self.fail(f"broker {broker_id}", error)
+
+    def outcome(
+        self, row: Row, done: str, item: str, error: Any, *, of: str = "", quiet: str = ""
+    ) -> dict[str, Any]:
+        """Say what became of one item, and return its row.
+
+        :param done: what was done with it: a word for people, and a field of the row.
+        :param of: words before the item.
+        :param quiet: the name of an error that is no failure.
+        """
+        if error is None:
+            self.line(f"{done} {of}{item}")
+            return {**row, done: True}
+        if error.name == quiet:
+            return {**row, done: False}
+        self.fail(item, error)
+        return {**row, done: False, "error": error.name}
 
     def table(
         self,

@@ -1,95 +1,11 @@
-"""The shared part of a command line: added to commands, and found by what they call."""
+"""The part of a command line that all commands share."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 import pytest
 
-from oncelog_cli import typed
-from oncelog_cli.command_table import share_options
 from oncelog_cli.exits import UsageError
-from oncelog_cli.invocation import (
-    CURRENT,
-    Invocation,
-    invocation_of,
-    invoked,
-    parse_client_options,
-    with_shared_options,
-)
-from oncelog_cli.options import BootstrapOption, Format, FormatOption, JsonOption
-from oncelog_cli.render import Output
-
-SEEN: list[tuple[Any, ...]] = []
-
-
-def plain(
-    name: str,
-    number: Annotated[int, typed.Option("--number", "-n")] = 3,
-    bootstrap: BootstrapOption = None,
-) -> None:
-    """Says what it was called with."""
-    SEEN.append((name, number, bootstrap, CURRENT.get()))
-
-
-def with_context(context: typed.Context, bootstrap: BootstrapOption = None) -> None:
-    """Takes the context itself."""
-    SEEN.append((context.params["bootstrap"], CURRENT.get()))
-
-
-def local(name: str) -> str:
-    """Asks no cluster."""
-    return name
-
-
-def call(function: Any, *arguments: str) -> Any:
-    """What a function of the name ``go`` saw."""
-    app = typed.App()
-    app.command("go")(with_shared_options(function))
-    app.command("other")(local)
-    SEEN.clear()
-    command = app.made()
-    command.main(args=["go", *arguments], prog_name="oncelog", standalone_mode=False)
-    return SEEN[-1]
-
-
-def test_a_command_gets_the_options_and_is_not_bothered_with_them() -> None:
-    name, number, bootstrap, invocation = call(
-        plain, "x", "-n", "4", "--profile", "dev", "-X", "acks=1", "-X", "linger.ms=0"
-    )
-    assert (name, number, bootstrap) == ("x", 4, None)
-    assert invocation.profile == "dev"
-    assert invocation.options == {"acks": "1", "linger_ms": "0"}
-    assert invocation.path == "go"
-    assert "number" in invocation.given
-    assert "bootstrap" not in invocation.given
-    assert CURRENT.get() == Invocation()  # only within
-
-
-def test_a_command_that_takes_the_context_has_one() -> None:
-    bootstrap, invocation = call(with_context, "-b", "a:1", "--profile", "dev")
-    assert (bootstrap, invocation.profile) == ("a:1", "dev")
-    assert "bootstrap" in invocation.given
-
-
-def test_only_commands_that_ask_a_cluster_are_changed_and_once() -> None:
-    assert with_shared_options(local) is local
-    changed = with_shared_options(plain)
-    assert changed is not plain
-    assert with_shared_options(changed) is changed
-    assert changed.__doc__ == plain.__doc__
-
-
-def test_groups_within_groups_are_reached() -> None:
-    outer, inner = typed.App(), typed.App()
-    outer.callback()(with_context)
-    inner.command("plain")(plain)
-    outer.add_group(inner, name="inner")
-    share_options(outer)
-    share_options(outer)
-    assert outer.called is not None
-    for function in (outer.called.callback, inner.commands[0].callback):
-        assert list(function.__annotations__).count("profile") == 1
+from oncelog_cli.invocation import Invocation, invocation_of, parse_client_options
 
 
 @pytest.mark.parametrize("items", [["a"], ["=1"], [" =1"], ["a=1", "a=2"], ["a.b=1", "a_b=2"]])
@@ -101,34 +17,3 @@ def test_wrong_client_options(items: list[str]) -> None:
 def test_what_the_parser_gives_may_be_nothing() -> None:
     assert invocation_of({}) == Invocation()
     assert invocation_of({"profile": None, "client_options": None}) == Invocation()
-
-
-def test_an_output_has_the_name_that_was_typed() -> None:
-    with invoked(Invocation(path="topics trim-prefix")):
-        assert Output("delete-records", Format.JSON).command == "topics trim-prefix"
-    assert Output("delete-records", Format.JSON).command == "delete-records"
-
-
-def formatted(output_format: FormatOption = Format.TEXT, as_json: JsonOption = False) -> None:
-    """Shows its format."""
-    SEEN.append((output_format, as_json))
-
-
-@pytest.mark.parametrize(
-    ("word", "wanted"),
-    [
-        ("text", Format.TABLE),
-        ("table", Format.TABLE),
-        ("wide", Format.WIDE),
-        ("json", Format.JSON),
-        ("yaml", Format.YAML),
-        ("tsv", Format.TSV),
-    ],
-)
-def test_formats_by_name(word: str, wanted: Format) -> None:
-    assert call(formatted, "--format", word) == (wanted, False)
-    assert call(formatted, f"-f{word}", "--json") == (wanted, True)
-
-
-def test_without_a_word_it_is_a_table() -> None:
-    assert call(formatted) == (Format.TABLE, False)

@@ -13,7 +13,6 @@ from oncelog_cli.options import (
     Format,
     UsageError,
     bootstrap_servers,
-    chosen_format,
     complete_formats,
     complete_groups,
     complete_topics,
@@ -54,11 +53,6 @@ def test_a_file_that_says_nothing_is_no_cluster(home: Path, text: str | None) ->
         (home / "cluster.json").write_text(text)
     with pytest.raises(UsageError, match="oncelog up"):
         bootstrap_servers(None)
-
-
-def test_json_is_a_shorthand() -> None:
-    assert chosen_format(Format.WIDE, False) is Format.WIDE
-    assert chosen_format(Format.TEXT, True) is Format.JSON
 
 
 def test_key_values() -> None:

@@ -32,7 +32,7 @@ ROWS: list[dict[str, Any]] = [
 def test_a_table_is_aligned_and_has_no_colours_in_a_pipe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Output("x", Format.TEXT).table(COLUMNS, ROWS)
+    Output("x", Format.TABLE).table(COLUMNS, ROWS)
     assert capsys.readouterr().out.splitlines() == [
         "NAME    COUNT  IDS",
         "a           7  1,2",
@@ -49,7 +49,7 @@ def test_wide_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_empty_table_shows_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("x", Format.TEXT).table(COLUMNS, [])
+    Output("x", Format.TABLE).table(COLUMNS, [])
     assert capsys.readouterr().out == "NAME  COUNT  IDS\n"
 
 
@@ -60,7 +60,7 @@ def test_a_terminal_gets_a_rich_table(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    Output("x", Format.TEXT).table(COLUMNS, [{"name": "[red]x[/red]", "count": 1}])
+    Output("x", Format.TABLE).table(COLUMNS, [{"name": "[red]x[/red]", "count": 1}])
     assert "[red]x[/red]" in capsys.readouterr().out  # names are not markup
 
 
@@ -164,7 +164,7 @@ def test_a_failed_item_is_a_line_an_entry_and_exit_code_1(
 
 
 def test_what_names_its_item_does_not_name_it_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    Output("x", Format.TEXT).fail("orders", "topic orders exists")
+    Output("x", Format.TABLE).fail("orders", "topic orders exists")
     assert capsys.readouterr().err == "error: topic orders exists\n"
 
 
@@ -177,7 +177,7 @@ def test_there_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == "error: after all\n"
 
 
-@pytest.mark.parametrize("chosen", [Format.TEXT, Format.JSON])
+@pytest.mark.parametrize("chosen", [Format.TABLE, Format.JSON])
 def test_a_command_that_fails_as_a_whole(
     chosen: Format, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +185,7 @@ def test_a_command_that_fails_as_a_whole(
     report(ConnectionError("nobody answered"))
     captured = capsys.readouterr()
     assert captured.err == "error: nobody answered\n"
-    if chosen is Format.TEXT:
+    if chosen is Format.TABLE:
         assert captured.out == ""
     else:
         document = json.loads(captured.out)

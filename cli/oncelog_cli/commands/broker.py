@@ -13,23 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from oncelog_cli import clients, extras, typed
+from oncelog_cli import extras, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.broker_health import health
 from oncelog_cli.local.broker import broker_command, broker_environment, config_arguments
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError, run
+from oncelog_cli.runner import EXIT_OK, EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from oncelog import ConfigOutcome
+    pass
 
 app = typed.App(invoke_without_command=True)
 config_app = typed.App(no_args_is_help=True, help="Check and show the settings of a broker.")
@@ -82,17 +77,15 @@ def broker(
 
 @config_app.command("check")
 def check(
+    output: Output,
     config: ConfigOption = None,
     setting: SetOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Check the settings that a broker would start with here: file, environment, --set.
 
     Every mistake is named, with its key, where it stands, and what to do. Exit code 2 if there is
     one. Directories and ports are looked at by the broker itself, when it starts.
     """
-    output = Output("broker config check", chosen_format(output_format, as_json))
     found = _ask("check", config, setting or (), output)
     for name in found["ignored"]:
         output.note(f"{name} is set and is no setting of a broker")
@@ -102,6 +95,8 @@ def check(
 
 @config_app.command("show")
 def show(
+    output: Output,
+    cluster: Cluster,
     config: ConfigOption = None,
     setting: SetOption = None,
     every: Annotated[bool, typed.Option("--all", "-a", help="Defaults as well.")] = False,
@@ -111,21 +106,17 @@ def show(
             "--broker", min=0, metavar="ID", help="Ask this running broker, with what is dynamic."
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the settings that a broker would start with here, and where each comes from.
 
     With --broker: those of a running one. Secrets are masked.
     """
-    output = Output("broker config show", chosen_format(output_format, as_json))
     if broker_id is None:
         rows = _ask("show", config, setting or (), output)["settings"]
     elif config is not None or setting:
         raise UsageError("--broker asks a running broker: it has read its file already")
     else:
-        rows = _running(broker_id, bootstrap)
+        rows = _running(broker_id, cluster)
     shown = [row for row in rows if every or row["origin"] != "default"]
     output.table(COLUMNS, shown)
     output.finish({"broker_id": broker_id, "settings": shown})
@@ -155,16 +146,9 @@ def _ask(verb: str, config: Path | None, settings: Sequence[str], output: Output
     raise typed.Exit(EXIT_USAGE)
 
 
-def _running(broker_id: int, bootstrap: str | None) -> list[dict[str, Any]]:
+def _running(broker_id: int, cluster: Cluster) -> list[dict[str, Any]]:
     """Return the settings of a running broker, as it tells them."""
-    servers = bootstrap_servers(bootstrap)
-
-    async def work() -> ConfigOutcome:
-        async with clients.admin(servers) as admin:
-            (outcome,) = await admin.describe_configs(brokers=[broker_id])
-            return outcome
-
-    outcome = run(work())
+    (outcome,) = cluster.ask(lambda admin: admin.describe_configs(brokers=[broker_id]))
     if outcome.error is not None:
         raise outcome.error
     return [

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 
 from oncelog_cli import typed
 from oncelog_cli.exits import EXIT_UNHEALTHY, UsageError
-from oncelog_cli.options import Format, FormatOption, JsonOption, chosen_format
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
@@ -51,6 +50,7 @@ class Probe(StrEnum):
 
 
 def health(
+    output: Output,
     address: Annotated[
         str | None,
         typed.Option(
@@ -71,14 +71,11 @@ def health(
     timeout: Annotated[
         float, typed.Option("--timeout", min=0.01, metavar="SECONDS", help="For the whole answer.")
     ] = 3.0,
-    output_format: FormatOption = Format.TABLE,
-    as_json: JsonOption = False,
 ) -> None:
     """Say whether one broker is ready for clients: exit code 0 if it is, 10 if not.
 
     Asks the HTTP port that the broker has with metrics_port set.
     """
-    output = Output("broker health", chosen_format(output_format, as_json))
     host, port = http_address(address, os.environ)
     found = run(_ask(host, port, probe.path, timeout))
     row = {"address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}", **found}

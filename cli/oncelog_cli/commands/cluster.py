@@ -9,22 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
 )
 from oncelog_cli.render import Column, Output, human_bytes
-from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin.results import ClusterDescription, LogDirDescription
+    from oncelog import Admin
+    from oncelog.admin.results import LogDirDescription
 
 
 def _show_listeners(listeners: Mapping[str, Mapping[str, Any]]) -> str:
@@ -84,19 +79,11 @@ app.command("health")(health)
 
 @app.command()
 def describe(
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
+    output: Output,
+    cluster: Cluster,
 ) -> None:
     """Show the cluster's brokers with racks and listeners, and who is controller."""
-    output = Output("cluster describe", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
-
-    async def work() -> ClusterDescription:
-        async with clients.admin(servers) as admin:
-            return await admin.describe_cluster()
-
-    found = run(work())
+    found = cluster.ask(lambda admin: admin.describe_cluster())
     rows = [
         {
             "broker_id": broker.broker_id,
@@ -126,6 +113,8 @@ def describe(
 
 
 def log_dirs(
+    output: Output,
+    cluster: Cluster,
     topics: Annotated[
         list[str] | None,
         typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
@@ -138,21 +127,15 @@ def log_dirs(
     replicas: Annotated[
         bool, typed.Option("--replicas", help="Every replica, not only sums.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show log directories, how full they are, and what replicas take."""
-    output = Output("log-dirs", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> Sequence[LogDirDescription]:
-        async with clients.admin(servers) as admin:
-            names = await clients.topics_named(admin, topics, regex=regex) if topics else None
-            return await admin.describe_log_dirs(broker or None, topics=names)
+    async def look(admin: Admin) -> Sequence[LogDirDescription]:
+        names = await clients.topics_named(admin, topics, regex=regex) if topics else None
+        return await admin.describe_log_dirs(broker or None, topics=names)
 
     directories = []
-    for item in run(work()):
+    for item in cluster.ask(look):
         if item.error is not None:
             output.fail(f"broker {item.broker_id} {item.path}".rstrip(), item.error)
         else:

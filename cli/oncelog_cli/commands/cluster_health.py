@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.exits import EXIT_UNHEALTHY
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.health import (
@@ -29,13 +30,8 @@ from oncelog_cli.health import (
     wrong_ones,
 )
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
+    parsed,
 )
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
@@ -105,6 +101,8 @@ StyleOption = Annotated[
 
 
 def health(
+    output: Output,
+    cluster: Cluster,
     brokers: BrokersOption = 0,
     disk_warning: WarningOption = DISK_WARNING_PERCENT,
     disk_critical: CriticalOption = DISK_CRITICAL_PERCENT,
@@ -113,16 +111,12 @@ def health(
     exit_when_healthy: ExitOption = False,
     timeout: TimeoutOption = None,
     style: StyleOption = Style.PLAIN,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Say whether the cluster is healthy: exit code 0 if it is, 10 if not.
 
     Checks the controller, missing brokers, partitions without a leader, below min.insync.replicas
     or under-replicated, log directories and free disk space.
     """
-    output = Output("cluster health", chosen_format(output_format, as_json))
     limits = Limits(brokers, disk_warning, disk_critical)
     if (exit_when_healthy or timeout is not None) and not watch:
         raise UsageError("--exit-when-healthy and --timeout are for --watch")
@@ -130,15 +124,16 @@ def health(
         raise UsageError("--watch has no end, and JSON is one document: add --exit-when-healthy")
     if style is not Style.PLAIN and (watch or output.is_json):
         raise UsageError("--style stands instead of a format, and not with --watch")
-    servers = bootstrap_servers(bootstrap)
     if style is Style.NAGIOS:
-        _nagios(servers, limits)
-    pause_s = _seconds("--interval", interval)
-    limit_s = None if timeout is None else _seconds("--timeout", timeout)
+        _nagios(cluster, limits)
+    pause_s = parsed("--interval", _seconds, interval)
+    limit_s = None if timeout is None else parsed("--timeout", _seconds, timeout)
     if watch:
-        checks = run(_watch(servers, limits, output, pause_s, limit_s, until=exit_when_healthy))
+        checks = run(
+            _watch(cluster.servers, limits, output, pause_s, limit_s, until=exit_when_healthy)
+        )
     else:
-        checks = check_all(run(_look(servers)), limits)
+        checks = check_all(cluster.ask(snapshot), limits)
     if style is Style.PROMETHEUS:
         output.line(prometheus_text(checks))
     elif not watch:
@@ -155,28 +150,20 @@ def health(
         raise typed.Exit(EXIT_UNHEALTHY)
 
 
-def _seconds(option: str, text: str) -> float:
-    try:
-        return max(duration_ms(text), 1) / 1000
-    except ValueError as error:
-        raise UsageError(f"{option} {error}") from None
+def _seconds(text: str) -> float:
+    return max(duration_ms(text), 1) / 1000
 
 
-def _nagios(servers: str, limits: Limits) -> None:
+def _nagios(cluster: Cluster, limits: Limits) -> None:
     from oncelog import OncelogError
 
     try:
-        checks = check_all(run(_look(servers)), limits)
+        checks = check_all(cluster.ask(snapshot), limits)
     except (OncelogError, OSError) as error:
         print(f"UNKNOWN {' '.join(str(error).split())}")
         raise typed.Exit(NAGIOS_UNKNOWN) from None
     print(nagios_line(checks))
     raise typed.Exit(int(worst(checks)))
-
-
-async def _look(servers: str) -> Snapshot:
-    async with clients.admin(servers) as admin:
-        return await snapshot(admin)
 
 
 async def snapshot(admin: Admin) -> Snapshot:
@@ -218,7 +205,8 @@ async def _watch(
     ends_s = None if limit_s is None else time.monotonic() + limit_s
     while True:
         try:
-            checks = check_all(await _look(servers), limits)
+            async with clients.admin(servers) as admin:
+                checks = check_all(await snapshot(admin), limits)
         except (OncelogError, OSError) as error:
             text = " ".join(str(error).split())
             checks = [Check("answer", Status.CRITICAL, (), text, unnamed=1)]

@@ -10,21 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     key_values,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -65,6 +59,8 @@ DefaultOption = Annotated[
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     topic: TopicsOption = None,
     broker: BrokersOption = None,
     default: DefaultOption = False,
@@ -76,27 +72,21 @@ def describe(
     every: Annotated[
         bool, typed.Option("--all", "-a", help="Defaults as well, not only what was set.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show settings of topics or brokers, and where each value comes from.
 
     Without --all those that somebody has set; --key shows a setting wherever it comes from.
     """
-    output = Output("configs describe", chosen_format(output_format, as_json))
     _check_named(topic, broker, default)
-    servers = bootstrap_servers(bootstrap)
     keys = [name.replace(".", "_") for name in key] if key else None
 
-    async def work() -> Sequence[ConfigOutcome]:
-        async with clients.admin(servers) as admin:
-            names = await _topics(admin, topic or [], regex)
-            ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
-            return await admin.describe_configs(topics=names, brokers=ids, keys=keys)
+    async def look(admin: Admin) -> Sequence[ConfigOutcome]:
+        names = await _topics(admin, topic or [], regex)
+        ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
+        return await admin.describe_configs(topics=names, brokers=ids, keys=keys)
 
     rows = []
-    for outcome in run(work()):
+    for outcome in cluster.ask(look):
         if outcome.error is not None:
             output.fail(outcome.name, outcome.error)
             continue
@@ -145,6 +135,8 @@ def _rows(outcome: ConfigOutcome, *, every: bool) -> list[dict[str, Any]]:
 
 @app.command()
 def alter(
+    output: Output,
+    cluster: Cluster,
     topic: TopicsOption = None,
     broker: BrokersOption = None,
     default: DefaultOption = False,
@@ -163,34 +155,28 @@ def alter(
         ),
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Set the settings of topics or running brokers, or take them back; others stay as they are.
 
     Values are checked before anything changes. What a broker takes only with a restart is refused.
     """
-    output = Output("configs alter", chosen_format(output_format, as_json))
     _check_named(topic, broker, default)
     entries = _entries(assignments or [], delete or [])
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> list[ConfigOutcome]:
+    async def change(admin: Admin) -> list[ConfigOutcome]:
         changed: list[ConfigOutcome] = []
-        async with clients.admin(servers) as admin:
-            names = await _topics(admin, topic or [], regex)
-            if names:
-                changes = dict.fromkeys(names, entries)
-                changed += await admin.alter_configs(changes, validate_only=dry_run)
-            ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
-            if ids:
-                of_brokers = dict.fromkeys(ids, entries)
-                changed += await admin.alter_broker_configs(of_brokers, validate_only=dry_run)
+        names = await _topics(admin, topic or [], regex)
+        if names:
+            changes = dict.fromkeys(names, entries)
+            changed += await admin.alter_configs(changes, validate_only=dry_run)
+        ids: list[int | None] = [*(broker or ()), *([None] if default else [])]
+        if ids:
+            of_brokers = dict.fromkeys(ids, entries)
+            changed += await admin.alter_broker_configs(of_brokers, validate_only=dry_run)
         return changed
 
     rows = []
-    for outcome in run(work()):
+    for outcome in cluster.ask(change):
         row: dict[str, Any] = {
             "kind": outcome.kind,
             "name": outcome.name,

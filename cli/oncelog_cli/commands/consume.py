@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.exits import EXIT_OK
 from oncelog_cli.internal_records import decoded
 from oncelog_cli.offset_range import (
@@ -35,12 +36,11 @@ from oncelog_cli.offset_range import (
     resolve_start,
 )
 from oncelog_cli.options import (
-    BootstrapOption,
     RegexOption,
     UsageError,
-    bootstrap_servers,
     complete_groups,
     complete_topics,
+    parsed,
 )
 from oncelog_cli.record_filter import RecordFilter, parse_filters
 from oncelog_cli.record_text import (
@@ -171,6 +171,7 @@ class Sink(Protocol):
 
 
 def consume(
+    cluster: Cluster,
     topics: Annotated[
         list[str],
         typed.Argument(metavar="TOPIC...", autocompletion=complete_topics),
@@ -205,7 +206,6 @@ def consume(
     meta_only: MetaOnlyOption = False,
     decode: DecodeOption = False,
     control: ControlOption = False,
-    bootstrap: BootstrapOption = None,
 ) -> None:
     """Print the records that are written from now on, or a range of offsets or of time.
 
@@ -216,9 +216,10 @@ def consume(
     """
     wanted = _chosen_range(offset, from_beginning, until_end)
     write = _writer("json" if as_json else record_format, meta_only=meta_only, decode=decode)
-    servers = bootstrap_servers(bootstrap)
     printer = Printer(write, sys.stdout.buffer, left=number, wanted=_filter(grep or [], decode))
-    named = run(_matching(servers, topics)) if regex else list(dict.fromkeys(topics))
+    named = list(dict.fromkeys(topics))
+    if regex:  # the topics that match now: later ones are not read
+        named = cluster.ask(lambda admin: clients.topics_named(admin, topics, regex=True))
     printer.shows_markers = control
     if group is not None:
         if control:
@@ -226,15 +227,11 @@ def consume(
         if partition:
             raise UsageError("--partition and --group: a group shares out the partitions itself")
         start = _first_start(wanted)
-        run(_consume_in_group(named, group, start, until_end, printer, servers, isolation))
+        run(_consume_in_group(named, group, start, until_end, printer, cluster.servers, isolation))
     else:
-        run(_consume(named, partition or [], wanted, until_end, printer, servers, isolation))
-
-
-async def _matching(servers: str, patterns: Sequence[str]) -> list[str]:
-    """Return the topics that match now: later ones are not read."""
-    async with clients.admin(servers) as admin:
-        return await clients.topics_named(admin, patterns, regex=True)
+        run(
+            _consume(named, partition or [], wanted, until_end, printer, cluster.servers, isolation)
+        )
 
 
 def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
@@ -254,10 +251,7 @@ def _writer(text: str, *, meta_only: bool, decode: bool) -> RecordFormat:
 
 
 def _filter(items: Sequence[str], decode: bool) -> RecordFilter | None:
-    try:
-        wanted = parse_filters(items)
-    except ValueError as error:
-        raise UsageError(f"--grep {error}") from None
+    wanted = parsed("--grep", parse_filters, items)
     if wanted is None or not decode:
         return wanted
     matches = wanted
@@ -270,10 +264,7 @@ def _chosen_range(text: str | None, from_beginning: bool, until_end: bool) -> Of
     if text is None:
         # "Until the end" alone: all there is. From the end to the end would be nothing.
         return FROM_BEGINNING if from_beginning or until_end else FROM_END
-    try:
-        return parse_range(text, int(time.time() * 1000))
-    except ValueError as error:
-        raise UsageError(f"--offset {error}") from None
+    return parsed("--offset", parse_range, text, int(time.time() * 1000))
 
 
 def _first_start(wanted: OffsetRange) -> Point:
@@ -302,10 +293,7 @@ def chosen_record_format(text: str) -> RecordFormat:
         return json_line
     if "%" not in text:
         raise UsageError(f"--format {text!r}: value, json, or a text with {FORMAT_HELP}")
-    try:
-        return compile_format(text)
-    except ValueError as error:
-        raise UsageError(f"--format: {error}") from None
+    return parsed("--format:", compile_format, text)
 
 
 @dataclass(slots=True)

@@ -14,26 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions, read_csv
 from oncelog_cli.offset_range import Base, Held, Point, parse_range, resolve_start
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
     YesOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     confirm,
+    parsed,
 )
 from oncelog_cli.render import Column, Output, counted
 from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
-    from oncelog import Consumer, TopicPartition
+    from oncelog import Admin, Consumer, TopicPartition
 
 COLUMNS = (
     Column("TOPIC", "topic"),
@@ -47,7 +43,8 @@ COLUMNS = (
 
 
 def delete_records(
-    context: typed.Context,
+    output: Output,
+    cluster: Cluster,
     topics: Annotated[
         list[str] | None,
         typed.Argument(metavar="[TOPIC[:N,...]...]", autocompletion=complete_topics),
@@ -71,21 +68,14 @@ def delete_records(
     ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete records below an offset or a time, for good, at all replicas.
 
     Only what is committed can be deleted. Files go with the next round of retention. Topics that
     are compacted and nothing else keep their records.
     """
-    # It has two names, and says the one that was typed.
-    command = context.command_path.partition(" ")[2]
-    output = Output(command, chosen_format(output_format, as_json))
     wanted = _wanted(topics or [], before, from_file)
-    servers = bootstrap_servers(bootstrap)
-    rows = run(_plan(servers, wanted, output))
+    rows = run(_plan(cluster.servers, wanted, output))
     doomed = [row for row in rows if row["offsets"]]
     if not dry_run and doomed:
         count = sum(row["offsets"] for row in doomed)
@@ -93,7 +83,7 @@ def delete_records(
             f"Delete {counted(count, 'offset')} in {counted(len(doomed), 'partition')} for good?",
             yes,
         )
-        run(_delete(servers, doomed, output))
+        cluster.ask(lambda admin: _delete(admin, doomed, output))
     output.table(COLUMNS, rows)
     output.finish({"dry_run": dry_run, "partitions": rows})
 
@@ -123,11 +113,8 @@ def _wanted(topics: list[str], before: str | None, from_file: Path | None) -> _W
         return _Wanted(offsets=_read_file(from_file))
     if not topics or before is None:
         raise UsageError("say which topics, and --before what; or give --from-file")
-    try:
-        chosen = parse_partitions(topics)
-        asked = parse_range(before, int(time.time() * 1000))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    chosen = parsed("", parse_partitions, topics)
+    asked = parsed("", parse_range, before, int(time.time() * 1000))
     if asked.end is not None:
         raise UsageError(f"--before {before!r} is a range: give one point")
     return _Wanted(chosen, asked.start)
@@ -224,15 +211,14 @@ async def _partitions(consumer: Consumer, wanted: _Wanted) -> list[TopicPartitio
     return sorted(named)
 
 
-async def _delete(servers: str, rows: Sequence[dict[str, Any]], output: Output) -> None:
+async def _delete(admin: Admin, rows: Sequence[dict[str, Any]], output: Output) -> None:
     from oncelog import TopicPartition
 
     by_name = {TopicPartition(row["topic"], row["partition"]): row for row in rows}
-    async with clients.admin(servers) as admin:
-        offsets = {tp: row["before_offset"] for tp, row in by_name.items()}
-        for outcome in await admin.delete_records(offsets):
-            if outcome.error is None:
-                by_name[outcome.partition]["low_watermark"] = outcome.low_watermark
-            else:
-                by_name[outcome.partition]["error"] = outcome.error.name
-                output.fail(str(outcome.partition), outcome.error)
+    offsets = {tp: row["before_offset"] for tp, row in by_name.items()}
+    for outcome in await admin.delete_records(offsets):
+        if outcome.error is None:
+            by_name[outcome.partition]["low_watermark"] = outcome.low_watermark
+        else:
+            by_name[outcome.partition]["error"] = outcome.error.name
+            output.fail(str(outcome.partition), outcome.error)

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.options import (
-    BootstrapOption,
     UsageError,
-    bootstrap_servers,
 )
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -60,6 +59,7 @@ def alert_rules() -> None:
 
 @app.command("prometheus-config")
 def prometheus_config(
+    cluster: Cluster,
     target: Annotated[
         list[str] | None,
         typed.Option(
@@ -69,7 +69,6 @@ def prometheus_config(
             help="A broker's metrics port; repeatable. Default: the brokers are asked.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
 ) -> None:
     """Print a configuration of Prometheus that scrapes these brokers, or those of the cluster."""
     targets = list(dict.fromkeys(target or ()))
@@ -78,15 +77,14 @@ def prometheus_config(
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"--target {each!r}: expected HOST:PORT")
     if not targets:
-        targets = run(_ask(bootstrap_servers(bootstrap)))
+        targets = cluster.ask(_ask)
     text = read_deployed(PROMETHEUS)
     listed = "targets: [" + ", ".join(f'"{each}"' for each in targets) + "]"
     print(_TARGETS.sub(listed, text, count=1), end="")
 
 
-async def _ask(servers: str) -> list[str]:
-    async with clients.admin(servers) as admin:
-        found, without = await metrics_addresses(admin)
+async def _ask(admin: Admin) -> list[str]:
+    found, without = await metrics_addresses(admin)
     if not found:
         raise CommandError(
             "no broker has a fixed metrics_port: set it, or name addresses with --target"

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import (
     Chosen,
     csv_line,
@@ -23,17 +24,12 @@ from oncelog_cli.group_offsets import (
     time_ms,
 )
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_groups,
+    parsed,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
     from oncelog import Admin, OffsetReset, TopicPartition
@@ -105,6 +101,8 @@ Export = Annotated[
 
 
 def reset_offsets(
+    output: Output,
+    cluster: Cluster,
     group: Group,
     topic: Topics = None,
     all_topics: AllTopics = False,
@@ -119,9 +117,6 @@ def reset_offsets(
     from_file: FromFile = None,
     execute: Execute = False,
     export: Export = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Set where a group goes on reading; without --execute only say what would be set.
 
@@ -138,7 +133,6 @@ def reset_offsets(
         "--to-group": to_group,
         "--from-file": from_file,
     }
-    output = Output("groups reset-offsets", chosen_format(output_format, as_json))
     if export and not output.is_for_people:
         what = output.format.value.upper()
         raise UsageError(f"--export writes CSV, not {what}: give one of them")
@@ -146,12 +140,13 @@ def reset_offsets(
     chosen = _chosen(topic or [], all_topics, option)
     offsets = _read_file(value, group) if option == "--from-file" else None
     elsewhere = option in ("--from-file", "--to-group")
-    where = None if elsewhere else _where(option, value)
-    servers = bootstrap_servers(bootstrap)
+    where = None if elsewhere else parsed(option, _where, option, value)
     if option == "--to-group":
-        offsets = run(offsets_of(servers, value, chosen))
+        offsets = cluster.ask(lambda admin: offsets_of(admin, value, chosen))
 
-    plan, failed = run(reset(servers, group, chosen, where, offsets, execute))
+    plan, failed = cluster.ask(
+        lambda admin: reset(admin, group, chosen, where, offsets, execute=execute)
+    )
     show_plan(plan, failed, output, execute=execute, export=export)
 
 
@@ -177,10 +172,7 @@ def _chosen(topics: list[str], all_topics: bool, option: str) -> Chosen | None:
         raise UsageError("say which partitions: --topic or --all-topics")
     if all_topics:
         return None
-    try:
-        return parse_partitions(topics)
-    except ValueError as error:
-        raise UsageError(f"--topic {error}") from None
+    return parsed("--topic", parse_partitions, topics)
 
 
 def _read_file(path: Path, group: str) -> dict[tuple[str, int], int]:
@@ -201,34 +193,30 @@ def _read_file(path: Path, group: str) -> dict[tuple[str, int], int]:
 def _where(option: str, value: Any) -> OffsetReset:
     from oncelog import OffsetReset
 
-    try:
-        match option:
-            case "--to-earliest":
-                return OffsetReset.to_earliest()
-            case "--to-latest":
-                return OffsetReset.to_latest()
-            case "--to-current":
-                return OffsetReset.to_current()
-            case "--to-offset":
-                return OffsetReset.to_offset(value)
-            case "--shift-by":
-                return OffsetReset.shift_by(value)
-            case "--to-datetime":
-                return OffsetReset.to_timestamp(time_ms(value))
-            case _:
-                now_ms = int(time.time() * 1000)
-                return OffsetReset.to_timestamp(max(now_ms - duration_ms(value), 0))
-    except ValueError as error:
-        raise UsageError(f"{option} {error}") from None
+    match option:
+        case "--to-earliest":
+            return OffsetReset.to_earliest()
+        case "--to-latest":
+            return OffsetReset.to_latest()
+        case "--to-current":
+            return OffsetReset.to_current()
+        case "--to-offset":
+            return OffsetReset.to_offset(value)
+        case "--shift-by":
+            return OffsetReset.shift_by(value)
+        case "--to-datetime":
+            return OffsetReset.to_timestamp(time_ms(value))
+        case _:
+            now_ms = int(time.time() * 1000)
+            return OffsetReset.to_timestamp(max(now_ms - duration_ms(value), 0))
 
 
-async def offsets_of(servers: str, group: str, chosen: Chosen | None) -> dict[tuple[str, int], int]:
+async def offsets_of(admin: Admin, group: str, chosen: Chosen | None) -> dict[tuple[str, int], int]:
     """Return another group's committed offsets of the chosen partitions.
 
     :raises CommandError: it has committed nothing there.
     """
-    async with clients.admin(servers) as admin:
-        committed = await admin.list_group_offsets(group)
+    committed = await admin.list_group_offsets(group)
     found = {
         (tp.topic, tp.partition): item.offset
         for tp, item in committed.items()
@@ -241,22 +229,18 @@ async def offsets_of(servers: str, group: str, chosen: Chosen | None) -> dict[tu
 
 
 async def reset(
-    servers: str,
+    admin: Admin,
     group: str,
     chosen: Chosen | None,
     where: OffsetReset | None,
     offsets: Mapping[tuple[str, int], int] | None,
+    *,
     execute: bool,
 ) -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
     """Return the plan, and with ``execute`` what has failed of it."""
-    async with clients.admin(servers) as admin:
-        plan = await _plan(admin, group, chosen, where, offsets)
-        failed: dict[TopicPartition, Exception] = {}
-        if execute:
-            for outcome in await admin.reset_group_offsets(plan):
-                if outcome.error is not None:
-                    failed[outcome.partition] = outcome.error
-        return plan, failed
+    plan = await _plan(admin, group, chosen, where, offsets)
+    outcomes = await admin.reset_group_offsets(plan) if execute else ()
+    return plan, {each.partition: each.error for each in outcomes if each.error is not None}
 
 
 async def _plan(

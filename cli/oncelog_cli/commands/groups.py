@@ -10,32 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.group_reset import offsets_of, reset, reset_offsets, show_plan
 from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
     Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
-    UsageError,
     YesOption,
-    bootstrap_servers,
-    chosen_format,
     complete_groups,
     confirm,
+    parsed,
 )
-from oncelog_cli.patterns import matching
+from oncelog_cli.patterns import matching, some_found
 from oncelog_cli.render import Column, Output, human_time
-from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
     from oncelog.admin.group_results import (
         GroupDescription,
-        GroupListings,
         MemberDescription,
         ResetPlan,
     )
@@ -49,7 +43,6 @@ Groups = Annotated[
     list[str],
     typed.Argument(metavar="GROUP...", autocompletion=complete_groups),
 ]
-
 
 LIST_COLUMNS = (
     Column("GROUP", "group"),
@@ -110,6 +103,8 @@ DELETED_OFFSET_COLUMNS = (
 
 @app.command("list")
 def list_groups(
+    output: Output,
+    cluster: Cluster,
     patterns: Annotated[
         list[str] | None,
         typed.Argument(metavar="[GROUP...]", autocompletion=complete_groups),
@@ -119,28 +114,16 @@ def list_groups(
         list[str] | None,
         typed.Option("--state", metavar="STATE", help="Only groups in this state; repeatable."),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """List the groups, with their states.
 
     States are Empty, PreparingRebalance, CompletingRebalance, Stable and Dead.
     """
-    output = Output("groups list", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> GroupListings:
-        async with clients.admin(servers) as admin:
-            return await admin.list_groups(states=state or ())
-
-    listed = run(work())
-    _report_unanswered(listed, output)
-    wanted = (
-        matching((g.group_id for g in listed), patterns, regex=regex)
-        if patterns
-        else [g.group_id for g in listed]
-    )
+    listed = cluster.ask(lambda admin: admin.list_groups(states=state or ()))
+    output.unanswered(listed.unanswered)
+    names = [group.group_id for group in listed]
+    wanted = matching(names, patterns, regex=regex) if patterns else names
     rows = [
         {
             "group": group.group_id,
@@ -156,11 +139,6 @@ def list_groups(
     output.finish({"groups": rows})
 
 
-def _report_unanswered(listed: GroupListings, output: Output) -> None:
-    for broker_id, error in listed.unanswered.items():
-        output.fail(f"broker {broker_id}", error)
-
-
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
     """Return the groups that are meant.
 
@@ -169,12 +147,9 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
     known: list[str] = []
     if regex:
         listed = await admin.list_groups()
-        _report_unanswered(listed, output)
+        output.unanswered(listed.unanswered)
         known = [group.group_id for group in listed]
-    found = matching(known, patterns, regex=regex)
-    if not found:
-        raise CommandError(f"no group matches {' or '.join(patterns)}")
-    return found
+    return some_found("group", matching(known, patterns, regex=regex), patterns)
 
 
 # ------------------------------------------------------------------------------ describe
@@ -182,6 +157,8 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     groups: Groups,
     regex: RegexOption = False,
     offsets: Annotated[
@@ -199,28 +176,22 @@ def describe(
     verbose: Annotated[
         bool, typed.Option("--verbose", help="Members, state and offsets, with every column.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show how far groups have come: offsets and lag, members, state.
 
     Lag is counted by the brokers, from the committed offset to the end of the partition. A dash is
     what is not known: nothing committed, or a leader that did not answer. JSON holds all views.
     """
-    output = Output("groups describe", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> list[dict[str, Any]]:
-        async with clients.admin(servers) as admin:
-            names = await _names(admin, groups, regex, output)
-            described = await admin.describe_groups(names)
-        for group in described:
-            if group.error is not None:
-                output.fail(group.group_id, group.error)
-        return [_described(group) for group in described if group.error is None]
+    async def look(admin: Admin) -> Sequence[GroupDescription]:
+        return await admin.describe_groups(await _names(admin, groups, regex, output))
 
-    documents = run(work())
+    documents = []
+    for group in cluster.ask(look):
+        if group.error is None:
+            documents.append(_described(group))
+        else:
+            output.fail(group.group_id, group.error)
     if verbose:
         members = state = offsets = True
         output.format = Format.WIDE if output.is_for_people else output.format
@@ -346,22 +317,19 @@ app.command("reset-offsets")(reset_offsets)
 
 @app.command()
 def clone(
+    output: Output,
+    cluster: Cluster,
     source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_groups)],
     target: Annotated[str, typed.Argument(metavar="TARGET")],
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Give a group the committed offsets of another one; it must have no members."""
-    output = Output("groups clone", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> tuple[ResetPlan, dict[TopicPartition, Exception]]:
-        offsets = await offsets_of(servers, source, None)
-        return await reset(servers, target, None, None, offsets, execute=not dry_run)
+    async def work(admin: Admin) -> tuple[ResetPlan, Mapping[TopicPartition, Exception]]:
+        offsets = await offsets_of(admin, source, None)
+        return await reset(admin, target, None, None, offsets, execute=not dry_run)
 
-    plan, failed = run(work())
+    plan, failed = cluster.ask(work)
     show_plan(plan, failed, output, execute=not dry_run, export=False)
 
 
@@ -370,6 +338,8 @@ def clone(
 
 @app.command()
 def delete(
+    output: Output,
+    cluster: Cluster,
     groups: Groups,
     regex: RegexOption = False,
     if_exists: Annotated[
@@ -377,40 +347,38 @@ def delete(
     ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Forget groups that have no members, and their offsets."""
-    output = Output("groups delete", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def find() -> list[GroupDescription]:
-        async with clients.admin(servers) as admin:
-            names = await _names(admin, groups, regex, output)
-            return list(await admin.describe_groups(names, include_offsets=False))
+    async def find(admin: Admin) -> Sequence[GroupDescription]:
+        names = await _names(admin, groups, regex, output)
+        return await admin.describe_groups(names, include_offsets=False)
 
+    quiet = "GROUP_ID_NOT_FOUND" if if_exists else ""
     names = []
-    for group in run(find()):
+    for group in cluster.ask(find):
         error = group.error
         if error is None and group.members:
             output.fail(group.group_id, _has_members(group))
         elif error is None:
             names.append(group.group_id)
-        elif if_exists and error.name == "GROUP_ID_NOT_FOUND":
+        elif error.name == quiet:
             output.line(f"{group.group_id} does not exist")
         else:
             output.fail(group.group_id, error)
+    rows = [{"group": name, "deleted": False} for name in names]
     if dry_run:
         for name in names:
             output.line(f"would delete {name}")
-        rows = [{"group": name, "deleted": False} for name in names]
-        output.finish({"dry_run": True, "groups": rows}, DELETED_COLUMNS)
-        return
-    if names:
+    elif names:
         confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
-    rows = run(_delete(servers, names, if_exists, output)) if names else []
-    output.finish({"dry_run": False, "groups": rows}, DELETED_COLUMNS)
+        rows = [
+            output.outcome(
+                {"group": each.group_id}, "deleted", each.group_id, each.error, quiet=quiet
+            )
+            for each in cluster.ask(lambda admin: admin.delete_groups(names))
+        ]
+    output.finish({"dry_run": dry_run, "groups": rows}, DELETED_COLUMNS)
 
 
 def _has_members(group: GroupDescription) -> Exception:
@@ -419,26 +387,10 @@ def _has_members(group: GroupDescription) -> Exception:
     return GroupHasMembersError(group.group_id, group.members)
 
 
-async def _delete(
-    servers: str, names: Sequence[str], if_exists: bool, output: Output
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    async with clients.admin(servers) as admin:
-        for outcome in await admin.delete_groups(names):
-            error = outcome.error
-            if error is None:
-                output.line(f"deleted {outcome.group_id}")
-                rows.append({"group": outcome.group_id, "deleted": True})
-            elif if_exists and error.name == "GROUP_ID_NOT_FOUND":
-                rows.append({"group": outcome.group_id, "deleted": False})
-            else:
-                output.fail(outcome.group_id, error)
-                rows.append({"group": outcome.group_id, "deleted": False, "error": error.name})
-    return rows
-
-
 @app.command("delete-offsets")
 def delete_offsets(
+    output: Output,
+    cluster: Cluster,
     group: Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)],
     topic: Annotated[
         list[str],
@@ -448,52 +400,26 @@ def delete_offsets(
     ],
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Forget what a group has committed for topics that none of its members is subscribed to."""
-    output = Output("groups delete-offsets", chosen_format(output_format, as_json))
-    try:
-        chosen = parse_partitions(topic)
-    except ValueError as error:
-        raise UsageError(f"--topic {error}") from None
-    servers = bootstrap_servers(bootstrap)
-
-    async def find() -> list[TopicPartition]:
-        async with clients.admin(servers) as admin:
-            committed = sorted(await admin.list_group_offsets(group))
-        for name, number in chosen.partitions:
-            if (name, number) not in committed:
-                output.fail(f"{name}-{number}", f"{group} has no offset for {name}-{number}")
-        for name in chosen.topics:
-            if not any(tp.topic == name for tp in committed):
-                output.fail(name, f"{group} has no offsets for {name}")
-        return [tp for tp in committed if tp.topic in chosen.topics or tp in chosen.partitions]
-
-    found = run(find())
+    chosen = parsed("--topic", parse_partitions, topic)
+    committed = sorted(cluster.ask(lambda admin: admin.list_group_offsets(group)))
+    for name, number in chosen.partitions:
+        if (name, number) not in committed:
+            output.fail(f"{name}-{number}", f"{group} has no offset for {name}-{number}")
+    for name in chosen.topics:
+        if not any(tp.topic == name for tp in committed):
+            output.fail(name, f"{group} has no offsets for {name}")
+    found = [tp for tp in committed if tp.topic in chosen.topics or tp in chosen.partitions]
     rows = [{"topic": tp.topic, "partition": tp.partition, "deleted": False} for tp in found]
     if dry_run:
         for tp in found:
             output.line(f"would delete the offset of {tp}")
     elif found:
         confirm(f"Delete {len(found)} committed offsets of {group}?", yes)
-        rows = run(_delete_offsets(servers, group, found, output))
+        outcomes = cluster.ask(lambda admin: admin.delete_group_offsets(group, found))
+        rows = [
+            output.outcome(row, "deleted", str(each.partition), each.error, of="the offset of ")
+            for row, each in zip(rows, outcomes, strict=True)
+        ]
     output.finish({"dry_run": dry_run, "group": group, "offsets": rows}, DELETED_OFFSET_COLUMNS)
-
-
-async def _delete_offsets(
-    servers: str, group: str, partitions: Sequence[TopicPartition], output: Output
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    async with clients.admin(servers) as admin:
-        for outcome in await admin.delete_group_offsets(group, partitions):
-            tp, error = outcome.partition, outcome.error
-            row = {"topic": tp.topic, "partition": tp.partition, "deleted": error is None}
-            if error is None:
-                output.line(f"deleted the offset of {tp}")
-            else:
-                output.fail(str(tp), error)
-                row["error"] = error.name
-            rows.append(row)
-    return rows

@@ -9,26 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
     YesOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     confirm,
+    parsed,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import CommandError, run
+from oncelog_cli.runner import CommandError
 
 if TYPE_CHECKING:
-    from oncelog import TopicPartition
+    from oncelog import Admin, TopicPartition
     from oncelog.admin.results import TopicDescription
 
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -54,6 +50,8 @@ TopicOption = Annotated[
 
 
 def elect_leaders(
+    output: Output,
+    cluster: Cluster,
     topic: TopicOption = None,
     unclean: Annotated[
         bool,
@@ -64,20 +62,12 @@ def elect_leaders(
     ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Give partitions to their preferred leaders; with --unclean, those without one to anybody."""
-    output = Output("elect-leaders", chosen_format(output_format, as_json))
     if unclean and not topic:
         raise UsageError("--unclean may lose records: name the partitions with --topic")
-    try:
-        chosen = parse_partitions(topic) if topic else None
-    except ValueError as error:
-        raise UsageError(f"--topic {error}") from None
-    servers = bootstrap_servers(bootstrap)
-    rows = run(_candidates(servers, chosen, unclean=unclean))
+    chosen = parsed("--topic", parse_partitions, topic) if topic else None
+    rows = cluster.ask(lambda admin: _candidates(admin, chosen, unclean=unclean))
     needed = [row for row in rows if row["result"] == "needed"]
     if dry_run:
         output.table(COLUMNS, rows)
@@ -87,24 +77,23 @@ def elect_leaders(
         names = ", ".join(f"{row['topic']}-{row['partition']}" for row in needed)
         confirm(f"Elect leaders of {names} that may lack acknowledged records?", yes)
     if needed:
-        run(_elect(servers, needed, output, unclean=unclean))
+        cluster.ask(lambda admin: _elect(admin, needed, output, unclean=unclean))
     output.table(COLUMNS, rows)
     output.finish({"dry_run": False, "unclean": unclean, "partitions": rows})
 
 
 async def _candidates(
-    servers: str, chosen: Chosen | None, *, unclean: bool
+    admin: Admin, chosen: Chosen | None, *, unclean: bool
 ) -> list[dict[str, Any]]:
     """Return one row for each partition that was named, or that needs an election.
 
     :raises CommandError: a partition that was named does not exist.
     """
-    async with clients.admin(servers) as admin:
-        if chosen is None:
-            described: Sequence[TopicDescription] = await admin.describe_topics()
-        else:
-            names = dict.fromkeys([*chosen.topics, *(name for name, _ in chosen.partitions)])
-            described = await admin.describe_topics(names)
+    if chosen is None:
+        described: Sequence[TopicDescription] = await admin.describe_topics()
+    else:
+        names = dict.fromkeys([*chosen.topics, *(name for name, _ in chosen.partitions)])
+        described = await admin.describe_topics(names)
     rows = []
     seen = set()
     for item in described:
@@ -135,7 +124,7 @@ async def _candidates(
 
 
 async def _elect(
-    servers: str, rows: Sequence[dict[str, Any]], output: Output, *, unclean: bool
+    admin: Admin, rows: Sequence[dict[str, Any]], output: Output, *, unclean: bool
 ) -> None:
     """Ask for the elections; each row says afterwards what became of it."""
     from oncelog import TopicPartition
@@ -143,19 +132,18 @@ async def _elect(
     by_name: dict[TopicPartition, dict[str, Any]] = {
         TopicPartition(row["topic"], row["partition"]): row for row in rows
     }
-    async with clients.admin(servers) as admin:
-        for outcome in await admin.elect_leaders(list(by_name), unclean=unclean):
-            row = by_name[TopicPartition(*outcome.partition)]
-            error = outcome.error
-            if error is None:
-                row["result"] = "elected"
-            elif error.name == NOT_NEEDED:
-                row["result"] = "not needed"
-            else:
-                row["result"] = "failed"
-                row["error"] = error.name
-                output.fail(str(outcome.partition), error)
-        described = await admin.describe_topics(dict.fromkeys(tp.topic for tp in by_name))
+    for outcome in await admin.elect_leaders(list(by_name), unclean=unclean):
+        row = by_name[TopicPartition(*outcome.partition)]
+        error = outcome.error
+        if error is None:
+            row["result"] = "elected"
+        elif error.name == NOT_NEEDED:
+            row["result"] = "not needed"
+        else:
+            row["result"] = "failed"
+            row["error"] = error.name
+            output.fail(str(outcome.partition), error)
+    described = await admin.describe_topics(dict.fromkeys(tp.topic for tp in by_name))
     for item in described:
         for part in item.partitions:
             known = by_name.get(TopicPartition(item.topic, part.partition))

@@ -13,12 +13,8 @@ from oncelog_cli.local.cluster import BROKERS_DEFAULT, LocalCluster
 from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.options import (
     DirectoryOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
     YesOption,
-    chosen_format,
     confirm,
     local_directory,
     typed_values,
@@ -39,6 +35,7 @@ FOREGROUND_CHECK_S = 0.5
 
 
 def up(
+    output: Output,
     brokers: Annotated[
         int | None,
         typed.Option("--brokers", "-n", min=1, max=99, help="How many brokers. Default: 3."),
@@ -68,8 +65,6 @@ def up(
     foreground: Annotated[
         bool, typed.Option("--foreground", help="Stay, and stop the cluster on Ctrl+C.")
     ] = False,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine, and return when they serve.
 
@@ -77,7 +72,6 @@ def up(
     Everything, data and logs, is under one directory. What a stopped cluster left there is used
     again: brokers keep their ports, settings and data.
     """
-    output = Output("up", chosen_format(output_format, as_json))
     extras.need("local", extras.BROKER, "a cluster on this machine")
     settings = typed_values("--set", setting or [])
     place = local_directory(directory)
@@ -123,6 +117,7 @@ def _chosen_cluster(
 
 
 def down(
+    output: Output,
     directory: DirectoryOption = None,
     delete: Annotated[
         bool, typed.Option("--delete", help="Remove its data and logs as well.")
@@ -131,11 +126,8 @@ def down(
         float, typed.Option(min=0, metavar="SECONDS", help="Then brokers are killed.")
     ] = 30.0,
     yes: YesOption = False,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Stop the brokers cleanly, then ZooKeeper."""
-    output = Output("down", chosen_format(output_format, as_json))
     cluster = LocalCluster.load(local_directory(directory))
     if delete:
         confirm(f"Remove all data in {cluster.directory}?", yes)
@@ -149,12 +141,10 @@ def down(
 
 
 def status(
+    output: Output,
     directory: DirectoryOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the processes of the cluster on this machine."""
-    output = Output("status", chosen_format(output_format, as_json))
     _show(LocalCluster.load(local_directory(directory)), output, finish=True)
 
 

@@ -6,22 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
 )
 from oncelog_cli.render import Column, Output
-from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
+    from oncelog import Admin
     from oncelog.admin.results import PartitionDescription, TopicDescription
 
 app = typed.App(
@@ -69,6 +64,8 @@ def partitions() -> None:
 
 @app.command("list")
 def list_partitions(
+    output: Output,
+    cluster: Cluster,
     topics: Annotated[
         list[str] | None,
         typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
@@ -82,15 +79,11 @@ def list_partitions(
     at_min_isr: AtMinIsr = False,
     not_preferred: NotPreferred = False,
     internal: Internal = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """List the partitions; of several conditions one has to hold.
 
     States are unavailable, under-min-isr, at-min-isr, under-replicated and not-preferred.
     """
-    output = Output("partitions list", chosen_format(output_format, as_json))
     conditions = {
         "unavailable": unavailable,
         "under-min-isr": under_min_isr,
@@ -99,7 +92,7 @@ def list_partitions(
         "not-preferred": not_preferred,
     }
     wanted = {state for state, asked in conditions.items() if asked}
-    found, min_isr = run(_describe(bootstrap_servers(bootstrap), topics or [], regex))
+    found, min_isr = cluster.ask(lambda admin: described(admin, topics, regex=regex))
     rows = []
     for topic in found:
         if topic.error is not None:
@@ -117,18 +110,17 @@ def list_partitions(
     output.finish({"partitions": rows})
 
 
-async def _describe(
-    servers: str, patterns: Sequence[str], regex: bool
+async def described(
+    admin: Admin, patterns: Sequence[str] | None, *, regex: bool
 ) -> tuple[Sequence[TopicDescription], dict[str, int]]:
     """Return the topics that are meant, and min.insync.replicas of each.
 
     :raises CommandError: no topic is meant.
     """
-    async with clients.admin(servers) as admin:
-        names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
-        found = await admin.describe_topics(names)
-        sound = [topic.topic for topic in found if topic.error is None]
-        return found, await min_insync_replicas(admin, sound)
+    names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
+    found = await admin.describe_topics(names)
+    sound = [topic.topic for topic in found if topic.error is None]
+    return found, await min_insync_replicas(admin, sound)
 
 
 def _row(

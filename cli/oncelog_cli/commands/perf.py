@@ -12,17 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.produce import Acks, Compression
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
-    UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
+    parsed,
 )
 from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import CommandError, run
@@ -76,6 +71,8 @@ CompressionOption = Annotated[
 
 @app.command()
 def produce(
+    output: Output,
+    cluster: Cluster,
     topic: TopicArgument,
     records: RecordsOption = 100_000,
     size: SizeOption = 100,
@@ -83,18 +80,13 @@ def produce(
     duration: SecondsOption = None,
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Compression.NONE,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Write records into a topic; tell the rate, and how long acknowledgements took."""
-    output = Output("perf produce", chosen_format(output_format, as_json))
     limit_s = _limit(duration)
-    servers = bootstrap_servers(bootstrap)
     settings = {"acks": acks.value, "compression_type": compression.value}
 
     async def work() -> dict[str, Any]:
-        async with clients.producer(servers, **settings) as producer:
+        async with clients.producer(cluster.servers, **settings) as producer:
             await producer.partitions_for(topic)
             return await _Writing(producer, topic, bytes(size)).run(records, rate, limit_s)
 
@@ -105,49 +97,38 @@ def produce(
 
 @app.command()
 def consume(
+    output: Output,
+    cluster: Cluster,
     topic: TopicArgument,
     records: RecordsOption = 100_000,
     duration: SecondsOption = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Read a topic from its beginning to what is its end now; tell the rate."""
-    output = Output("perf consume", chosen_format(output_format, as_json))
     limit_s = _limit(duration)
-    servers = bootstrap_servers(bootstrap)
-    row = run(_consume(servers, topic, records, limit_s))
+    row = run(_consume(cluster.servers, topic, records, limit_s))
     output.table(RATE_COLUMNS, [row])
     output.finish({"topic": topic, **row})
 
 
 @app.command()
 def latency(
+    output: Output,
+    cluster: Cluster,
     topic: TopicArgument,
     records: RecordsOption = 1_000,
     size: SizeOption = 100,
     acks: AcksOption = Acks.ALL,
     duration: SecondsOption = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Write one record after the other and read each back; tell how long that took."""
-    output = Output("perf latency", chosen_format(output_format, as_json))
     limit_s = _limit(duration)
-    servers = bootstrap_servers(bootstrap)
-    row = run(_latency(servers, topic, records, bytes(size), acks.value, limit_s))
+    row = run(_latency(cluster.servers, topic, records, bytes(size), acks.value, limit_s))
     output.table((Column("RECORDS", "records", right=True), *LATENCY_COLUMNS), [row])
     output.finish({"topic": topic, "value_bytes": size, **row})
 
 
 def _limit(duration: str | None) -> float | None:
-    if duration is None:
-        return None
-    try:
-        return duration_ms(duration) / 1000
-    except ValueError as error:
-        raise UsageError(f"--duration {error}") from None
+    return None if duration is None else parsed("--duration", duration_ms, duration) / 1000
 
 
 def percentiles(samples_s: Sequence[float]) -> dict[str, float | None]:

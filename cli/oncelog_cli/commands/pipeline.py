@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.demo.pipeline_command import demo
 from oncelog_cli.invocation import CURRENT
-from oncelog_cli.options import BootstrapOption, JsonOption, UsageError, bootstrap_servers
+from oncelog_cli.options import JsonOption, UsageError, bootstrap_servers
 
 PACKAGE = "pyspark_oncelog"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -33,10 +34,10 @@ SubmitOption = Annotated[
 
 @app.command(context_settings=PASS_ON)
 def run(
+    cluster: Cluster,
     context: typed.Context,
     job: JobArgument,
     submit: SubmitOption = False,
-    bootstrap: BootstrapOption = None,
     as_json: Annotated[
         bool, typed.Option("--json", help="Progress as JSON lines on stdout.")
     ] = False,
@@ -52,7 +53,7 @@ def run(
     """
     arguments = ["run", str(job), *["--submit"] * submit, *["--json"] * as_json]
     arguments += ["--verbose"] * verbose
-    arguments += _servers(bootstrap)
+    arguments += _servers(cluster)
     if context.args:
         arguments += ["--", *context.args]
     _become(arguments)
@@ -60,22 +61,22 @@ def run(
 
 @app.command()
 def check(
+    cluster: Cluster,
     job: JobArgument,
     submit: SubmitOption = False,
     plan: Annotated[
         bool, typed.Option("--plan", help="Start Spark as well, and let it analyse the query.")
     ] = False,
-    bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what can be said of a job without running it: file, options, Spark, Java, topics."""
     arguments = ["check", str(job), *["--submit"] * submit, *["--plan"] * plan]
     arguments += ["--json"] * as_json
-    arguments += _servers(bootstrap)
+    arguments += _servers(cluster)
     _become(arguments)
 
 
-def _servers(bootstrap: str | None) -> list[str]:
+def _servers(cluster: Cluster) -> list[str]:
     """Return the arguments that tell the runner where the cluster is.
 
     :raises UsageError: the command line says something that the runner does not take.
@@ -83,9 +84,9 @@ def _servers(bootstrap: str | None) -> list[str]:
     invocation = CURRENT.get()
     if invocation.options.keys() - {"bootstrap_servers"}:
         raise UsageError("-X: options of a job's clients stand in its file")
-    if bootstrap is None and invocation.profile is None and not invocation.options:
+    if cluster.named is None and invocation.profile is None and not invocation.options:
         return []
-    return ["--bootstrap", bootstrap_servers(bootstrap)]
+    return ["--bootstrap", cluster.servers]
 
 
 def _become(arguments: list[str]) -> None:

@@ -23,18 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     complete_transactional_ids,
+    parsed,
 )
 from oncelog_cli.progress import ProgressBar
 from oncelog_cli.record_text import Headers, InputRecord, parse_json_line
@@ -289,6 +285,8 @@ class Tally:
 
 
 def produce(
+    output: Output,
+    cluster: Cluster,
     topic: TopicArgument,
     file: FileOption = None,
     json_lines: JsonLinesOption = False,
@@ -306,15 +304,11 @@ def produce(
     transaction_timeout: TransactionTimeoutOption = "5m",
     ticket: TicketOption = None,
     writer: WriterOption = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Send one record a line, from standard input or a file, and say where they went.
 
     Stops at the first record that fails, with exit code 1; a transaction is aborted then.
     """
-    output = Output("produce", chosen_format(output_format, as_json))
     _check_lines(key_separator, json_lines, encoding, rate)
     rules = LineRules(
         json_lines=json_lines,
@@ -327,7 +321,7 @@ def produce(
         encoding=encoding,
     )
     within = _within(transactional_id, transaction_timeout, ticket, writer)
-    servers = _servers(bootstrap, within)
+    servers = _servers(cluster, within)
     settings = {"acks": acks.value, "compression_type": compression.value}
     with opened(file) as source:
         tally = run(_produce(topic, source, rules, output, servers, settings, within, rate))
@@ -390,19 +384,16 @@ def _within(
         raise UsageError("--transactional-id and --ticket: a ticket names its transaction")
     if (ticket is None) != (writer is None):
         raise UsageError("--ticket and --writer: give both, or none")
-    try:
-        timeout_ms = duration_ms(timeout)
-    except ValueError as error:
-        raise UsageError(f"--transaction-timeout {error}") from None
+    timeout_ms = parsed("--transaction-timeout", duration_ms, timeout)
     if ticket is None:
         return Within(transactional_id, timeout_ms)
     return Within(ticket=read_ticket(ticket), writer=writer or "")
 
 
-def _servers(bootstrap: str | None, within: Within) -> str:
-    if within.ticket is not None and bootstrap is None:
+def _servers(cluster: Cluster, within: Within) -> str:
+    if within.ticket is not None and cluster.named is None:
         return within.ticket.bootstrap_servers
-    return bootstrap_servers(bootstrap)
+    return cluster.servers
 
 
 def parse_headers(items: Any) -> Headers:

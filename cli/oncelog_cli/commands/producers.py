@@ -10,23 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import Chosen, parse_partitions
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
-    UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
+    parsed,
 )
 from oncelog_cli.render import Column, Output, human_time
-from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog import TopicPartition
+    from oncelog import Admin, TopicPartition
     from oncelog.admin.transaction_results import PartitionProducers, ProducerDescription
 
 app = typed.App(
@@ -53,6 +47,8 @@ def producers() -> None:
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     topics: Annotated[
         list[str],
         typed.Argument(metavar="TOPIC[:N,...]...", autocompletion=complete_topics),
@@ -65,39 +61,29 @@ def describe(
         list[int] | None,
         typed.Option("--producer-id", min=0, metavar="N", help="Only this one; repeatable."),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the producers of partitions: epoch, last sequence and write, open transaction.
 
     The leaders are asked. A producer that has written nothing for long is forgotten. TXN START is
     where its open transaction begins: readers at read_committed get no further than the first.
     """
-    output = Output("producers describe", chosen_format(output_format, as_json))
-    try:
-        chosen = Chosen() if regex else parse_partitions(topics)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    servers = bootstrap_servers(bootstrap)
+    chosen = Chosen() if regex else parsed("", parse_partitions, topics)
 
-    async def work() -> list[PartitionProducers]:
+    async def look(admin: Admin) -> Sequence[PartitionProducers]:
         from oncelog import TopicPartition
 
         partitions = [TopicPartition(*item) for item in chosen.partitions]
-        async with clients.admin(servers) as admin:
-            names: Sequence[str] = chosen.topics
-            if regex:
-                names = await clients.topics_named(admin, topics, regex=True)
-            whole = await admin.describe_topics(names) if names else []
-            for topic in whole:
-                if topic.error is not None:
-                    output.fail(topic.topic, topic.error)
-                partitions += [TopicPartition(topic.topic, p.partition) for p in topic.partitions]
-            return list(await admin.describe_producers(partitions))
+        names: Sequence[str] = chosen.topics
+        if regex:
+            names = await clients.topics_named(admin, topics, regex=True)
+        for topic in await admin.describe_topics(names) if names else ():
+            if topic.error is not None:
+                output.fail(topic.topic, topic.error)
+            partitions += [TopicPartition(topic.topic, p.partition) for p in topic.partitions]
+        return await admin.describe_producers(partitions)
 
     rows: list[dict[str, Any]] = []
-    for answer in run(work()):
+    for answer in cluster.ask(look):
         if answer.error is not None:
             output.fail(str(answer.partition), answer.error)
         rows += [

@@ -10,11 +10,7 @@ from oncelog_cli.exits import CommandError, UsageError
 from oncelog_cli.invocation import ClientOptions, parse_client_options
 from oncelog_cli.options import (
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     YesOption,
-    chosen_format,
     confirm,
 )
 from oncelog_cli.profiles import (
@@ -54,9 +50,8 @@ CHANGE_COLUMNS = (Column("PROFILE", "profile"), Column("CURRENT", "current"))
 
 
 @app.command("list")
-def list_profiles(output_format: FormatOption = Format.TEXT, as_json: JsonOption = False) -> None:
+def list_profiles(output: Output) -> None:
     """List the profiles, and which one is in use."""
-    output = Output("profile list", chosen_format(output_format, as_json))
     profiles = load_profiles()
     rows = [_row(profiles, name) for name in sorted(profiles.profiles)]
     output.table(LIST_COLUMNS, rows)
@@ -65,18 +60,16 @@ def list_profiles(output_format: FormatOption = Format.TEXT, as_json: JsonOption
 
 @app.command()
 def show(
+    output: Output,
     name: Annotated[
         str | None,
         typed.Argument(metavar="[NAME]", autocompletion=complete_profiles),
     ] = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show one profile: of that name, or the one in force.
 
     That is the one of $ONCELOG_PROFILE, else the one in use.
     """
-    output = Output("profile show", chosen_format(output_format, as_json))
     found = chosen_profile(name)
     if found is None:
         raise CommandError("no profile is in use: 'oncelog profile use NAME' chooses one")
@@ -90,6 +83,7 @@ def show(
 
 @app.command()
 def use(
+    output: Output,
     name: Annotated[
         str,
         typed.Argument(
@@ -98,11 +92,8 @@ def use(
             autocompletion=complete_profiles,
         ),
     ],
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Choose the profile of commands that name none; '-' goes back to the one before."""
-    output = Output("profile use", chosen_format(output_format, as_json))
     profiles = load_profiles().used(name)
     save_profiles(profiles)
     output.line(f"using {profiles.current}")
@@ -111,6 +102,7 @@ def use(
 
 @app.command()
 def create(
+    output: Output,
     name: Name,
     server: Server = "",
     client_options: ClientOptions = None,
@@ -121,11 +113,8 @@ def create(
         bool, typed.Option("--replace", help="In place of one of that name.")
     ] = False,
     chosen: Annotated[bool, typed.Option("--use", help="Use it from now on.")] = False,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a profile down: where a cluster is, and options for its clients."""
-    output = Output("profile create", chosen_format(output_format, as_json))
     options = _checked(server, client_options or [])
     profiles = load_profiles()
     if name in profiles.profiles and not replace:
@@ -140,14 +129,12 @@ def create(
 
 @app.command()
 def delete(
+    output: Output,
     name: Name,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Forget a profile; the cluster is not touched."""
-    output = Output("profile delete", chosen_format(output_format, as_json))
     profiles = load_profiles()
     left = profiles.without(name)
     if dry_run:

@@ -13,10 +13,12 @@ says so and exits with 0, if it was decided as asked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.transactions import (
     SHARED_COLUMNS,
     described_transactions,
@@ -25,22 +27,16 @@ from oncelog_cli.commands.transactions import (
 )
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
-    BootstrapOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
-    UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_transactional_ids,
+    parsed,
 )
 from oncelog_cli.render import Output
 from oncelog_cli.runner import CommandError, run
 from oncelog_cli.tickets import read_receipt, read_ticket
 
 if TYPE_CHECKING:
-    from oncelog.shared_transactions.transaction import SharedEnd, Ticket
+    from oncelog.shared_transactions.transaction import Receipt, SharedEnd, Ticket
 
 app = typed.App(
     no_args_is_help=True,
@@ -59,6 +55,8 @@ TicketArgument = Annotated[
 
 @app.command()
 def begin(
+    output: Output,
+    cluster: Cluster,
     transactional_id: IdArgument,
     tag: Annotated[
         int,
@@ -77,21 +75,14 @@ def begin(
             help="How long it may stay open, from the first writer on.",
         ),
     ] = "1m",
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Begin a transaction, and print its ticket for writers and owner: one line of JSON.
 
     The first writer that joins with it aborts an older transaction of the same id that is still
     open.
     """
-    output = Output("shared begin", chosen_format(output_format, as_json))
-    try:
-        timeout_ms = duration_ms(timeout)
-    except ValueError as error:
-        raise UsageError(f"--timeout {error}") from None
-    servers = bootstrap_servers(bootstrap)
+    timeout_ms = parsed("--timeout", duration_ms, timeout)
+    servers = cluster.servers
 
     async def work() -> Ticket:
         from oncelog.shared_transactions.transaction import SharedTransaction
@@ -112,6 +103,8 @@ def begin(
 
 @app.command()
 def commit(
+    output: Output,
+    cluster: Cluster,
     ticket: TicketArgument,
     winners: Annotated[
         list[str] | None,
@@ -120,65 +113,52 @@ def commit(
             help="Those whose records become visible: files, or JSON, of 'produce --ticket'.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Make what the winners wrote visible, all at once; what other writers wrote never will be."""
-    output = Output("shared commit", chosen_format(output_format, as_json))
-    found = _ticket(ticket, bootstrap)
+    found = _ticket(ticket, cluster)
     receipts = [read_receipt(item) for item in winners or ()]
-
-    async def work() -> SharedEnd:
-        from oncelog.shared_transactions.transaction import SharedTransaction
-
-        options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
-        return await SharedTransaction(found, **options).commit(receipts)
-
-    _finish(output, found, run(work()), wanted=True)
+    _finish(output, found, run(_end(found, receipts)), wanted=True)
 
 
 @app.command()
 def abort(
+    output: Output,
+    cluster: Cluster,
     ticket: TicketArgument,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Make what all writers wrote invisible for good; fails when it is committed already."""
-    output = Output("shared abort", chosen_format(output_format, as_json))
-    found = _ticket(ticket, bootstrap)
-
-    async def work() -> SharedEnd:
-        from oncelog.shared_transactions.transaction import SharedTransaction
-
-        options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
-        return await SharedTransaction(found, **options).abort()
-
-    _finish(output, found, run(work()), wanted=False)
+    found = _ticket(ticket, cluster)
+    _finish(output, found, run(_end(found, None)), wanted=False)
 
 
 @app.command("list")
 def list_shared(
+    output: Output,
+    cluster: Cluster,
     patterns: Annotated[
         list[str] | None,
         typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
     ] = None,
     regex: RegexOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """List the ids of shared transactions: state, tag, last committed tag, writers."""
-    output = Output("shared list", chosen_format(output_format, as_json))
-    shared = run(listed_shared(bootstrap_servers(bootstrap), patterns or (), regex, output))
+    shared = cluster.ask(lambda admin: listed_shared(admin, patterns or (), regex, output))
     output.table(SHARED_COLUMNS, shared)
     output.finish({"transactions": shared})
 
 
-def _ticket(text: str, bootstrap: str | None) -> Ticket:
+def _ticket(text: str, cluster: Cluster) -> Ticket:
     found = read_ticket(text)
-    return found if bootstrap is None else replace(found, bootstrap_servers=bootstrap)
+    return found if cluster.named is None else replace(found, bootstrap_servers=cluster.named)
+
+
+async def _end(ticket: Ticket, winners: Sequence[Receipt] | None) -> SharedEnd:
+    """Commit what the winners wrote; None aborts."""
+    from oncelog.shared_transactions.transaction import SharedTransaction
+
+    options = clients.settings_for(SharedTransaction, client_id=clients.CLIENT_ID)
+    transaction = SharedTransaction(ticket, **options)
+    return await (transaction.abort() if winners is None else transaction.commit(winners))
 
 
 def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> None:
@@ -200,19 +180,17 @@ def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> 
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     transactional_ids: Annotated[
         list[str],
         typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids),
     ],
     regex: RegexOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show shared transactions: state, tag, last committed tag, writers and where they wrote."""
-    output = Output("shared describe", chosen_format(output_format, as_json))
-    documents = run(
-        described_transactions(bootstrap_servers(bootstrap), transactional_ids, regex, output)
+    documents = cluster.ask(
+        lambda admin: described_transactions(admin, transactional_ids, regex, output)
     )
     shared = [document for document in documents if document["shared"]]
     for document in documents:

@@ -23,18 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
 from oncelog_cli.bundle import BYTES_MAX, Bundle, masked_value
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.cluster_health import snapshot
 from oncelog_cli.commands.generate import metrics_addresses
 from oncelog_cli.health import Limits, check_all
 from oncelog_cli.options import (
-    BootstrapOption,
     DirectoryOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
     local_directory,
 )
 from oncelog_cli.render import Column, Output
@@ -56,6 +51,8 @@ COLUMNS = (
 
 
 def support_bundle(
+    output: Output,
+    cluster: Cluster,
     file: Annotated[
         Path | None,
         typed.Option(
@@ -72,12 +69,8 @@ def support_bundle(
         bool, typed.Option("--logs/--no-logs", help="Logs and files of the local cluster.")
     ] = True,
     directory: DirectoryOption = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Gather what is known of the cluster into one zip file, without records and secrets."""
-    output = Output("support-bundle", chosen_format(output_format, as_json))
     moment = datetime.now(UTC)
     path = file or Path(f"oncelog-bundle-{moment:%Y%m%dT%H%M%SZ}.zip")
     if path.exists():
@@ -85,7 +78,7 @@ def support_bundle(
     place = local_directory(directory)
     servers = None
     try:
-        servers = bootstrap_servers(bootstrap)
+        servers = cluster.servers
     except UsageError as error:
         if not (place / "cluster.json").exists():
             raise

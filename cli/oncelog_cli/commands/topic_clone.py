@@ -12,15 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     UsageError,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     key_values,
 )
@@ -28,7 +23,7 @@ from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog import Consumer, Producer, TopicPartition
+    from oncelog import Admin, Consumer, Producer, TopicPartition
 
 RECORDS_AT_ONCE = 5000
 
@@ -42,6 +37,8 @@ COLUMNS = (
 
 
 def clone(
+    output: Output,
+    cluster: Cluster,
     source: Annotated[str, typed.Argument(metavar="SOURCE", autocompletion=complete_topics)],
     target: Annotated[str, typed.Argument(metavar="TARGET")],
     records: Annotated[
@@ -60,22 +57,17 @@ def clone(
         typed.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of it; repeatable."),
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Create a topic with partitions and settings of another one; copy its records if asked.
 
     Records keep their partition and order; with another number of partitions they are not copied.
     """
-    output = Output("topics clone", chosen_format(output_format, as_json))
     if records and partitions is not None:
         raise UsageError("--records keeps each record in its partition: not with --partitions")
     entries = key_values("--config", config or ())
-    servers = bootstrap_servers(bootstrap)
-    row = run(
-        _clone(
-            servers,
+    row = cluster.ask(
+        lambda admin: _clone(
+            admin,
             source,
             target,
             wanted={"partitions": partitions, "replication_factor": replication_factor},
@@ -84,13 +76,13 @@ def clone(
         )
     )
     if records and not dry_run:
-        row["records"] = run(_copy(servers, source, target))
+        row["records"] = run(_copy(cluster.servers, source, target))
     output.table(COLUMNS, [row])
     output.finish({"dry_run": dry_run, "source": source, **row})
 
 
 async def _clone(
-    servers: str,
+    admin: Admin,
     source: str,
     target: str,
     *,
@@ -100,24 +92,19 @@ async def _clone(
 ) -> dict[str, Any]:
     from oncelog import NewTopic
 
-    async with clients.admin(servers) as admin:
-        (found,) = (await admin.describe_topics([source])).raise_for_errors()
-        (settings,) = (await admin.describe_configs(topics=[source])).raise_for_errors()
-        own = {
-            setting.key: setting.value
-            for setting in settings.settings.values()
-            if setting.source == "topic"
-        }
-        configs: dict[str, str | None] = {
-            **own,
-            **{key.replace(".", "_"): value for key, value in entries.items()},
-        }
-        count = wanted["partitions"] or len(found.partitions)
-        factor = wanted["replication_factor"] or max(
-            (len(item.replicas) for item in found.partitions), default=1
-        )
-        new = NewTopic(target, count, factor, configs)
-        (await admin.create_topics([new], validate_only=dry_run)).raise_for_errors()
+    (found,) = (await admin.describe_topics([source])).raise_for_errors()
+    (settings,) = (await admin.describe_configs(topics=[source])).raise_for_errors()
+    own = {each.key: each.value for each in settings.settings.values() if each.source == "topic"}
+    configs: dict[str, str | None] = {
+        **own,
+        **{key.replace(".", "_"): value for key, value in entries.items()},
+    }
+    count = wanted["partitions"] or len(found.partitions)
+    factor = wanted["replication_factor"] or max(
+        (len(item.replicas) for item in found.partitions), default=1
+    )
+    new = NewTopic(target, count, factor, configs)
+    (await admin.create_topics([new], validate_only=dry_run)).raise_for_errors()
     return {
         "topic": target,
         "partition_count": count,

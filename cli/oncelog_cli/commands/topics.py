@@ -10,22 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from oncelog_cli import clients, typed
-from oncelog_cli.commands.cluster_health import min_insync_replicas
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.delete_records import delete_records
-from oncelog_cli.commands.partitions import states_of
+from oncelog_cli.commands.partitions import described, states_of
 from oncelog_cli.commands.topic_clone import clone
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
-    Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
     UsageError,
     YesOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     confirm,
     key_values,
@@ -34,7 +28,8 @@ from oncelog_cli.render import Column, Output
 from oncelog_cli.runner import run
 
 if TYPE_CHECKING:
-    from oncelog.admin.results import ConfigSetting, TopicDescription
+    from oncelog import Admin
+    from oncelog.admin.results import ConfigOutcome, ConfigSetting, TopicDescription
 
 OFFSETS_DEADLINE_MS = 5_000
 """A leader that does not answer must not hold up the rest of a description."""
@@ -108,6 +103,8 @@ DELETED_COLUMNS = (Column("TOPIC", "topic"), Column("DELETED", "deleted"), ERROR
 
 @app.command()
 def create(
+    output: Output,
+    cluster: Cluster,
     topics: NewTopics,
     partitions: Annotated[
         int,
@@ -124,29 +121,21 @@ def create(
         bool, typed.Option("--if-not-exists", help="A topic that exists is no failure.")
     ] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Create topics; returns when their partitions have leaders."""
-    output = Output("topics create", chosen_format(output_format, as_json))
     if 0 in (partitions, replication_factor):
         raise UsageError("--partitions and --replication-factor are at least 1, or -1")
     configs = key_values("--config", config or ())
-    servers = bootstrap_servers(bootstrap)
+    from oncelog import NewTopic
 
-    async def work() -> list[dict[str, Any]]:
-        from oncelog import NewTopic
-
-        new = [
-            NewTopic(topic, partitions, replication_factor, configs)
-            for topic in dict.fromkeys(topics)
-        ]
-        async with clients.admin(servers) as admin:
-            outcomes = await admin.create_topics(new, validate_only=dry_run)
-        return [_created(outcome, output, if_not_exists, dry_run) for outcome in outcomes]
-
-    output.finish({"dry_run": dry_run, "topics": run(work())}, CREATED_COLUMNS)
+    new = [
+        NewTopic(topic, partitions, replication_factor, configs) for topic in dict.fromkeys(topics)
+    ]
+    rows = [
+        _created(outcome, output, if_not_exists, dry_run)
+        for outcome in cluster.ask(lambda admin: admin.create_topics(new, validate_only=dry_run))
+    ]
+    output.finish({"dry_run": dry_run, "topics": rows}, CREATED_COLUMNS)
 
 
 def _created(outcome: Any, output: Output, if_not_exists: bool, dry_run: bool) -> dict[str, Any]:
@@ -182,6 +171,8 @@ def _counted(partitions: int, replicas: int) -> str:
 
 @app.command("list")
 def list_topics(
+    output: Output,
+    cluster: Cluster,
     patterns: Annotated[
         list[str] | None,
         typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
@@ -198,22 +189,10 @@ def list_topics(
     ] = False,
     under_min_isr: UnderMinIsrOption = False,
     at_min_isr: AtMinIsrOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """List the topics, with the health of their replicas."""
-    output = Output("topics list", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> tuple[Sequence[TopicDescription], dict[str, int]]:
-        async with clients.admin(servers) as admin:
-            names = await clients.topics_named(admin, patterns, regex=regex) if patterns else None
-            found = await admin.describe_topics(names)
-            sound = [topic.topic for topic in found if topic.error is None]
-            return found, await min_insync_replicas(admin, sound)
-
-    topics, min_isr = run(work())
+    topics, min_isr = cluster.ask(lambda admin: described(admin, patterns, regex=regex))
     rows = []
     for topic in topics:
         if topic.error is not None:
@@ -259,6 +238,8 @@ def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> dic
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     topics: Topics,
     regex: RegexOption = False,
     configs: Annotated[
@@ -267,30 +248,23 @@ def describe(
     offsets: Annotated[
         bool, typed.Option("--offsets/--no-offsets", help="Ask the leaders for offsets.")
     ] = True,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show partitions, leaders, replicas, offsets and settings of topics."""
-    output = Output("topics describe", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> list[dict[str, Any]]:
-        async with clients.admin(servers) as admin:
-            names = await clients.topics_named(admin, topics, regex=regex)
-            described = await admin.describe_topics(names)
-            settings = await admin.describe_configs(topics=names)
-        found = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
-        sound = [topic for topic in described if topic.error is None]
-        held = await _offsets(servers, sound, output) if offsets else {}
-        for topic in described:
-            if topic.error is not None:
-                output.fail(topic.topic, topic.error)
-        return [
-            _described(topic, found.get(topic.topic, {}), held, every=configs) for topic in sound
-        ]
+    async def look(admin: Admin) -> tuple[Sequence[TopicDescription], Sequence[ConfigOutcome]]:
+        names = await clients.topics_named(admin, topics, regex=regex)
+        return await admin.describe_topics(names), await admin.describe_configs(topics=names)
 
-    documents = run(work())
+    found, settings = cluster.ask(look)
+    set_of = {outcome.name: outcome.settings for outcome in settings if outcome.error is None}
+    sound = [topic for topic in found if topic.error is None]
+    held = run(_offsets(cluster.servers, sound, output)) if offsets else {}
+    for topic in found:
+        if topic.error is not None:
+            output.fail(topic.topic, topic.error)
+    documents = [
+        _described(topic, set_of.get(topic.topic, {}), held, every=configs) for topic in sound
+    ]
     for number, document in enumerate(documents):
         if number:
             output.line()
@@ -377,6 +351,8 @@ async def _offsets(
 
 @app.command()
 def alter(
+    output: Output,
+    cluster: Cluster,
     topics: Topics,
     regex: RegexOption = False,
     partitions: Annotated[
@@ -388,15 +364,11 @@ def alter(
         typed.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable."),
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Add partitions to topics, or change their settings; what is not named stays.
 
     With more partitions a key may belong to another one than before.
     """
-    output = Output("topics alter", chosen_format(output_format, as_json))
     entries: dict[str, str | None] = {**key_values("--config", config or ())}
     for key in delete_config or ():
         if key in entries:
@@ -404,29 +376,27 @@ def alter(
         entries[key] = None
     if partitions is None and not entries:
         raise UsageError("say what to change: --partitions, --config or --delete-config")
-    servers = bootstrap_servers(bootstrap)
 
-    async def work() -> list[dict[str, Any]]:
-        async with clients.admin(servers) as admin:
-            names = await clients.topics_named(admin, topics, regex=regex)
-            failed: dict[str, str] = {}
-            if entries:
-                changes = dict.fromkeys(names, entries)
-                for changed in await admin.alter_configs(changes, validate_only=dry_run):
-                    if changed.error is not None:
-                        output.fail(changed.name, changed.error)
-                        failed[changed.name] = changed.error.name
-            # Settings are checked first: a topic whose settings were refused is not grown.
-            left = [name for name in names if name not in failed]
-            if partitions is not None and left:
-                counts = dict.fromkeys(left, partitions)
-                for grown in await admin.create_partitions(counts, validate_only=dry_run):
-                    if grown.error is not None:
-                        output.fail(grown.topic, grown.error)
-                        failed[grown.topic] = grown.error.name
+    async def change(admin: Admin) -> list[dict[str, Any]]:
+        names = await clients.topics_named(admin, topics, regex=regex)
+        failed: dict[str, str] = {}
+        if entries:
+            changes = dict.fromkeys(names, entries)
+            for changed in await admin.alter_configs(changes, validate_only=dry_run):
+                if changed.error is not None:
+                    output.fail(changed.name, changed.error)
+                    failed[changed.name] = changed.error.name
+        # Settings are checked first: a topic whose settings were refused is not grown.
+        left = [name for name in names if name not in failed]
+        if partitions is not None and left:
+            counts = dict.fromkeys(left, partitions)
+            for grown in await admin.create_partitions(counts, validate_only=dry_run):
+                if grown.error is not None:
+                    output.fail(grown.topic, grown.error)
+                    failed[grown.topic] = grown.error.name
         return [_altered(name, failed, dry_run, output) for name in names]
 
-    output.finish({"dry_run": dry_run, "topics": run(work())}, ALTERED_COLUMNS)
+    output.finish({"dry_run": dry_run, "topics": cluster.ask(change)}, ALTERED_COLUMNS)
 
 
 def _altered(name: str, failed: Mapping[str, str], dry_run: bool, output: Output) -> dict[str, Any]:
@@ -445,6 +415,8 @@ app.command("clone")(clone)
 
 @app.command()
 def delete(
+    output: Output,
+    cluster: Cluster,
     topics: Topics,
     regex: RegexOption = False,
     if_exists: Annotated[
@@ -452,56 +424,29 @@ def delete(
     ] = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete topics with all their records."""
-    output = Output("topics delete", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def find() -> list[dict[str, Any]]:
-        async with clients.admin(servers) as admin:
-            names = await clients.topics_named(admin, topics, regex=regex)
-            return [
-                {"topic": topic.topic, "error": topic.error}
-                for topic in await admin.describe_topics(names)
-            ]
+    async def find(admin: Admin) -> Sequence[TopicDescription]:
+        return await admin.describe_topics(await clients.topics_named(admin, topics, regex=regex))
 
-    found = run(find())
-    names = [row["topic"] for row in found if row["error"] is None]
-    for row in found:
-        if row["error"] is None:
-            continue
-        if if_exists and row["error"].name == "UNKNOWN_TOPIC_OR_PARTITION":
-            output.line(f"{row['topic']} does not exist")
+    quiet = "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else ""
+    names = []
+    for topic in cluster.ask(find):
+        if topic.error is None:
+            names.append(topic.topic)
+        elif topic.error.name == quiet:
+            output.line(f"{topic.topic} does not exist")
         else:
-            output.fail(row["topic"], row["error"])
+            output.fail(topic.topic, topic.error)
+    rows: list[dict[str, Any]] = [{"topic": name, "deleted": False} for name in names]
     if dry_run:
         for name in names:
             output.line(f"would delete {name}")
-        rows = [{"topic": name, "deleted": False} for name in names]
-        output.finish({"dry_run": True, "topics": rows}, DELETED_COLUMNS)
-        return
-    if names:
+    elif names:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
-    rows = run(_delete(servers, names, if_exists, output)) if names else []
-    output.finish({"dry_run": False, "topics": rows}, DELETED_COLUMNS)
-
-
-async def _delete(
-    servers: str, names: Sequence[str], if_exists: bool, output: Output
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    async with clients.admin(servers) as admin:
-        for outcome in await admin.delete_topics(names):
-            error = outcome.error
-            if error is None:
-                output.line(f"deleted {outcome.topic}")
-                rows.append({"topic": outcome.topic, "deleted": True})
-            elif if_exists and error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-                rows.append({"topic": outcome.topic, "deleted": False})
-            else:
-                output.fail(outcome.topic, error)
-                rows.append({"topic": outcome.topic, "deleted": False, "error": error.name})
-    return rows
+        rows = [
+            output.outcome({"topic": each.topic}, "deleted", each.topic, each.error, quiet=quiet)
+            for each in cluster.ask(lambda admin: admin.delete_topics(names))
+        ]
+    output.finish({"dry_run": dry_run, "topics": rows}, DELETED_COLUMNS)

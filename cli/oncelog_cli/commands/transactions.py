@@ -11,34 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from oncelog_cli import clients, typed
+from oncelog_cli import typed
+from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
-    BootstrapOption,
     DryRunOption,
     Format,
-    FormatOption,
-    JsonOption,
     RegexOption,
     UsageError,
     YesOption,
-    bootstrap_servers,
-    chosen_format,
     complete_topics,
     complete_transactional_ids,
     confirm,
+    parsed,
 )
-from oncelog_cli.patterns import matching
+from oncelog_cli.patterns import matching, some_found
 from oncelog_cli.render import Column, Output, human_time
-from oncelog_cli.runner import CommandError, run
 
 if TYPE_CHECKING:
     from oncelog import Admin, TopicPartition
     from oncelog.admin.transaction_results import (
+        FencedProducer,
         HangingTransaction,
         TransactionDescription,
         TransactionListing,
-        TransactionListings,
     )
 
 app = typed.App(
@@ -117,6 +113,8 @@ FENCED_COLUMNS = (
 
 @app.command("list")
 def list_transactions(
+    output: Output,
+    cluster: Cluster,
     patterns: Annotated[
         list[str] | None,
         typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
@@ -140,26 +138,18 @@ def list_transactions(
             help="Only those with a transaction that has been open for so long: 30s, 5m, PT1H.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """List the transactional ids, with the states of their transactions.
 
     States are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit and CompleteAbort.
     """
-    output = Output("transactions list", chosen_format(output_format, as_json))
-    older_than_ms = None if older_than is None else _duration("--older-than", older_than)
-    servers = bootstrap_servers(bootstrap)
-
-    async def work() -> TransactionListings:
-        async with clients.admin(servers) as admin:
-            return await admin.list_transactions(
-                states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
-            )
-
-    listed = run(work())
-    _report_unanswered(listed.unanswered, output)
+    older_than_ms = None if older_than is None else parsed("--older-than", duration_ms, older_than)
+    listed = cluster.ask(
+        lambda admin: admin.list_transactions(
+            states=state or (), producer_ids=producer_id or (), older_than_ms=older_than_ms
+        )
+    )
+    output.unanswered(listed.unanswered)
     names = [item.transactional_id for item in listed]
     wanted = listed_ids(names, patterns or (), regex=regex)
     rows = [_listed(item) for item in listed if item.transactional_id in wanted]
@@ -187,18 +177,6 @@ def _listed(item: TransactionListing) -> dict[str, Any]:
     }
 
 
-def _duration(option: str, text: str) -> int:
-    try:
-        return duration_ms(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {error}") from None
-
-
-def _report_unanswered(unanswered: Mapping[int, BaseException], output: Output) -> None:
-    for broker_id, error in unanswered.items():
-        output.fail(f"broker {broker_id}", error)
-
-
 async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Output) -> list[str]:
     """Return the transactional ids that are meant.
 
@@ -207,12 +185,9 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
     known: list[str] = []
     if regex:
         listed = await admin.list_transactions()
-        _report_unanswered(listed.unanswered, output)
+        output.unanswered(listed.unanswered)
         known = [item.transactional_id for item in listed]
-    found = matching(known, patterns, regex=regex)
-    if not found:
-        raise CommandError(f"no transactional id matches {' or '.join(patterns)}")
-    return found
+    return some_found("transactional id", matching(known, patterns, regex=regex), patterns)
 
 
 # ------------------------------------------------------------------------------ describe
@@ -220,51 +195,52 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
 
 @app.command()
 def describe(
+    output: Output,
+    cluster: Cluster,
     transactional_ids: Ids,
     regex: RegexOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what transactional ids are doing: state, producer, age, partitions, writers."""
-    output = Output("transactions describe", chosen_format(output_format, as_json))
-    documents = run(
-        described_transactions(bootstrap_servers(bootstrap), transactional_ids, regex, output)
+    documents = cluster.ask(
+        lambda admin: described_transactions(admin, transactional_ids, regex, output)
     )
     show_transactions(documents, output)
     output.finish({"transactions": documents})
 
 
 async def described_transactions(
-    servers: str, patterns: Sequence[str], regex: bool, output: Output
+    admin: Admin, patterns: Sequence[str], regex: bool, output: Output
 ) -> list[dict[str, Any]]:
     """Return one document a transactional id; those that failed are reported.
 
     :raises CommandError: none is meant.
     """
-    async with clients.admin(servers) as admin:
-        names = await _names(admin, patterns, regex, output)
-        described = await admin.describe_transactions(names)
-    for item in described:
-        if item.error is not None:
-            output.fail(item.transactional_id, item.error)
-    return [_document(item) for item in described if item.error is None]
+    return await _documents(admin, await _names(admin, patterns, regex, output), output)
 
 
 async def listed_shared(
-    servers: str, patterns: Sequence[str], regex: bool, output: Output
+    admin: Admin, patterns: Sequence[str], regex: bool, output: Output
 ) -> list[dict[str, Any]]:
     """Return one document for each id of shared transactions; failures are reported."""
-    async with clients.admin(servers) as admin:
-        listed = await admin.list_transactions()
-        _report_unanswered(listed.unanswered, output)
-        names = [item.transactional_id for item in listed if item.shared]
-        wanted = listed_ids(names, patterns, regex=regex)
-        described = await admin.describe_transactions(wanted) if wanted else []
+    listed = await admin.list_transactions()
+    output.unanswered(listed.unanswered)
+    names = [item.transactional_id for item in listed if item.shared]
+    return await _documents(admin, listed_ids(names, patterns, regex=regex), output)
+
+
+async def _documents(admin: Admin, names: Sequence[str], output: Output) -> list[dict[str, Any]]:
+    return [_document(item) for item in await _known(admin, names, output)]
+
+
+async def _known(
+    admin: Admin, names: Sequence[str], output: Output
+) -> list[TransactionDescription]:
+    """Return the descriptions of those that can be described; the others have failed."""
+    described = await admin.describe_transactions(names) if names else ()
     for item in described:
         if item.error is not None:
             output.fail(item.transactional_id, item.error)
-    return [_document(item) for item in described if item.error is None]
+    return [item for item in described if item.error is None]
 
 
 def show_transactions(
@@ -338,6 +314,8 @@ def _partitions(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
 
 @app.command("find-hanging")
 def find_hanging(
+    output: Output,
+    cluster: Cluster,
     topic: Annotated[
         list[str] | None,
         typed.Option(
@@ -360,49 +338,34 @@ def find_hanging(
             help="transaction_max_timeout_ms of the brokers: what was silent for longer may hang.",
         ),
     ] = "15m",
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Find transactions that no coordinator will ever end.
 
     Readers at read_committed stop at the start offset of such a one, until 'transactions abort'
     ends it. What a coordinator knows ends by itself, at its time-out.
     """
-    output = Output("transactions find-hanging", chosen_format(output_format, as_json))
-    timeout_ms = _duration("--max-transaction-timeout", max_timeout)
-    chosen = _chosen(topic or [])
-    servers = bootstrap_servers(bootstrap)
+    timeout_ms = parsed("--max-transaction-timeout", duration_ms, max_timeout)
+    chosen = parsed("--topic", parse_partitions, topic or ())
+    from oncelog import TopicPartition
 
-    async def work() -> list[dict[str, Any]]:
-        from oncelog import TopicPartition
-
-        partitions = [TopicPartition(*item) for item in chosen.partitions]
-        async with clients.admin(servers) as admin:
-            found = await admin.find_hanging_transactions(
-                partitions if topic else None,
-                topics=chosen.topics if topic else None,
-                broker_id=broker,
-                max_transaction_timeout_ms=timeout_ms,
-            )
-        for error in found.errors:
-            output.fail("", error)
-        if found.undecided:
-            _report_unanswered(found.unanswered, output)
-            count = len(found.undecided)
-            output.fail("", f"{count} more may hang: not all coordinators could be asked")
-        return [_hanging(item) for item in found]
-
-    rows = run(work())
+    partitions = [TopicPartition(*item) for item in chosen.partitions]
+    found = cluster.ask(
+        lambda admin: admin.find_hanging_transactions(
+            partitions if topic else None,
+            topics=chosen.topics if topic else None,
+            broker_id=broker,
+            max_transaction_timeout_ms=timeout_ms,
+        )
+    )
+    for error in found.errors:
+        output.fail("", error)
+    if found.undecided:
+        output.unanswered(found.unanswered)
+        count = len(found.undecided)
+        output.fail("", f"{count} more may hang: not all coordinators could be asked")
+    rows = [_hanging(item) for item in found]
     output.table(HANGING_COLUMNS, rows)
     output.finish({"transactions": rows})
-
-
-def _chosen(items: Sequence[str]) -> Any:
-    try:
-        return parse_partitions(items)
-    except ValueError as error:
-        raise UsageError(f"--topic {error}") from None
 
 
 def _hanging(item: HangingTransaction) -> dict[str, Any]:
@@ -423,6 +386,8 @@ def _hanging(item: HangingTransaction) -> dict[str, Any]:
 
 @app.command()
 def abort(
+    output: Output,
+    cluster: Cluster,
     topic: Annotated[
         str,
         typed.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topics),
@@ -438,43 +403,36 @@ def abort(
     ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Abort the transaction that is open in a partition, as 'find-hanging' shows it.
 
     If a coordinator has it, it ends it in all partitions and fences the producer. If none has, an
     abort marker is written into this partition.
     """
-    output = Output("transactions abort", chosen_format(output_format, as_json))
     if producer_id is None and start_offset is None:
         raise UsageError("which transaction? Give --producer-id or --start-offset")
-    servers = bootstrap_servers(bootstrap)
     what = f"of producer {producer_id}" if producer_id is not None else f"from {start_offset} on"
     if not dry_run:
         confirm(f"Abort the transaction {what} in {topic}-{partition}?", yes)
 
-    async def work() -> dict[str, Any]:
-        from oncelog import TopicPartition
+    from oncelog import TopicPartition
 
-        async with clients.admin(servers) as admin:
-            aborted = await admin.abort_transaction(
-                TopicPartition(topic, partition),
-                producer_id=producer_id,
-                start_offset=start_offset,
-                validate_only=dry_run,
-            )
-        return {
-            "topic": topic,
-            "partition": partition,
-            "producer_id": aborted.producer_id,
-            "producer_epoch": aborted.producer_epoch,
-            "transactional_id": aborted.transactional_id,
-        }
-
-    row = run(work())
-    by = row["transactional_id"]
+    aborted = cluster.ask(
+        lambda admin: admin.abort_transaction(
+            TopicPartition(topic, partition),
+            producer_id=producer_id,
+            start_offset=start_offset,
+            validate_only=dry_run,
+        )
+    )
+    by = aborted.transactional_id
+    row = {
+        "topic": topic,
+        "partition": partition,
+        "producer_id": aborted.producer_id,
+        "producer_epoch": aborted.producer_epoch,
+        "transactional_id": by,
+    }
     how = "by a marker in this partition" if by is None else f"by the coordinator of {by}"
     done = "would abort" if dry_run else "aborted"
     output.line(f"{done} the transaction of producer {row['producer_id']}, {how}")
@@ -483,55 +441,39 @@ def abort(
 
 @app.command()
 def fence(
+    output: Output,
+    cluster: Cluster,
     transactional_ids: Ids,
     regex: RegexOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    output_format: FormatOption = Format.TEXT,
-    as_json: JsonOption = False,
 ) -> None:
     """Abort the open transactions of transactional ids, and shut their present producers out."""
-    output = Output("transactions fence", chosen_format(output_format, as_json))
-    servers = bootstrap_servers(bootstrap)
 
-    async def find() -> list[str]:
-        async with clients.admin(servers) as admin:
-            names = await _names(admin, transactional_ids, regex, output)
-            described = await admin.describe_transactions(names)
-        for item in described:
-            if item.error is not None:
-                # An id that is not known yet would come to be by that.
-                output.fail(item.transactional_id, item.error)
-        return [item.transactional_id for item in described if item.error is None]
+    async def find(admin: Admin) -> list[str]:
+        # An id that is not known yet would come to be by fencing it.
+        known = await _known(admin, await _names(admin, transactional_ids, regex, output), output)
+        return [item.transactional_id for item in known]
 
-    names = run(find())
+    names = cluster.ask(find)
+    rows: list[dict[str, Any]] = [{"transactional_id": name, "fenced": False} for name in names]
     if dry_run:
         for name in names:
             output.line(f"would fence {name}")
-        rows = [{"transactional_id": name, "fenced": False} for name in names]
-        output.finish({"dry_run": True, "transactions": rows}, FENCED_COLUMNS)
-        return
-    if names:
+    elif names:
         confirm(f"Abort what is open of {', '.join(names)}, and fence the producers?", yes)
-    rows = run(_fence(servers, names, output)) if names else []
-    output.finish({"dry_run": False, "transactions": rows}, FENCED_COLUMNS)
+        fenced = cluster.ask(lambda admin: admin.fence_producers(names))
+        rows = [
+            output.outcome(_fenced(each), "fenced", each.transactional_id, each.error)
+            for each in fenced
+        ]
+    output.finish({"dry_run": dry_run, "transactions": rows}, FENCED_COLUMNS)
 
 
-async def _fence(servers: str, names: Sequence[str], output: Output) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    async with clients.admin(servers) as admin:
-        for item in await admin.fence_producers(names):
-            row: dict[str, Any] = {
-                "transactional_id": item.transactional_id,
-                "fenced": item.error is None,
-                "producer_id": item.producer_id,
-                "producer_epoch": item.producer_epoch,
-            }
-            if item.error is None:
-                output.line(f"fenced {item.transactional_id}")
-            else:
-                output.fail(item.transactional_id, item.error)
-                row["error"] = item.error.name
-            rows.append(row)
-    return rows
+def _fenced(item: FencedProducer) -> dict[str, Any]:
+    return {
+        "transactional_id": item.transactional_id,
+        "fenced": False,
+        "producer_id": item.producer_id,
+        "producer_epoch": item.producer_epoch,
+    }
