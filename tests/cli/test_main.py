@@ -35,7 +35,13 @@ HEAVY = frozenset(
 )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["topics", "--help"], ["topics", "list", "-h"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--help"], ["topics", "--help"], ["topics", "list", "-h"]),
+        *(["demo", "--help"], ["pipeline", "--help"]),
+    ],
+)
 def test_help_imports_little_and_no_sdk(arguments: list[str]) -> None:
     """Modules are counted, not milliseconds: those depend on who else uses the machine."""
     script = (
@@ -53,7 +59,8 @@ def test_help_imports_little_and_no_sdk(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     imported = set(done.stderr.split())
     assert not imported & HEAVY
-    assert not any(name.startswith("oncelog_cli.local") for name in imported)
+    kept_away = ("oncelog_cli.local", "oncelog_cli.demo.", "oncelog_bench", "pyspark_oncelog")
+    assert not [name for name in imported if name.startswith(kept_away)]
     assert len(imported) <= MODULES_MAX
     commands = {name for name in imported if name.startswith("oncelog_cli.commands.")}
     assert len(arguments) > 1 or not commands

@@ -43,26 +43,48 @@ def test_an_extra_for_one_machine_has_no_spark() -> None:
 
 
 def test_the_light_installation_needs_nothing_else(tmp_path: Path) -> None:
-    """Its packages alone, without those that are installed here as well: the SDK can be imported,
-    and every command can be described, for which all of them are."""
-    for name in LIGHT_PACKAGES - {"oncelog"}:
-        for top in tops(name):
-            (tmp_path / top.name).symlink_to(top)
-    script = (
+    """The SDK can be imported, and every command can be described, for which all of them are."""
+    done = in_light_installation(
+        tmp_path,
         "import oncelog, oncelog.blocking, oncelog.errors, sys;"
-        "from oncelog_cli.main import run_command; sys.exit(run_command(['--help-json']))"
-    )
-    rooms = [str(ROOT / room) for room in ROOMS]
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *rooms])},
-        capture_output=True,
-        text=True,
-        check=False,
+        "from oncelog_cli.main import run_command; sys.exit(run_command(['--help-json']))",
     )
     assert done.returncode == 0, done.stderr
     paths = {" ".join(command["path"]) for command in json.loads(done.stdout)["commands"]}
     assert {"produce", "consume", "topics list", "up", "demo", "pipeline run"} <= paths
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [(["demo"], "demo"), (["pipeline", "demo"], "demo,spark"), (["bench"], "local")],
+)
+def test_demos_and_benchmarks_name_their_extra_and_load_nothing(
+    tmp_path: Path, command: list[str], extra: str
+) -> None:
+    done = in_light_installation(
+        tmp_path,
+        f"import sys; from oncelog_cli.main import run_command; code = run_command({command});"
+        "print(*sys.modules, sep='\\n'); sys.exit(code)",
+    )
+    assert done.returncode == 2
+    assert f"Remedy: pip install 'oncelog[{extra}]'" in done.stderr
+    theirs = ("oncelog_cli.demo.", "oncelog_bench", "pyspark_oncelog")
+    assert not [name for name in done.stdout.split() if name.startswith(theirs)]
+
+
+def in_light_installation(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with its packages alone, without those that are installed here as well."""
+    for name in LIGHT_PACKAGES - {"oncelog"}:
+        for top in tops(name):
+            (folder / top.name).symlink_to(top)
+    rooms = [str(ROOT / room) for room in ROOMS]
+    return subprocess.run(
+        [sys.executable, "-S", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *rooms])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def tops(name: str) -> set[Path]:

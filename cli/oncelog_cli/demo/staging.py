@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from oncelog_cli import typed
+from oncelog_cli.demo.driver import PipelineError
+from oncelog_cli.demo.flights import flights_path
 from oncelog_cli.demo.view import View
+from oncelog_cli.exits import EXIT_FAILED, UsageError
 from oncelog_cli.local.cluster import LocalCluster
+from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.render import JSON_VERSION
 
 
@@ -32,6 +39,36 @@ class AnyJob(Protocol[V]):
 
     async def run(self, cluster: LocalCluster, view: View) -> V:
         """Do it all, and judge it."""
+
+
+def play(
+    command: str,
+    make_job: Callable[[Path, Path], AnyJob[AnyVerdict]],
+    view: View,
+    directory: Path | None,
+    *,
+    as_json: bool,
+    kept: str,
+    broken: str,
+) -> None:
+    """Run a job on a cluster of its own, and show the verdict.
+
+    :param make_job: makes it of the file with the flights, and of the directory for its files.
+    :param directory: where files are kept; with None they go.
+    :raises UsageError: nothing was done: that can be told from a verdict.
+    """
+    home = directory or Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
+    try:
+        verdict = run_on_cluster(home, make_job(flights_path(), home), view)
+    except (LocalClusterError, PipelineError) as error:
+        raise UsageError(str(error)) from None
+    finally:
+        view.close()
+        if directory is None:
+            shutil.rmtree(home, ignore_errors=True)
+    show(command, verdict, as_json=as_json, kept=kept, broken=broken)
+    if not verdict.ok:
+        raise typed.Exit(EXIT_FAILED)
 
 
 def run_on_cluster(home: Path, job: AnyJob[V], view: View) -> V:

@@ -31,7 +31,12 @@ async def test_a_busy_loop_is_seen(tmp_path: Path) -> None:
         assert samples["oncelog_broker_info"] == {(cluster_id, "r1", release()): 1}
         assert samples["oncelog_broker_ready"][()] == 1
         assert samples["oncelog_tasks"]["replication",] >= 2
-        assert samples["process_open_fds"][()] > 10
+        assert 10 < samples["process_open_fds"][()] <= samples["process_max_fds"][()]
+        resident = samples["process_resident_memory_bytes"][()]
+        assert 10**6 < resident < samples["process_virtual_memory_bytes"][()]
+        assert samples["process_cpu_seconds_total"][()] > 0
+        started_s = samples["process_start_time_seconds"][()]
+        assert time.time() - 86_400 < started_s <= time.time() + 2
         assert set(samples["oncelog_assertions_failed_total"].values()) == {0}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_cli.demo import flights
+from oncelog_cli.demo import FLIGHT_COUNT, flights
 
 
 @pytest.fixture
@@ -49,5 +49,5 @@ def test_limit_cuts_the_file(archive: Path) -> None:
 def test_the_installed_package_holds_every_flight() -> None:
     path = flights.flights_path()
     rows = [flight.row for flight in flights.read_flights(path)]
-    assert len(rows) == flights.FLIGHT_COUNT
-    assert rows[-1] == flights.FLIGHT_COUNT - 1
+    assert len(rows) == FLIGHT_COUNT
+    assert rows[-1] == FLIGHT_COUNT - 1

@@ -1,4 +1,4 @@
-"""``oncelog pipeline demo`` as a shell sees it, around the job itself."""
+"""The demos as a shell sees them, around the jobs themselves."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from oncelog_cli.demo import pipeline_command
+from oncelog_cli import extras
+from oncelog_cli.demo import staging
 from oncelog_cli.demo.delays import Judge
-from oncelog_cli.demo.flights import FlightsMissingError
+from oncelog_cli.local.process import LocalClusterError
 from oncelog_cli.main import run_command
 
 KNOWN: dict[str, Any] = {
@@ -23,15 +24,29 @@ KNOWN: dict[str, Any] = {
 }
 
 
-def test_without_the_data_it_says_what_to_install(
+@pytest.mark.parametrize(
+    ("command", "extra"), [(["demo"], "demo"), (["pipeline", "demo"], "demo,spark")]
+)
+def test_without_its_packages_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    extra: str,
+) -> None:
+    monkeypatch.setattr(extras, "DEMO", ("no_such_module",))
+    assert run_command(command) == 2
+    assert f"pip install 'oncelog[{extra}]'" in capsys.readouterr().err
+
+
+def test_a_cluster_that_does_not_start_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing() -> None:
-        raise FlightsMissingError("pip install 'oncelog[demo]'")
+    def fail(*_: Any) -> None:
+        raise LocalClusterError("no Java")
 
-    monkeypatch.setattr(pipeline_command, "flights_path", missing)
-    assert run_command(["pipeline", "demo"]) == 2
-    assert "oncelog[demo]" in capsys.readouterr().err
+    monkeypatch.setattr(staging, "run_on_cluster", fail)
+    assert run_command(["demo"]) == 2
+    assert capsys.readouterr().err.endswith("error: no Java\n")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +61,7 @@ def test_the_verdict_is_said_in_words_and_by_the_exit_code(
     word: str,
 ) -> None:
     verdict = Judge({}).verdict(**{**KNOWN, "lag": lag})
-    monkeypatch.setattr(pipeline_command, "run_on_cluster", lambda *_: verdict)
+    monkeypatch.setattr(staging, "run_on_cluster", lambda *_: verdict)
     assert run_command(["pipeline", "demo"]) == code
     assert word in capsys.readouterr().out
     assert run_command(["pipeline", "demo", "--json"]) == code
