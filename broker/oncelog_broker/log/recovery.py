@@ -316,7 +316,9 @@ def _load_segments(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
                 _drop(loader, bases[number:], sizes[number:])
             return
         loader.segments.append(segment)
-        if following is not None and following <= loader.recovery_point:
+        # A segment that begins at the recovery point may have been truncated, and be back; the one
+        # before it may go on with what was written instead. That is damage only after a clean stop.
+        if following is not None and following < loader.recovery_point + loader.clean:
             whole = _load_sealed(loader, segment, summary, size, following)
         elif loader.clean and following is None:
             whole = _load_sealed(loader, segment, summary, size, loader.recovery_point)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import (
@@ -90,14 +88,6 @@ def test_an_older_epoch_is_fenced() -> None:
     assert log.log_end_offset == 1
 
 
-def test_segments_roll_by_bytes() -> None:
-    log = make_log(MemoryFiles(), SMALL)
-    fill(log, 100)
-    assert len(log.segments) > 10
-    assert all(segment.size_bytes <= 1024 for segment in log.segments)
-    assert len(values_in(log)) == 100
-
-
 def test_segments_roll_by_age() -> None:
     clock = ManualClock(NOW_MS)
     files = MemoryFiles()
@@ -121,16 +111,6 @@ def test_an_empty_active_segment_is_not_rolled() -> None:
     assert len(log.segments) == 1
 
 
-def test_the_follower_keeps_offsets_and_epochs() -> None:
-    log = make_log(MemoryFiles())
-    data = follower_batches((0, 2, 1), (2, 3, 1), (5, 1, 4))
-    result = log.append_as_follower(data)
-    assert result is not None
-    assert (result.base_offset, result.last_offset, result.record_count) == (0, 5, 6)
-    assert log.epochs.entries() == [(1, 0), (4, 5)]
-    assert bytes(log.read(0, 1 << 20, upto=6)) == bytes(data)
-
-
 def test_the_follower_ignores_a_partial_batch() -> None:
     log = make_log(MemoryFiles())
     data = follower_batches((0, 2, 1), (2, 3, 1))
@@ -140,17 +120,6 @@ def test_the_follower_ignores_a_partial_batch() -> None:
     assert result is not None
     assert log.log_end_offset == 2
     assert log.size_bytes == result.size_bytes
-
-
-def test_the_follower_rolls_in_the_middle_of_what_it_got() -> None:
-    leader, follower = make_log(MemoryFiles(), SMALL), make_log(MemoryFiles(), SMALL)
-    fill(leader, 60)
-    everything = bytearray()
-    for segment in leader.segments:
-        everything += leader.read(segment.base_offset, 1 << 20, upto=segment.next_offset)
-    follower.append_as_follower(memoryview(everything))
-    assert [s.base_offset for s in follower.segments] == [s.base_offset for s in leader.segments]
-    assert values_in(follower) == values_in(leader)
 
 
 def test_the_follower_takes_batches_larger_than_its_limits() -> None:
@@ -207,36 +176,6 @@ def test_a_log_may_start_inside_a_batch() -> None:
 # ---- reading
 
 
-@pytest.mark.parametrize("offset", [-1, 11, 10**9])
-def test_reads_outside_the_log(offset: int) -> None:
-    log = make_log(MemoryFiles())
-    fill(log, 10)
-    with pytest.raises(OffsetOutOfRangeError):
-        log.read(offset, 100, upto=10)
-
-
-def test_reads_at_the_end_and_at_the_limit_are_empty() -> None:
-    log = make_log(MemoryFiles())
-    assert log.read(0, 100, upto=0) == b""
-    fill(log, 10)
-    assert log.read(10, 100, upto=10) == b""
-    assert log.read(10, 100, upto=99) == b""
-    assert log.read(4, 100, upto=4) == b""
-    assert log.read(9, 0, upto=10, min_one_batch=False) == b""
-    assert offsets_in(log.read(9, 0, upto=10)) == [9]
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 79), st.integers(0, 3000), st.integers(0, 80))
-def test_reads_over_segments(offset: int, max_bytes: int, upto: int) -> None:
-    log = make_log(MemoryFiles(), SMALL)
-    fill(log, 80)
-    found = offsets_in(log.read(offset, max_bytes, upto=upto))
-    assert found == list(range(offset, offset + len(found)))
-    assert all(base < upto for base in found)
-    assert bool(found) == (offset < upto)
-
-
 def test_reads_go_on_with_few_files_open() -> None:
     files = MemoryFiles()
     log_dir = make_log_dir(files)
@@ -253,37 +192,6 @@ def test_reads_go_on_with_few_files_open() -> None:
 # ---- cutting
 
 
-@pytest.mark.parametrize("offset", [0, 1, 17, 50, 99, 100])
-@pytest.mark.parametrize("synced", [False, True])
-def test_truncation(offset: int, synced: bool) -> None:
-    files = MemoryFiles()
-    log = make_log(files, SMALL)
-    fill(log, 100)
-    before = values_in(log)
-    if synced:
-        sync(log)
-        log.begin_checkpoint()
-    assert log.truncate_to(offset) == (offset < 100)
-    assert values_in(log) == before[:offset]
-    assert log.log_end_offset == offset
-    assert log.synced_offset == (offset if synced else 0)
-    assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
-    log.append_as_leader(batch(b"new"), 1)
-    sync(log)
-    assert log.synced_offset == offset + 1
-    files.crash("none")
-    loaded = reload_log(files, SMALL, recovery_point=100 if synced else 0)
-    assert values_in(loaded) == [*before[:offset], b"new"]
-    assert not loaded.needs_refetch
-
-
-def test_truncation_inside_a_batch_takes_the_batch() -> None:
-    log = make_log(MemoryFiles())
-    log.append_as_follower(follower_batches((0, 5, 0), (5, 5, 0)))
-    assert log.truncate_to(7)
-    assert log.log_end_offset == 5
-
-
 def test_truncation_cleans_epochs_even_when_the_log_has_nothing_to_cut() -> None:
     # KAFKA-10706
     log = make_log(MemoryFiles())
@@ -291,30 +199,6 @@ def test_truncation_cleans_epochs_even_when_the_log_has_nothing_to_cut() -> None
     log.assign_epoch(5, 10)
     assert not log.truncate_to(10)
     assert log.epochs.entries() == [(1, 0)]
-
-
-def test_truncation_below_the_start_begins_anew_there() -> None:
-    log = make_log(MemoryFiles())
-    fill(log, 10)
-    log.advance_log_start(8)
-    assert log.truncate_to(3)
-    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
-    assert log.read(3, 10, upto=3) == b""
-
-
-def test_starting_anew() -> None:
-    files = MemoryFiles()
-    log = make_log(files, SMALL)
-    fill(log, 100, epoch=2)
-    sync(log)
-    log.truncate_fully_and_start_at(500)
-    assert (log.log_start_offset, log.log_end_offset, log.synced_offset) == (500, 500, 500)
-    assert (log.size_bytes, log.latest_epoch()) == (0, -1)
-    log.append_as_follower(follower_batches((500, 3, 7)))
-    sync(log)
-    assert log.synced_offset == 503
-    files.crash("none")
-    assert values_in(reload_log(files, SMALL)) == [b"500", b"501", b"502"]
 
 
 def test_a_sync_under_way_proves_nothing_of_what_was_cut() -> None:
@@ -327,21 +211,6 @@ def test_a_sync_under_way_proves_nothing_of_what_was_cut() -> None:
     assert log.synced_offset == 0
     sync(log)
     assert log.synced_offset == 6
-
-
-def test_the_log_start() -> None:
-    log = make_log(MemoryFiles())
-    fill(log, 5, epoch=1)
-    fill(log, 5, epoch=3)
-    assert log.advance_log_start(7)
-    assert not log.advance_log_start(7)
-    assert not log.advance_log_start(2)
-    assert log.epochs.entries() == [(3, 7)]
-    with pytest.raises(OffsetOutOfRangeError):
-        log.read(6, 100, upto=10)
-    with pytest.raises(OffsetOutOfRangeError):
-        log.advance_log_start(11)
-    assert len(values_in(log)) == 3
 
 
 # ---- retention
@@ -395,18 +264,6 @@ def test_compacted_topics_lose_only_what_lies_below_the_start() -> None:
 # ---- timestamps and epochs
 
 
-def test_offsets_by_time() -> None:
-    log = make_log(MemoryFiles(), topic_config(segment_bytes=1024))
-    stamps = [NOW_MS + step for step in (0, 10, 5, 20, 20, 15, 30)]
-    for number, stamp_ms in enumerate(stamps):
-        log.append_as_leader(batch(b"x" * 200, timestamps=stamp_ms), number)
-    assert len(log.segments) > 1
-    for sought in range(NOW_MS - 1, NOW_MS + 32):
-        first = next((n for n, stamp in enumerate(stamps) if stamp >= sought), None)
-        expected = None if first is None else (stamps[first], first, first)
-        assert log.offset_for_timestamp(sought) == expected
-
-
 def test_epochs_end_where_the_next_begins() -> None:
     log = make_log(MemoryFiles())
     fill(log, 3, epoch=1)
@@ -452,17 +309,6 @@ def test_the_flush_setting_of_a_topic_can_change() -> None:
     log.reconfigure(topic_config(flush="interval"))
     fill(log, 1)
     assert log.synced_offset == 3
-
-
-def test_names_of_new_segments_are_durable_before_offsets_in_them_count() -> None:
-    files = MemoryFiles()
-    log = make_log(files, SMALL)
-    fill(log, 40)
-    sync(log)
-    assert len(log.segments) > 3
-    files.crash("none")
-    loaded = reload_log(files, SMALL)
-    assert len(values_in(loaded)) == 40
 
 
 def test_over_real_files(tmp_path: object) -> None:

@@ -11,6 +11,7 @@ from oncelog_broker.log.compaction import hole
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK, LoadedLog, load_log
 from oncelog_protocol.records.batch import iter_headers
+from oncelog_testing.memory.crashes import Crash
 from oncelog_testing.memory.files import CrashView, MemoryFiles
 from support.logs import (
     DATA,
@@ -247,6 +248,23 @@ def test_a_segment_that_does_not_continue_is_a_left_over() -> None:
     assert log_names(files) == names[:1]
 
 
+def test_a_segment_that_was_cut_may_come_back_where_something_else_goes_on() -> None:
+    files = MemoryFiles()
+    with_room = topic_config(segment_bytes=1100, index_interval_bytes=200)
+    log = make_log(files, with_room)
+    fill(log, 10)
+    sync(log)
+    log.begin_checkpoint()
+    border = log.segments[1].base_offset
+    log.truncate_to(border)
+    log.append_as_leader(batch(b"short"), 1)
+    assert len(log.segments) == 1
+    files.crash(Crash("all", False))  # the kernel has written bytes, and no names yet
+    loaded = reload_log(files, with_room, recovery_point=10)
+    assert not loaded.damage
+    assert values_in(loaded) == [*expected(0, border), b"short"]
+
+
 def test_a_tail_that_goes_back_in_epochs_is_cut() -> None:
     # A truncation was not durable, and what was written over it is shorter: old batches follow.
     files = MemoryFiles()
@@ -258,17 +276,6 @@ def test_a_tail_that_goes_back_in_epochs_is_cut() -> None:
     loaded = reload_log(files, recovery_point=2)
     assert loaded.log_end_offset == 3
     assert loaded.epochs.entries() == [(1, 0), (7, 2)]
-
-
-def test_what_recovery_keeps_is_synced_before_it_counts() -> None:
-    files = MemoryFiles()
-    log = make_log(files)
-    fill(log, 4)
-    files.crash("all")  # the process died, the machine did not
-    log = reload_log(files, recovery_point=0)
-    assert log.synced_offset == 4
-    files.crash("none")
-    assert values_in(reload_log(files, recovery_point=4)) == expected(0, 4)
 
 
 # ---- damage below the recovery point
