@@ -19,6 +19,13 @@ JOBS ?= auto
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile
 N ?= 20
 
+FAST = -m "not integration and not zookeeper and not slow"
+
+# `make quick ROOM=log`: the rooms, and where the tests of one are.
+QUICK_ROOMS := protocol runtime log replication coordinator transactions server config observability controller client \
+	client/admin client/consumer client/core client/producer cli testing
+QUICK_TESTS = $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
+
 # The Pythons that the classifiers in pyproject.toml name; a path does as well.
 PYTHONS ?= python3.11 python3.12 python3.13
 
@@ -38,7 +45,7 @@ MESSAGES ?= 100000
 ROUNDS ?= 4
 ROUND_SECONDS ?= 60
 
-.PHONY: help setup demo demo-pipeline test nightly unit integration check fmt lint types layers house house-report docs \
+.PHONY: help setup demo demo-pipeline test nightly unit quick integration check fmt lint types layers house house-report docs \
 	bench bench-compare bench-peers fuzz coverage repro clean sim sim-campaign sim-shrink sim-replay ablations scenarios golden \
 	chaos chaos-spark bench-loop bench-spark lanes
 
@@ -55,13 +62,18 @@ demo-pipeline: setup ## flights through Spark, driver and broker killed, totals 
 	@$(BIN)/oncelog pipeline demo
 
 test: setup ## every test: units, ports, integration with real processes and ZooKeeper
-	@$(PYTEST) $(TEST)
+	@$(PYTEST) --durations=15 $(TEST)
 
 nightly: setup ## every test, also those that take minutes: all crash points, declarative pipelines, spark-submit
 	@$(PYTEST) --nightly $(TEST)
 
 unit: setup ## the fast tests: no real ZooKeeper, no broker processes
-	@$(PYTEST) $(TEST) -m "not integration and not zookeeper and not slow"
+	@$(PYTEST) $(TEST) $(FAST)
+
+quick: ## ROOM=log: the fast tests of one room, with fewer examples; needs neither Spark nor Java
+	@$(if $(filter $(QUICK_ROOMS),$(ROOM)),,echo "make quick ROOM=log; rooms: $(QUICK_ROOMS)" >&2; exit 1)
+	@$(PYTHON) tools/setup_venv.py $(VENV) unit
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) -q $(QUICK_TESTS) $(FAST)
 
 lanes: ## the fast tests with every Python that is named and found; PYTHONS="python3.12 /opt/3.13/bin/python3"
 	@for python in $(PYTHONS); do \

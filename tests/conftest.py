@@ -24,6 +24,8 @@ settings.register_profile(
 settings.register_profile(
     "long", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
+# `make quick`: enough to see a mistake in what one has just written.
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=15)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 

@@ -71,6 +71,7 @@ def test_a_name_that_is_none_of_them() -> None:
         _ = oncelog.Kafka
 
 
+@pytest.mark.slow
 def test_each_is_importable_first_of_all() -> None:
     """No import depends on another one that came before it."""
     program = "import sys\n" + "".join(

@@ -82,6 +82,7 @@ with Consumer(
 PROGRAMS = {"run": RUN, "loop": LOOP, "blocking run": BLOCKING_RUN, "blocking loop": BLOCKING_LOOP}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.asyncio

@@ -227,6 +227,7 @@ def check(path: Path, name: str, count: int) -> None:
             assert found == {f"c{k}": 2 * sum(range(k, count, 3)) for k in range(3)}
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", ["rows_by_offset", "offsets_in_the_store"])
 async def test_examples_killed_as_processes(tmp_path: Path, name: str) -> None:

@@ -372,6 +372,7 @@ def play(scenario: Scenario, styles: tuple[Crash, ...] = STYLES) -> World:
     return run_inline(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point(scenario: Scenario) -> None:
     world = play(scenario)
@@ -393,6 +394,7 @@ def judge_interrupted_starts(scenario: Scenario, one_in: int) -> None:
     assert count >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_crash_point_of_a_start_after_some_crash(scenario: Scenario) -> None:
     judge_interrupted_starts(scenario, 10)

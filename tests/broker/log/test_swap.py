@@ -119,6 +119,7 @@ async def cut_into_what_was_compacted(world: World) -> None:
 SCENARIOS: tuple[Scenario, ...] = (two_runs, again_and_again, cut_into_what_was_compacted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_every_step(scenario: Scenario) -> None:
     async def go() -> None:
@@ -132,6 +133,7 @@ def test_a_crash_at_every_step(scenario: Scenario) -> None:
     run_inline(go())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_every_step_of_the_start_after_it(scenario: Scenario) -> None:
     styles = (KILL, Crash("none", False), Crash("all", lambda view: len(view.unsynced) // 2))
