@@ -66,7 +66,6 @@ from oncelog_protocol.messages.replication import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from oncelog_runtime.checked_clock import CheckedClock
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
@@ -121,8 +120,8 @@ class Broker:
         self.phase = BrokerPhase.NEW  # how far it has come
         self.files = files
         safeguards = safeguards if safeguards is not None else Safeguards()
-        loop, check = asyncio.get_running_loop(), safeguards.log.check_clock
-        self.clock = CheckedClock(clock, loop.time, on_leap=self._clock_leapt, check=check)
+        loop = asyncio.get_running_loop()
+        self.clock = safeguards.log.clock(clock, loop.time, self._clock_leapt)
         self._entropy = entropy
         self._store = metadata_store
         self.authorizer = authorizer if authorizer is not None else AllowAllAuthorizer()

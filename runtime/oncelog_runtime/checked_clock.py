@@ -37,7 +37,6 @@ class CheckedClock:
     :param wall: the machine's.
     :param monotonic_s: seconds of a clock that does not leap, such as the running loop's.
     :param on_leap: told of each leap, with how far the wall clock is ahead of the checked time.
-    :param check: off, the wall clock is believed: for tests that show what the rules are for.
     """
 
     __slots__ = (
@@ -48,7 +47,6 @@ class CheckedClock:
         "_earlier",
         "_later",
         "_monotonic_s",
-        "_off",
         "_on_leap",
         "_undecided",
         "_wall",
@@ -61,14 +59,12 @@ class CheckedClock:
         monotonic_s: Callable[[], float],
         *,
         on_leap: Callable[[int], None] | None = None,
-        check: bool = True,
     ) -> None:
         self._wall = wall
         self._monotonic_s = monotonic_s
         self._on_leap = on_leap
         self.leaps = 0
         """Leaps of the wall clock since the start, and the one before it if peers told of it."""
-        self._off = not check
         self._ahead = wall.now_ms() - monotonic_s() * 1000
         """The checked time is the monotonic clock and this."""
         self._confirmed = False
@@ -93,18 +89,13 @@ class CheckedClock:
             self._ahead = ahead
             self._doubted = None
             return wall_ms
-        if self._off:
-            return wall_ms
         self._doubt(ahead)
         return int(monotonic_ms + self._ahead)
 
     def expiry_ms(self) -> int:
         """Return the time that it surely is: what is too old by it may be deleted. It is 0 before a
-        majority was heard, so that nothing is deleted. 0 before a majority was heard, so that
-        nothing is."""
+        majority was heard, so that nothing is deleted."""
         now_ms = self.now_ms()
-        if self._off:
-            return now_ms
         if not self._confirmed:
             return 0
         if self._earlier is None:
@@ -122,7 +113,7 @@ class CheckedClock:
     def stamp_of(self, latest_ms: int) -> int:
         """See the port. A machine may start with a clock of long ago, and what was noted by that
         would be too old as soon as a majority was heard."""
-        return latest_ms if self._confirmed or self._off else NOT_YET_MS
+        return latest_ms if self._confirmed else NOT_YET_MS
 
     @property
     def error_ms(self) -> int:

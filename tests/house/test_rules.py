@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from oncelog_broker.coordinator import safeguards as coordinators
-from oncelog_broker.replication import safeguards as replication
 from simulation.ablations import SWITCHES
 from support.house import ROOT, generator, tree
+from unsafe import log, replication
 
 RULES = generator("house_measures/rules")
 DOCS = generator("rules_docs")
@@ -60,7 +60,11 @@ def test_every_rule_is_cited() -> None:
 def test_every_switch_is_of_one_rule() -> None:
     times = Counter(switch for row in ROWS for switch in row.switches)
     assert [switch for switch, count in times.items() if count > 1] == []
-    rooms = {*replication.SWITCHES, *(f"coordinator.{name}" for name in coordinators.SWITCHES)}
+    rooms = {
+        *replication.SWITCHES,
+        *(f"log.{name}" for name in [*log.UNSAFE, *log.UNSAFE_FILES]),
+        *(f"coordinator.{name}" for name in coordinators.SWITCHES),
+    }
     assert {*SWITCHES, *rooms} - set(times) == set()
 
 

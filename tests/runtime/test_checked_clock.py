@@ -6,6 +6,7 @@ import pytest
 
 from oncelog_runtime.checked_clock import AGREE_MS, ALONE_S, LEAP_MS, CheckedClock
 from oncelog_runtime.clock import NOT_YET_MS
+from unsafe.log import BelievingClock
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -14,11 +15,11 @@ DAY_MS = 86_400_000
 class Machine:
     """Two clocks of one machine, and those of its peers."""
 
-    def __init__(self, *, wrong_ms: int = 0, check: bool = True) -> None:
+    def __init__(self, *, wrong_ms: int = 0, kind: type[CheckedClock] = CheckedClock) -> None:
         self.passed_s = 0.0
         self.wrong_ms = wrong_ms
         self.told: list[int] = []
-        self.clock = CheckedClock(self, self.monotonic_s, on_leap=self.told.append, check=check)
+        self.clock = kind(self, self.monotonic_s, on_leap=self.told.append)
 
     @property
     def true_ms(self) -> int:
@@ -98,7 +99,7 @@ def test_before_most_are_heard_nothing_that_happens_has_a_time() -> None:
     assert machine.clock.stamp_of(5) == NOT_YET_MS, "one of three is no majority"
     machine.hear(0, 0)
     assert machine.clock.stamp_of(5) == 5
-    assert Machine(check=False).clock.stamp_of(5) == 5
+    assert Machine(kind=BelievingClock).clock.stamp_of(5) == 5
 
 
 @pytest.mark.parametrize("days", [10, -10])
@@ -150,6 +151,6 @@ def test_a_leap_that_goes_on_leaping_is_counted_again() -> None:
 
 
 def test_without_the_rules_the_wall_clock_is_believed() -> None:
-    machine = Machine(check=False)
+    machine = Machine(kind=BelievingClock)
     machine.wrong_ms = 10 * DAY_MS
     assert machine.errors() == (10 * DAY_MS, 10 * DAY_MS, 10 * DAY_MS)

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oncelog_broker.coordinator.safeguards import without as without_coordinators
-from oncelog_broker.replication.safeguards import without
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_runtime.entropy import SeededEntropy
 from simulation import hasty_assignor
 from simulation.campaign import Options, Result, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of
+from unsafe import log
+from unsafe.replication import without
 
 SAFETY_S = 30.0
+NEVER_MS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,13 @@ of clients, which are turned by knobs."""
 
 
 def arguments(name: str) -> dict[str, Any]:
-    """What ``Broker`` is given to go without one rule."""
+    """What a ``SimCluster`` is given to go without one rule."""
     if name.startswith("client."):
         return {}
+    if name == "log.give_up_hung_disks":
+        return {"settings": {"log_dir_sync_timeout_ms": NEVER_MS}}
+    if disk := log.UNSAFE_FILES.get(name.removeprefix("log.")):
+        return {"files": disk}
     if name.startswith("coordinator."):
         rule = name.removeprefix("coordinator.")
         turned: dict[str, Any] = {"coordinator_safeguards": without_coordinators(rule)}

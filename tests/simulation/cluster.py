@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.log.dir_jobs import SYNC
-from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_controller.safeguards import ControllerSafeguards
 from oncelog_controller.znodes import broker_path, state_path
 from oncelog_protocol.errors import BrokerNotAvailableError
@@ -63,7 +62,11 @@ class SimClock:
 
 
 class SimCluster:
-    """Brokers 1 to N, ZooKeeper on "zk", clients where ``client_process`` puts them."""
+    """Brokers 1 to N, ZooKeeper on "zk", clients where ``client_process`` puts them.
+
+    :param safeguards: arguments for every ``Broker``, to go without a rule; also ``files``, what it
+        is given as its disk, and ``settings``, which go before those of the knobs.
+    """
 
     def __init__(
         self,
@@ -71,13 +74,14 @@ class SimCluster:
         knobs: Knobs,
         entropy: SeededEntropy,
         *,
-        safeguards: dict[str, Any] | None = None,
+        safeguards: Mapping[str, Any] | None = None,
     ) -> None:
         self.loop = loop
         self.knobs = knobs
         self.entropy = entropy
-        self.safeguards = safeguards or {}
-        """More arguments for every ``Broker``: rules to switch off."""
+        self.more_for_brokers = more = dict(safeguards or {})
+        self.as_disk: Callable[[MemoryFiles], Any] = more.pop("files", lambda disk: disk)
+        self._settings: dict[str, Any] = more.pop("settings", {})
         self.network = Network(loop, entropy.fork("network"))
         self.network.latency_s = knobs.latency_s
         self.network.jitter_s = knobs.jitter_s
@@ -114,8 +118,7 @@ class SimCluster:
         self.zookeeper_process = self.network.start("zk")
         self.zookeeper = self.zookeeper_process.run(MemoryZooKeeper)
         self.zookeeper.delay = self._zookeeper_delay
-        self._zookeeper_chance = entropy.fork("zookeeper")
-        self._load_chance = entropy.fork("load")
+        self._zookeeper_chance, self._load_chance = entropy.fork("zookeeper"), entropy.fork("load")
         clocks = entropy.fork("clocks")
         self._rates: dict[int, float] = {}
         for broker_id in self.ids:
@@ -189,7 +192,7 @@ class SimCluster:
             await asyncio.sleep(RESTART_S)
 
     def _make(self, broker_id: int, process: Process) -> Broker:
-        rules = self.safeguards.get("controller_safeguards") or ControllerSafeguards()
+        rules = self.more_for_brokers.get("controller_safeguards") or ControllerSafeguards()
         store = SimMetadataStore(
             self.zookeeper,
             process=process,
@@ -198,15 +201,13 @@ class SimCluster:
             expire_hung_loops=rules.expire_hung_loops,
         )
         self.stores[broker_id] = store
-        options = dict(self.safeguards)
-        options.setdefault("safeguards", Safeguards())
         broker = Broker(
             self.config(broker_id),
-            files=self.disks[broker_id],
+            files=self.as_disk(self.disks[broker_id]),
             clock=self.clocks[broker_id],
             entropy=self.entropy.fork(f"broker-{broker_id}-{self._lives[broker_id]}"),
             metadata_store=store,
-            **options,
+            **self.more_for_brokers,
         )
         self.brokers[broker_id] = broker
         hearing(broker, self.deaf)
@@ -224,7 +225,7 @@ class SimCluster:
                 ListenerConfig(name="internal", host=address, port=9001),
                 ListenerConfig(name="external", host=address, port=9002),
             ],
-            **self.knobs.broker_settings(),
+            **self.knobs.broker_settings() | self._settings,
         )
 
     def _job_delay(self, broker_id: int) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ListenerConfig
-from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_controller.store import NodeStat
 from oncelog_controller.znodes import BROKER_IDS, broker_path
@@ -76,15 +75,13 @@ def elsewhere(cluster: SimCluster, broker_id: int, process: Process, name: str) 
 def make_broker(
     cluster: SimCluster, process: Process, config: BrokerConfig, files: MemoryFiles, store: Any
 ) -> Broker:
-    options = dict(cluster.safeguards)
-    options.setdefault("safeguards", Safeguards())
     return Broker(
         config,
-        files=files,
+        files=cluster.as_disk(files),
         clock=cluster.clocks[config.broker_id],
         entropy=cluster.entropy.fork(f"{process.name}-{cluster.loop.now_s}"),
         metadata_store=store,
-        **options,
+        **cluster.more_for_brokers,
     )
 
 

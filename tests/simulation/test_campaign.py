@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from oncelog.history_events import Event
-from oncelog_broker.replication.safeguards import without
 from simulation.__main__ import SEEDS_FILE, kept_seeds, main
 from simulation.campaign import Options, Run, run_seed
 from simulation.checkers.violation import Rules, Violation
@@ -16,6 +15,7 @@ from simulation.history import History
 from simulation.knobs import Knobs
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.shrink import promise_of
+from unsafe.replication import without
 
 pytestmark = pytest.mark.usefixtures("failed_runs")
 SEED = 4

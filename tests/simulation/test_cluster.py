@@ -12,7 +12,6 @@ from oncelog import Consumer, Producer
 from oncelog_broker.app import Broker
 from oncelog_broker.log.checkpoint import CLEAN_SHUTDOWN
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.safeguards import without
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import SeededEntropy
 from simulation.cluster import DATA, EPOCH_MS, STOP_S, SimCluster
@@ -20,6 +19,7 @@ from simulation.knobs import Knobs
 from simulation.loop import until
 from simulation.play import play_cluster
 from simulation.workload import TOPIC
+from unsafe.replication import without
 
 KNOBS = Knobs(partitions=1, clock_rate_spread=0.1, clock_offset_s=1000.0)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog_broker.replication.safeguards import without
 from simulation.__main__ import main
 from simulation.campaign import Options, run_seed
 from simulation.knobs import Knobs
 from simulation.shrink import promise_of, shrink
+from unsafe.replication import without
 
 pytestmark = pytest.mark.usefixtures("failed_runs")
 SEED = 4

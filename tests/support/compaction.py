@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from oncelog_broker.log.cleaner import Cleaner
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import BatchHeader, iter_headers
 from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.records.decode import decode_batch
@@ -107,7 +106,6 @@ def make_cleaner(
     log: PartitionLog,
     *,
     high_watermark: int | None = None,
-    safeguards: LogSafeguards | None = None,
     damage: list[str] | None = None,
     dedupe_buffer_bytes: int = 1 << 20,
 ) -> Cleaner:
@@ -124,7 +122,6 @@ def make_cleaner(
         logs=lambda: [log],
         high_watermarks=marks,
         on_damage=lambda _, text: found.append(text),
-        safeguards=safeguards or LogSafeguards(),
     )
 
 

@@ -18,7 +18,6 @@ from oncelog_broker.log.cleaner import find_work
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import next_sequence
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.records.batch import iter_headers
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import TopicPartition
@@ -194,11 +193,12 @@ class World:
         self,
         styles: tuple[Crash, ...] = STYLES,
         files: MemoryFiles | None = None,
-        safeguards: LogSafeguards | None = None,
+        wrapped: Callable[[MemoryFiles], Any] = lambda disk: disk,
     ) -> None:
         self.files = files or MemoryFiles("/data")
         self.styles = styles
-        self.safeguards = safeguards
+        self.wrapped = wrapped
+        """What logs are given as their disk."""
         self.images: dict[object, Image] = {}
         self.points: list[str] = []
         self.lineages: list[Lineage] = []
@@ -209,7 +209,7 @@ class World:
 
     def manager(self, files: MemoryFiles) -> LogManager:
         logs = LogManager(
-            files=files,
+            files=self.wrapped(files),
             clock=self.clock,
             entropy=SeededEntropy(3),
             config=log_settings(
@@ -218,7 +218,6 @@ class World:
                 cleaner=cleaner_settings(enable=False, cpu_percent=100),
             ),
             broker_id=1,
-            safeguards=self.safeguards,
         )
         logs.set_high_watermark_source(
             lambda: {log.topic_partition: log.synced_offset for log in logs.all()}

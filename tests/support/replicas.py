@@ -16,7 +16,7 @@ from typing import Any
 from oncelog_broker.log.checkpoint import LOG_START
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.recovery import load_log
-from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.replication.fetch_session import FollowerSession
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
@@ -74,7 +74,7 @@ def batch_of(
 
 
 def make_logs(
-    files: MemoryFiles, broker_id: int = 1, *dirs: str, safeguards: LogSafeguards | None = None
+    files: MemoryFiles, broker_id: int = 1, *dirs: str, safeguards: LogSafeguards = SAFE
 ) -> LogManager:
     """The logs of one broker, not started: syncs happen by ``flusher.sync_now()``."""
     return LogManager(
@@ -190,7 +190,7 @@ class Broker:
             log_start_offset=start,
             clean=False,
             now_ms=NOW_MS,
-            safeguards=self.group.safeguards.log,
+            producers=self.group.safeguards.log.producer_state(),
         )
         if loaded is None:
             log = self.logs.create(TP, TOPIC_ID, self.group.config)

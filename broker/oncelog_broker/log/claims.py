@@ -14,7 +14,7 @@ partition by partition, with what they have kept. Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,20 +60,20 @@ def vouched(
     whole: KeptData,
     directories: Iterable[tuple[KeptData, Iterable[HostedLog]]],
     *,
-    since_made: bool = True,
+    since_made: Callable[[int, int], int] = max,
 ) -> tuple[list[KeptPartitions], int]:
     """Return what is to be listed beside ``whole``, and how many partitions had no room.
 
     :param directories: what each has kept, and its logs.
-    :param since_made: see ``LogSafeguards.vouch_since_made``.
+    :param since_made: see ``LogSafeguards.vouched_since``.
     """
     found: dict[tuple[int, int | None], dict[str, list[int]]] = {}
     room, left_out = CLAIM_BYTES_MAX, 0
     for kept, logs in directories:
         for log in sorted(logs, key=lambda each: each.topic_partition):
             since = kept.since
-            if since is not None and since_made:
-                since = max(since, log.made_epoch)
+            if since is not None:
+                since = since_made(since, log.made_epoch)
             if since is None or not log.topic_id or not _is_more(since, kept, whole):
                 continue
             topics = found.setdefault((since, kept.until), {})

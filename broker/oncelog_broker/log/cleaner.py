@@ -41,7 +41,6 @@ from oncelog_broker.log.rewriting import (
     read_keys,
     rewrite,
 )
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.log.segment import Segment
 from oncelog_protocol.errors import CorruptMessageError, StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
@@ -106,14 +105,12 @@ class Cleaner:
         logs: Callable[[], Sequence[PartitionLog]],
         high_watermarks: Callable[[], Mapping[TopicPartition, int]],
         on_damage: Callable[[PartitionLog, str], None],
-        safeguards: LogSafeguards,
     ) -> None:
         self._clock = clock
         self._config = config
         self._logs = logs
         self._high_watermarks = high_watermarks
         self._on_damage = on_damage
-        self._safeguards = safeguards
         self._pause = Pause()
         self._left_alone: dict[PartitionLog, int] = {}
         """These logs cannot be compacted; the number of their truncations then stands with them."""
@@ -267,16 +264,13 @@ class Cleaner:
             await self._drive(log, truncations, work)
             if not written.changed and len(run) == 1:
                 return written
-            if self._safeguards.swap_in_order:
-                await self._in_thread(log, segment.open().sync)
+            await self._in_thread(log, segment.open().sync)
             self._check(log, truncations)
             if not log.segments.holds(run):
                 raise _StoppedError
             segment.as_old_as(run)
             segment.synced()
             segment.close()
-            if not self._safeguards.swap_in_order:
-                log.log_dir.remove_later([path for old in run for path in old.discard()], 0)
             log.clean.relies_on(rule.upto)
             log.swap_in(run, segment, written.markers)
         finally:

@@ -42,6 +42,7 @@ from oncelog_broker.log.checkpoint import CONTINUITY
 from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
 from oncelog_broker.log.continuity_record import ContinuityRecord
 from oncelog_broker.log.log_dir import LogDir
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_protocol.types import NO_EPOCH
 from oncelog_runtime.files import Files
 
@@ -52,11 +53,11 @@ class Continuity:
     """The broker asks here what it may claim; files say so to its next life."""
 
     def __init__(
-        self, files: Files, dirs: Sequence[LogDir], *, vouch_since_made: bool = True
+        self, files: Files, dirs: Sequence[LogDir], safeguards: LogSafeguards = SAFE
     ) -> None:
         self._files = files
         self._dirs = dirs
-        self._vouch_since_made = vouch_since_made
+        self._safeguards = safeguards
         self.broker_epoch = NO_EPOCH
         """It is the broker epoch of the newest registration."""
         self.listed: list[KeptPartitions] = []
@@ -156,7 +157,7 @@ class Continuity:
         self.listed, left_out = vouched(
             kept,
             [(self._own_of(d), d.logs.values()) for d in self._dirs if d.online],
-            since_made=self._vouch_since_made,
+            since_made=self._safeguards.vouched_since,
         )
         if left_out:
             logger.warning(logged.CLAIM_TOO_LONG, left_out)
@@ -324,8 +325,8 @@ def _lost_tail(log_dir: LogDir, records: Sequence[ContinuityRecord], boot_id: st
     assert record is not None
     clean = log_dir.was_clean and record.until in (None, log_dir.previous_broker_epoch)
     same_run = boot_id != "" and boot_id == record.boot_id
-    if log_dir.safeguards.distrust_failed_directories:
-        same_run = same_run and name not in _unused_before(records)
+    was_unused = name in _unused_before(records)
+    same_run = same_run and not log_dir.safeguards.may_have_lost(was_unused)
     if log_dir.lossy or record.failed.get(name) or _failed_before(records).get(name):
         return True
     return record.unsynced and not clean and not same_run

@@ -40,7 +40,7 @@ from oncelog_broker.log.log_starts import LogStarts
 from oncelog_broker.log.lost_indexes import LostIndexes
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.recovery import TRUNCATION_MARK, read_truncation
-from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.log.slices import Slices
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.types import TopicPartition
@@ -58,7 +58,6 @@ _MARKS_PER_TURN = 64
 """One turn takes so many truncations, whose marks a checkpoint makes needless."""
 _CLOSED_PER_TURN = 16
 """One turn of a stop closes so many logs: each writes some small files."""
-NEVER_MS = 10**12
 
 
 class FoundCheckpoints(NamedTuple):
@@ -88,7 +87,7 @@ class LogDir:
         headroom_bytes: int = 128 * 1024 * 1024,
         producer_ids_max: int,
         on_offline: Callable[[LogDir], None] | None = None,
-        safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
+        safeguards: LogSafeguards = SAFE,
     ) -> None:
         self.path = path
         self.safeguards = safeguards
@@ -120,7 +119,7 @@ class LogDir:
             interval_ms=flush_interval_ms,
             on_failure=self._sync_failed,
             inline_bytes_max=flush_inline_bytes_max,
-            timeout_ms=sync_timeout_ms if safeguards.give_up_hung_disks else NEVER_MS,
+            timeout_ms=sync_timeout_ms,
         )
         self.high_watermarks: Callable[[], dict[TopicPartition, int]] | None = None
         self._headroom_bytes = headroom_bytes
@@ -276,8 +275,7 @@ class LogDir:
     def fell_short(self, log: HostedLog, high_watermark: int) -> None:
         """Note a log that ends below its checkpointed high watermark. Where all that counts is
         synced, that is one that was in no ISR; else something that counted is gone."""
-        distrusted = self.safeguards.distrust_failed_directories
-        if self.record is not None and self.record.unsynced and distrusted:
+        if self.record is not None and self.safeguards.may_have_lost(self.record.unsynced):
             end = log.log_end_offset
             logger.warning(logged.LOG_FELL_SHORT, log.directory, end, high_watermark)
             self.lossy = True
@@ -376,8 +374,8 @@ class LogDir:
     def _may_have_lost(self) -> None:
         """Note that what has counted here unsynced, in this life or before, may go any time."""
         left_unsynced = self.record is not None and self.record.unsynced and not self.was_clean
-        if self.safeguards.distrust_failed_directories:
-            self.lossy = self.lossy or self.counts_unsynced or left_unsynced
+        counted = self.counts_unsynced or left_unsynced
+        self.lossy = self.lossy or self.safeguards.may_have_lost(counted)
 
     def _sync_failed(self, error: OSError) -> None:
         self.fail("sync", error)

@@ -25,7 +25,7 @@ from oncelog_broker.log.load_progress import LoadProgress
 from oncelog_broker.log.log_dir import LogDir, LogDirError
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
-from oncelog_broker.log.safeguards import LogSafeguards, guarded
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_broker.log.scrubber import Scrubber
 from oncelog_protocol.errors import InconsistentTopicIdError, StorageError
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
@@ -100,10 +100,10 @@ class LogManager:
         config: LogConfig,
         broker_id: int,
         on_dir_offline: Callable[[LogDir], None] | None = None,
-        safeguards: LogSafeguards | None = None,
+        safeguards: LogSafeguards = SAFE,
     ) -> None:
-        self._safeguards = safeguards if safeguards is not None else LogSafeguards()
-        self._files = files = guarded(files, self._safeguards)
+        self._safeguards = safeguards
+        self._files = files
         self._clock = clock
         self._entropy = entropy
         self._config = config
@@ -134,12 +134,9 @@ class LogManager:
             logs=self.all,
             high_watermarks=self._current_high_watermarks,
             on_damage=self.damage_found,
-            safeguards=self._safeguards,
         )
         """It compacts what is to be compacted, from ``start`` on."""
-        self.continuity = Continuity(
-            files, self.dirs, vouch_since_made=self._safeguards.vouch_since_made
-        )
+        self.continuity = Continuity(files, self.dirs, safeguards)
         """It knows what may be claimed of the data, from ``start`` on."""
 
     def _make_dirs(self) -> list[LogDir]:
@@ -270,7 +267,7 @@ class LogManager:
     # ---- loading
 
     async def _load(self, log_dir: LogDir, progress: LoadProgress) -> None:
-        jobs = log_dir.jobs
+        jobs, safeguards = log_dir.jobs, self._safeguards
         try:
             names, doomed = self._partition_names(log_dir)
             progress.found(len(names))
@@ -279,12 +276,15 @@ class LogManager:
             points, starts, marks, rows = log_dir.read_checkpoints()
             clean = log_dir.was_clean and points is not None
             # Without recovery points: what was committed was synced before.
+            synced = safeguards.synced_offsets(marks if points is None else points)
+            same_run = log_dir.same_run and log_dir.directory_id not in self._failed_before
+            may_be_cached = not (log_dir.was_clean or log_dir.other_run)
             plan = _Plan(
                 clean,
                 self._clock.stamp_of(self._clock.latest_ms()),
-                log_dir.same_run and log_dir.directory_id not in self._failed_before,
-                not (log_dir.was_clean or log_dir.other_run),
-                marks if points is None else points,
+                safeguards.has_all_writes(same_run),
+                safeguards.rewrites_unsynced(may_be_cached),
+                synced,
                 starts,
             )
             partitions = sorted(names)
@@ -344,7 +344,7 @@ class LogManager:
                 now_ms=plan.now_ms,
                 same_run=plan.same_run,
                 rewrite=plan.rewrite,
-                safeguards=self._safeguards,
+                producers=self._safeguards.producer_state(),
                 progress=progress,
             )
             progress.one_log()

@@ -26,7 +26,7 @@ from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_dir import LogDir
-from oncelog_broker.log.open_transactions import NONE_UNDECIDED, AbortedRow
+from oncelog_broker.log.open_transactions import NONE_UNDECIDED
 from oncelog_broker.log.producer_snapshots import ProducerSnapshots, Steps, last_batch, replay
 from oncelog_broker.log.producer_state import EXPIRED_AT_ONCE, Capture, ProducerState
 from oncelog_broker.log.segment_list import SegmentList
@@ -116,16 +116,12 @@ class LogProducers:
     """One log knows its producers by this. It is not for two threads."""
 
     __slots__ = (
-        "_late",
         "_log",
         "_reading",
-        "_rows_in_time",
         "_snapshot",
         "_snapshot_at",
         "_snapshots",
         "_state",
-        "_told",
-        "_verifies",
         "reigns",
     )
 
@@ -136,12 +132,6 @@ class LogProducers:
         self._log = log
         self._state = state
         self._reading: _Reading | None = None
-        safeguards = log.log_dir.safeguards
-        self._told = safeguards.followers_know_producers
-        self._verifies = safeguards.verify_transactions
-        self._rows_in_time = safeguards.abort_index_before_lso
-        self._late: AbortedRow | None = None
-        """It is used without a safeguard only."""
         self.reigns = 0
         """The replica has begun or ended to lead so often: guards are of one reign."""
         self._snapshots = snapshots or ProducerSnapshots(log.log_dir.files, log.directory)
@@ -210,21 +200,21 @@ class LogProducers:
         )
 
     def _check_transaction(self, header: BatchHeader, guard: TxnGuard | None) -> None:
+        if not self.state.opens_transaction(header):
+            return
         entry = self.state.producers.get(header.producer_id)
         if entry is not None and entry.txn_first_offset >= 0:
-            if entry.epoch != header.producer_epoch:
-                raise InvalidTxnStateError(
-                    f"producer {header.producer_id}: its transaction of epoch {entry.epoch} has"
-                    " not ended here"
-                )
-            return
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id}: its transaction of epoch {entry.epoch} has"
+                " not ended here"
+            )
         if entry is None and header.base_sequence != 0:
             # Each transaction begins at 0, and open ones are never forgotten.
             raise OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} begins a transaction with sequence"
                 f" {header.base_sequence} instead of 0"
             )
-        if self._verifies and (guard is None or not guard.covers(header)):
+        if guard is None or not guard.covers(header):
             raise InvalidTxnStateError(
                 f"producer {header.producer_id}, epoch {header.producer_epoch}: no transaction"
                 " is open, and none was verified"
@@ -247,9 +237,9 @@ class LogProducers:
         """Note a batch of the leader that was appended: ``data`` begins with it."""
         if header.attributes & CONTROL_BIT:
             self._marked(data[: header.size_bytes], now_ms)
-        elif self._told or header.attributes & TRANSACTIONAL_BIT:
+        else:
             append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-            self.state.applied(header, now_ms, append_time=append_time)
+            self.state.followed(header, now_ms, append_time=append_time)
 
     def _marked(self, batch: Buffer, now_ms: int) -> None:
         log = self._log
@@ -259,8 +249,6 @@ class LogProducers:
             # A later release wrote it. Its transaction stays undecided here: hidden, not exposed.
             logger.error(logged.LOG_MARKER_UNREADABLE, log.topic_partition, error)
             return
-        if not self._rows_in_time:
-            row, self._late = self._late, row
         if row is None:
             return
         try:
@@ -298,14 +286,7 @@ class LogProducers:
         Raises ThrottlingQuotaExceededError before a coordinator is asked: a transaction that is not
         let in here needs no marker here.
         """
-        if not self._verifies or not header.attributes & TRANSACTIONAL_BIT:
-            return False
-        entry = self.state.producers.get(header.producer_id)
-        if (
-            entry is not None
-            and entry.txn_first_offset >= 0
-            and entry.epoch == header.producer_epoch
-        ):
+        if not header.attributes & TRANSACTIONAL_BIT or not self.state.opens_transaction(header):
             return False
         self._check_room(header.producer_id)
         try:
@@ -388,7 +369,6 @@ class LogProducers:
         """
         self.abandon_snapshot()
         self._snapshots.remove_above(end)
-        self._late = None
         unread = {} if self._reading is None else self._reading.unknown
         self._reading = None
         log, unknown = self._log, {**unread, **dict.fromkeys(self._state.truncate(end))}

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgpack
 
@@ -135,27 +135,18 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """It knows all producers of one log.
+    """It knows all producers of one log."""
 
-    :param window: how many batches are remembered; tests set it lower to see that this is noticed.
-    """
+    window: ClassVar[int] = BATCHES_MAX
+    """So many batches of each producer are remembered, as it may have as many unanswered [K1]."""
 
-    def __init__(
-        self,
-        *,
-        window: int = BATCHES_MAX,
-        compare_content: bool = True,
-        markers_need_newer_epoch: bool = True,
-    ) -> None:
+    def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.transactions = OpenTransactions()
         self.forgotten_marker = NO_OFFSET
         """It is the newest marker of those producers that were forgotten with time."""
         self._capture: Capture | None = None
         """It is the state of an earlier moment, as long as it is being encoded."""
-        self._window = window
-        self._compare_content = compare_content
-        self._markers_need_newer_epoch = markers_need_newer_epoch
 
     def check(self, header: BatchHeader, content: int) -> RememberedBatch | None:
         """Return the batch that a client's batch repeats, or None if it may be appended.
@@ -178,7 +169,7 @@ class ProducerState:
                 f"producer {header.producer_id} has a transaction open, and this is of none"
             )
         first = header.base_sequence
-        if header.producer_epoch > entry.epoch and self._compare_content:
+        if header.producer_epoch > entry.epoch:
             if first != 0:
                 raise OutOfOrderSequenceNumberError(
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} with"
@@ -186,7 +177,7 @@ class ProducerState:
                 )
             return None
         if not entry.batches:
-            if first != 0 and entry.marker_offset >= 0 and self._window:
+            if first != 0 and entry.marker_offset >= 0:
                 raise OutOfOrderSequenceNumberError(
                     f"producer {header.producer_id} begins behind a marker with sequence {first}"
                     " instead of 0"
@@ -201,7 +192,7 @@ class ProducerState:
         end = next_sequence(first, header.last_offset_delta)
         for batch in reversed(entry.batches):
             if batch.first_sequence == first and batch.last_sequence == end:
-                if self._compare_content and content != batch.content != ANY_CONTENT:
+                if content != batch.content != ANY_CONTENT:
                     raise OutOfOrderSequenceNumberError(
                         f"sequences {first} to {end} of producer {header.producer_id} are those of"
                         " another batch"
@@ -209,7 +200,7 @@ class ProducerState:
                 return batch
         oldest = entry.batches[0].first_sequence
         # Half the circle of sequences is before the oldest one that is known, half behind.
-        if len(entry.batches) == self._window and _is_before(end, oldest):
+        if len(entry.batches) == self.window and _is_before(end, oldest):
             raise DuplicateSequenceNumberError(
                 f"sequences {first} to {end} of producer {header.producer_id} were written before"
                 f" {oldest}, the oldest that is remembered"
@@ -218,6 +209,16 @@ class ProducerState:
             f"producer {header.producer_id}: sequence {first} where"
             f" {next_sequence(entry.last_sequence)} was to come"
         )
+
+    def opens_transaction(self, header: BatchHeader) -> bool:
+        """Return whether a transactional batch is not of the transaction that its producer has open
+        here: it may enter the log only under a guard, after its coordinator was asked [K13]."""
+        entry = self.producers.get(header.producer_id)
+        return entry is None or entry.txn_first_offset < 0 or entry.epoch != header.producer_epoch
+
+    def followed(self, header: BatchHeader, now_ms: int, *, append_time: bool) -> None:
+        """Note a batch that a follower has appended, for the day on which it leads [I14]."""
+        self.applied(header, now_ms, append_time=append_time)
 
     def applied(self, header: BatchHeader, now_ms: int, *, append_time: bool) -> None:
         """Note a batch with offsets that is in the log."""
@@ -247,7 +248,7 @@ class ProducerState:
             entry.batches.clear()
         entry.seen_ms = now_ms
         entry.batches.append(batch)
-        if len(entry.batches) > self._window:
+        if len(entry.batches) > self.window:
             del entry.batches[0]
         if header.attributes & TRANSACTIONAL_BIT and entry.txn_first_offset < 0:
             entry.txn_first_offset = header.base_offset
@@ -272,11 +273,8 @@ class ProducerState:
             )
         if producer_epoch > entry.epoch:
             return True
-        if producer_epoch == entry.epoch:
-            if not self._markers_need_newer_epoch:
-                return True
-            if entry.txn_first_offset < 0:
-                return False
+        if producer_epoch == entry.epoch and entry.txn_first_offset < 0:
+            return False
         raise InvalidProducerEpochError(
             f"a marker of epoch {producer_epoch}, producer {producer_id} has epoch {entry.epoch}"
         )
@@ -378,7 +376,7 @@ class ProducerState:
         return (
             entry.epoch == 0
             and entry.marker_offset < 0
-            and 0 < len(entry.batches) < self._window
+            and 0 < len(entry.batches) < self.window
             and entry.batches[0].first_sequence == 0
         )
 
@@ -399,11 +397,7 @@ class ProducerState:
 
     def empty(self) -> ProducerState:
         """Return a state without producers that goes by the same rules."""
-        return ProducerState(
-            window=self._window,
-            compare_content=self._compare_content,
-            markers_need_newer_epoch=self._markers_need_newer_epoch,
-        )
+        return type(self)()
 
     def contradiction(self, replayed: ProducerState, *, compacted: bool = False) -> str:
         """Return where this state says other things than a replay of the log does [I14]; empty

@@ -46,7 +46,6 @@ from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.producer_snapshots import ProducerSnapshots
 from oncelog_broker.log.producer_state import ProducerState
 from oncelog_broker.log.refetch import ALL_OFFSETS, NOT_REFETCHING, read_mark, remove_mark
-from oncelog_broker.log.safeguards import DEFAULT_SAFEGUARDS, LogSafeguards
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
 from oncelog_broker.log.segment import (
     CLEANED_MARK,
@@ -172,7 +171,7 @@ def load_log(
     now_ms: int,
     same_run: bool = False,
     rewrite: bool = True,
-    safeguards: LogSafeguards = DEFAULT_SAFEGUARDS,
+    producers: ProducerState | None = None,
     progress: LoadProgress | None = None,
 ) -> LoadedLog | None:
     """Load one partition's directory; None when it holds no log yet (a crash while it was made).
@@ -180,9 +179,6 @@ def load_log(
     ``recovery_point`` and ``log_start_offset`` are 0 if no checkpoint names the log; ``same_run``:
     the machine surely ran on since it was written; ``rewrite``: it may have. Raises OSError.
     """
-    if not safeguards.keep_damaged_logs:
-        recovery_point, clean, same_run = 0, False, False  # as if nothing had ever been synced
-    rewrite = rewrite and safeguards.rewrite_unsynced
     names = _tidy(pool, directory)
     topic_id, made_epoch = _read_meta(pool, directory, names, was_synced=recovery_point > 0)
     bases = [int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name))]
@@ -210,7 +206,7 @@ def load_log(
         known is not None,
         same_run,
         rewrite,
-        safeguards.producer_state(),
+        producers or ProducerState(),
         progress,
         truncation_offset=truncated_at,
     )

@@ -2,15 +2,13 @@
 
 Production code never changes one: the default is the only safe value. Each switch names the rule of
 which it deprives the broker; a test that turns it must see records lost, exposed or divergent.
-``SWITCHES`` lists all of the broker, with those of its log.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
-from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +85,5 @@ class Safeguards:
     """A leader whose disk does not answer gives way to a follower that holds everything [I27]. Off:
     it leads until its directory is given up."""
 
-    log: LogSafeguards = field(default_factory=LogSafeguards)
+    log: LogSafeguards = SAFE
     """These are the safeguards of the log."""
-
-
-SWITCHES = (
-    *(each.name for each in fields(Safeguards) if each.name != "log"),
-    *(f"log.{each.name}" for each in fields(LogSafeguards)),
-)
-"""It lists every switch by its field. Which rule it turns off is in docs/rules.md."""
-
-
-def without(switch: str) -> Safeguards:
-    """Return the safeguards with one of ``SWITCHES`` turned to its unsafe side. For tests only."""
-    if switch not in SWITCHES:
-        raise ValueError(f"{switch!r} is none of {', '.join(SWITCHES)}")
-    safe = Safeguards()
-    name = switch.removeprefix("log.")
-    if name != switch:
-        return replace(safe, log=replace(safe.log, **_turned(safe.log, name)))
-    return replace(safe, **_turned(safe, name))
-
-
-def _turned(safeguards: Safeguards | LogSafeguards, name: str) -> dict[str, Any]:
-    return {name: not getattr(safeguards, name)}

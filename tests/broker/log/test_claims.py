@@ -11,6 +11,7 @@ from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_testing.memory.files import MemoryFiles
 from support.logs import make_log, topic_config
+from unsafe.log import without
 
 ALL_LOST = KeptData(None, None, Loss.ALL)
 KEPT = KeptData(10, 40, Loss.NONE)
@@ -42,7 +43,10 @@ def test_a_partition_is_vouched_for_since_it_was_made_there() -> None:
         KeptPartitions(10, 40, {"id": frozenset([0])}),
         KeptPartitions(30, 40, {"id": frozenset([1])}),
     ]
-    (unsafe,) = listed(ALL_LOST, KEPT, log(0, made=5), log(1, made=30), since_made=False)
+    unsafe_rule = without("vouch_since_made")
+    (unsafe,) = listed(
+        ALL_LOST, KEPT, log(0, made=5), log(1, made=30), since_made=unsafe_rule.vouched_since
+    )
     assert unsafe == KeptPartitions(10, 40, {"id": frozenset([0, 1])})
 
 

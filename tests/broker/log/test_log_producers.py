@@ -11,7 +11,7 @@ from oncelog_broker.log import log_producers
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_snapshots import decode, snapshot_path
 from oncelog_broker.log.producer_state import BATCHES_MAX, ProducerState
-from oncelog_broker.log.safeguards import LogSafeguards
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_protocol.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
@@ -35,6 +35,7 @@ from support.logs import (
     values_in,
 )
 from support.transactional_logs import txn_batch
+from unsafe.log import without
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
@@ -319,15 +320,15 @@ def test_without_the_rules_repeats_are_appended_or_refused() -> None:
         producer.write(log, BATCHES_MAX)
         return log, producer
 
-    log, producer = with_five_batches(LogSafeguards())
+    log, producer = with_five_batches(SAFE)
     assert log.append_as_leader(producer.again(0), 0).repeated
-    log, producer = with_five_batches(LogSafeguards(remember_producers=False))
+    log, producer = with_five_batches(without("remember_producers"))
     assert not log.append_as_leader(producer.again(0), 0).repeated
-    log, producer = with_five_batches(LogSafeguards(remember_five_batches=False))
+    log, producer = with_five_batches(without("remember_five_batches"))
     with pytest.raises(DuplicateSequenceNumberError):
         log.append_as_leader(producer.again(0), 0)
     for compare in (True, False):
-        log, producer = with_five_batches(LogSafeguards(compare_content=compare))
+        log, producer = with_five_batches(SAFE if compare else without("compare_content"))
         other = batch(b"other", producer=(7, 0, 4))
         try:
             assert log.append_as_leader(other, 0).repeated
@@ -337,10 +338,8 @@ def test_without_the_rules_repeats_are_appended_or_refused() -> None:
 
 
 def test_a_follower_that_does_not_listen_knows_nobody() -> None:
-    leader, files = make_log(MemoryFiles()), MemoryFiles()
-    log_dir = make_log_dir(files)
-    log_dir.safeguards = LogSafeguards(followers_know_producers=False)
-    follower = make_log(files, log_dir=log_dir)
+    leader, follower = make_log(MemoryFiles()), make_log(MemoryFiles())
+    follower.producers._state = without("followers_know_producers").producer_state()
     producer = Producer()
     producer.write(leader, 3)
     copy(follower, leader)

@@ -50,8 +50,8 @@ def header(
 class Log:
     """A state, and the offsets that its log would give."""
 
-    def __init__(self, **switches: int) -> None:
-        self.state = ProducerState(**switches)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        self.state = ProducerState()
         self.end = 0
 
     def send(self, batch: BatchHeader) -> RememberedBatch | int:

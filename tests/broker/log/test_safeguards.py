@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import pytest
 
 from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.safeguards import LogSafeguards, guarded
+from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Files
 from oncelog_testing.memory.files import MemoryFiles
@@ -13,11 +16,12 @@ from support.clock import ManualClock
 from support.logs import DATA, NOW_MS, TP, batch, values_in
 from support.room_settings import log_settings
 from support.waiting import eventually
+from unsafe.log import NamesUnsynced, without
 
 pytestmark = pytest.mark.asyncio
 
 
-async def started(files: Files, safeguards: LogSafeguards) -> LogManager:
+async def started(files: Files, safeguards: LogSafeguards = SAFE) -> LogManager:
     logs = LogManager(
         files=files,
         clock=ManualClock(NOW_MS),
@@ -30,7 +34,7 @@ async def started(files: Files, safeguards: LogSafeguards) -> LogManager:
     return logs
 
 
-async def with_three_records(files: Files, safeguards: LogSafeguards) -> LogManager:
+async def with_three_records(files: Files, safeguards: LogSafeguards = SAFE) -> LogManager:
     logs = await started(files, safeguards)
     log = logs.create(TP, "id", logs.default_config)
     for value in (b"a", b"b", b"c"):
@@ -39,45 +43,29 @@ async def with_three_records(files: Files, safeguards: LogSafeguards) -> LogMana
     return logs
 
 
-async def test_the_default_is_safe_and_costs_nothing() -> None:
-    assert LogSafeguards() == LogSafeguards(
-        sync_directories=True,
-        keep_damaged_logs=True,
-        rewrite_unsynced=True,
-        swap_in_order=True,
-        remember_producers=True,
-        remember_five_batches=True,
-        compare_content=True,
-        followers_know_producers=True,
-    )
+async def found_after_a_power_cut(wrapped: Callable[[Files], Any] = lambda disk: disk) -> list[Any]:
     files = MemoryFiles()
-    assert guarded(files, LogSafeguards()) is files
-
-
-async def found_after_a_power_cut(safeguards: LogSafeguards) -> list[bytes | None]:
-    files = MemoryFiles()
-    await with_three_records(files, safeguards)
-    logs = await started(files.reborn("none"), safeguards)
+    await with_three_records(wrapped(files))
+    logs = await started(wrapped(files.reborn("none")))
     found = [value for log in logs.all() for value in values_in(log)]
     await logs.stop(clean=False)
     return found
 
 
 async def test_names_survive_a_power_cut() -> None:
-    assert await found_after_a_power_cut(LogSafeguards()) == [b"a", b"b", b"c"]
+    assert await found_after_a_power_cut() == [b"a", b"b", b"c"]
 
 
 async def test_losing_synced_records_is_caught_when_directories_are_not_synced() -> None:
-    assert await found_after_a_power_cut(LogSafeguards(sync_directories=False)) == []
+    assert await found_after_a_power_cut(NamesUnsynced) == []
 
 
 async def test_without_synced_names_everything_else_is_as_it_should_be() -> None:
     """The switch takes away one thing only: whoever is merely killed finds all that was written."""
-    unsafe = LogSafeguards(sync_directories=False)
     files = MemoryFiles()
-    logs = await with_three_records(files, unsafe)
+    logs = await with_three_records(cast(Files, NamesUnsynced(files)))
     await logs.stop(clean=True, broker_epoch=9)
-    logs = await started(files.reborn("all"), unsafe)
+    logs = await started(cast(Files, NamesUnsynced(files.reborn("all"))))
     assert (logs.was_clean, logs.previous_broker_epoch) == (True, 9)
     assert values_in(logs.all()[0]) == [b"a", b"b", b"c"]
     await logs.stop(clean=False)
@@ -103,14 +91,14 @@ async def after_rot(safeguards: LogSafeguards, *, clean: bool) -> LogManager:
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_rot_takes_the_replica_out_of_service(clean: bool) -> None:
-    logs = await after_rot(LogSafeguards(), clean=clean)
+    logs = await after_rot(SAFE, clean=clean)
     assert logs.all()[0].needs_refetch
     await logs.stop(clean=False)
 
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_forgetting_synced_records_is_caught_when_rot_is_cut_off(clean: bool) -> None:
-    logs = await after_rot(LogSafeguards(keep_damaged_logs=False), clean=clean)
+    logs = await after_rot(without("keep_damaged_logs"), clean=clean)
     log = logs.all()[0]
     assert not log.needs_refetch, "it would be elected, and the others would cut as well"
     assert values_in(log) == [b"a"]
@@ -139,9 +127,9 @@ async def found_after_a_failed_sync(safeguards: LogSafeguards) -> list[bytes | N
 
 
 async def test_what_a_failed_sync_had_dropped_is_safe_once_it_counts() -> None:
-    assert await found_after_a_failed_sync(LogSafeguards()) == [b"a", b"b", b"c", b"d"]
+    assert await found_after_a_failed_sync(SAFE) == [b"a", b"b", b"c", b"d"]
 
 
 async def test_losing_synced_records_is_caught_when_what_was_found_is_only_synced() -> None:
-    found = await found_after_a_failed_sync(LogSafeguards(rewrite_unsynced=False))
+    found = await found_after_a_failed_sync(without("rewrite_unsynced"))
     assert found == [b"a", b"b", b"c"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from oncelog_broker.log.open_transactions import NONE_UNDECIDED
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producer_state import ENDED_MS
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_protocol.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -32,6 +31,7 @@ from support.transactional_logs import (
     txn_batch,
     undecided_by_replay,
 )
+from unsafe.log import without
 
 SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
@@ -49,12 +49,10 @@ def follower_of(leader: PartitionLog) -> PartitionLog:
     return log
 
 
-def with_safeguards(log: PartitionLog, **turned: bool) -> PartitionLog:
-    """The same log under other rules, before anything is in it."""
-    safeguards = LogSafeguards(**turned)
-    log.log_dir.safeguards = safeguards
-    producers = type(log.producers)
-    log.producers = producers(log, safeguards.producer_state(), None)
+def made_without(switch: str) -> PartitionLog:
+    """A log under other rules."""
+    log = make_log(MemoryFiles())
+    log.producers._state = without(switch).producer_state()
     return log
 
 
@@ -180,7 +178,7 @@ def test_a_late_marker_of_equal_epoch_does_not_end_the_next_transaction() -> Non
 
 
 def test_the_rule_of_the_newer_epoch_is_needed() -> None:
-    log = with_safeguards(make_log(MemoryFiles()), markers_need_newer_epoch=False)
+    log = made_without("markers_need_newer_epoch")
     producer = TxnProducer(7)
     producer.send(log, b"a")
     producer.end(log, commit=True)
@@ -190,7 +188,7 @@ def test_the_rule_of_the_newer_epoch_is_needed() -> None:
 
 
 def test_the_guard_is_needed() -> None:
-    log = with_safeguards(make_log(MemoryFiles()), verify_transactions=False)
+    log = made_without("verify_transactions")
     late = txn_batch(b"late", producer=(7, 0, 0))
     assert not log.producers.needs_guard(parse_header(late))
     log.append_as_leader(late, 0)
@@ -198,7 +196,7 @@ def test_the_guard_is_needed() -> None:
 
 
 def test_an_aborted_range_must_be_known_in_time() -> None:
-    log = with_safeguards(make_log(MemoryFiles()), abort_index_before_lso=False)
+    log = made_without("abort_index_before_lso")
     producer = TxnProducer(7)
     producer.send(log, b"a")
     producer.end(log, commit=False)

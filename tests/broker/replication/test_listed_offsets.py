@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.replication.listed_offsets import FoundRecord, end_offset, first_at
-from oncelog_broker.replication.safeguards import Safeguards, without
+from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
     CorruptMessageError,
     NotLeaderOrFollowerError,
@@ -13,6 +13,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.types import IsolationLevel
 from support.replicas import NOW_MS, Replicas
+from unsafe.replication import without
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.log.log_append import LogAppend
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.invariants import InvariantError, check_stable
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.safeguards import Safeguards, without
 from oncelog_protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -22,6 +20,7 @@ from oncelog_protocol.records.batch import parse_header
 from oncelog_protocol.types import Acks, IsolationLevel
 from support.replicas import Replicas, batch_of
 from support.transactional_logs import TxnProducer, committed_values, undecided_by_replay
+from unsafe.replication import without
 
 pytestmark = pytest.mark.asyncio
 
@@ -283,7 +282,7 @@ async def test_a_last_stable_offset_that_moves_back_takes_the_replica_out_of_ser
 
 async def test_the_last_stable_offset_is_what_a_replay_finds() -> None:
     """[I15], step by step, over leaders that come and go."""
-    group = Replicas(safeguards=Safeguards(log=LogSafeguards()))
+    group = Replicas()
     producers = [TxnProducer(pid) for pid in range(3)]
     for step in range(60):
         producer = producers[step % 3]

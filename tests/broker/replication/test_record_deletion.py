@@ -9,7 +9,7 @@ import pytest
 
 from oncelog_broker.log.log_starts import LogStarts
 from oncelog_broker.replication.record_deletion import ALL_COMMITTED
-from oncelog_broker.replication.safeguards import Safeguards, without
+from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -19,6 +19,7 @@ from oncelog_protocol.errors import (
 )
 from oncelog_runtime.entropy import SeededEntropy
 from support.replicas import Replicas, topic_config
+from unsafe.replication import without
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.log.log_append import LogAppend
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from oncelog_protocol.types import Acks
 from support.replicas import Replicas, batch_of
+from unsafe.replication import without
 
 pytestmark = pytest.mark.asyncio
 
@@ -73,7 +73,7 @@ async def test_the_next_leader_knows_it() -> None:
 
 
 async def test_duplicates_are_caught_when_followers_do_not_listen() -> None:
-    deaf = Safeguards(log=LogSafeguards(followers_know_producers=False))
+    deaf = without("log.followers_know_producers")
     assert await leader_change(deaf) == [b"0", b"1", b"2", b"0", b"1", b"2", b"3"]
 
 

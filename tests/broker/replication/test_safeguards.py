@@ -8,14 +8,11 @@ which proves that the steps and the check are worth something.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
-from oncelog_broker.log.safeguards import LogSafeguards
 from oncelog_broker.replication.ports import FetchPosition
 from oncelog_broker.replication.progress import Contact
-from oncelog_broker.replication.safeguards import SWITCHES, Safeguards, without
+from oncelog_broker.replication.safeguards import Safeguards
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     NotEnoughReplicasAfterAppendError,
@@ -25,41 +22,6 @@ from oncelog_protocol.types import Acks
 from support.replicas import Replicas
 
 pytestmark = pytest.mark.asyncio
-
-
-async def test_the_default_is_safe() -> None:
-    assert Safeguards() == Safeguards(
-        truncate_on_divergence=True,
-        truncate_to_high_watermark=False,
-        high_watermark_after_truncation=True,
-        fence_leader_epoch=True,
-        check_broker_epoch=True,
-        apply_newer_epochs_only=True,
-        count_maximal_isr=True,
-        hold_below_min_isr=True,
-        count_current_epoch_fetches_only=True,
-        leader_counts_synced_only=True,
-        follower_fetches_synced_only=True,
-        join_at_epoch_start=True,
-        join_at_log_start=True,
-        ignore_diverging_fetches=True,
-        lso_respects_transactions=True,
-        list_from_epoch_start=True,
-        log=LogSafeguards(sync_directories=True, keep_damaged_logs=True),
-    )
-
-
-async def test_every_switch_is_listed_and_turns_one_field() -> None:
-    names = [field.name for field in fields(Safeguards) if field.name != "log"]
-    names += [f"log.{field.name}" for field in fields(LogSafeguards)]
-    assert sorted(SWITCHES) == sorted(names)
-    turned = [without(switch) for switch in SWITCHES]
-    assert len(set(turned)) == len(SWITCHES)
-    assert Safeguards() not in turned
-    assert without("truncate_to_high_watermark") == Safeguards(truncate_to_high_watermark=True)
-    assert without("log.sync_directories").log == LogSafeguards(sync_directories=False)
-    with pytest.raises(ValueError, match="none of"):
-        without("log")
 
 
 def kip_101_data_loss(safeguards: Safeguards) -> Replicas:
