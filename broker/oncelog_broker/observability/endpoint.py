@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import ConfigError
 from oncelog_broker.observability import logged, probes
 from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
-from oncelog_broker.observability.http_port import HttpPort
+from oncelog_runtime.http_port import Answerer, HttpPort
 from oncelog_runtime.observe import Stopwatch
 from oncelog_runtime.tasks import TasksClosedError
 from oncelog_runtime.turns import TurnWatch
@@ -29,8 +28,6 @@ from oncelog_runtime.turns import TurnWatch
 logger = logged.get_logger(__name__)
 
 PATHS = ("/metrics", "/livez", "/readyz", "/startupz")
-
-Answerer = Callable[[], Awaitable[Response]]
 
 
 class Endpoint:
@@ -44,18 +41,15 @@ class Endpoint:
         self, broker: Broker, stopwatch: Stopwatch, turns: TurnWatch | None = None
     ) -> None:
         self._broker = broker
-        answerers: dict[str, Answerer] = {
-            "/": self._paths,
-            "/metrics": self._metrics,
-            "/livez": self._live,
-            "/readyz": self._ready,
-            "/startupz": self._started,
-        }
-        # A route with GET has HEAD too, and no other method.
-        routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
-        app = Starlette(routes=routes)
-        app.router.redirect_slashes = False
-        self._http = HttpPort(app)
+        self._http = HttpPort(
+            {
+                "/": self._paths,
+                "/metrics": self._metrics,
+                "/livez": self._probe(probes.live),
+                "/readyz": self._probe(partial(probes.ready, broker)),
+                "/startupz": self._probe(partial(probes.started, broker)),
+            }
+        )
         self._closing = False
         self.exposition = Exposition(broker, stopwatch, turns)
 
@@ -88,10 +82,10 @@ class Endpoint:
         await self.exposition.close()
         await self._http.close()
 
-    async def _paths(self) -> Response:
+    async def _paths(self, _: Request) -> Response:
         return PlainTextResponse("\n".join((*PATHS, "")))
 
-    async def _metrics(self) -> Response:
+    async def _metrics(self, _: Request) -> Response:
         try:
             pieces = await self.exposition.scrape()
         except (asyncio.CancelledError, TasksClosedError):
@@ -101,30 +95,11 @@ class Endpoint:
             return PlainTextResponse("the broker has stopped\n", status)
         return Response(b"".join(pieces), media_type=CONTENT_TYPE)
 
-    async def _live(self) -> Response:
-        return self._probe(probes.live())
+    def _probe(self, judge: Callable[[], probes.Verdict]) -> Answerer:
+        async def answer(_: Request) -> Response:
+            verdict = judge()
+            status = HTTPStatus.OK if verdict.ok else HTTPStatus.SERVICE_UNAVAILABLE
+            body = json.dumps(probes.document(self._broker, verdict)) + "\n"
+            return Response(body, status, media_type="application/json")
 
-    async def _ready(self) -> Response:
-        return self._probe(probes.ready(self._broker))
-
-    async def _started(self) -> Response:
-        return self._probe(probes.started(self._broker))
-
-    def _probe(self, verdict: probes.Verdict) -> Response:
-        status = HTTPStatus.OK if verdict.ok else HTTPStatus.SERVICE_UNAVAILABLE
-        body = json.dumps(probes.document(self._broker, verdict)) + "\n"
-        return Response(body, status, media_type="application/json")
-
-
-def _guarded(answer: Answerer) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap an answerer: a failure is logged once, and answered in words that give nothing away."""
-
-    async def respond(request: Request) -> Response:
-        try:
-            return await answer()
-        except Exception:
-            logger.exception(logged.HTTP_REQUEST_FAILED, request.url.path)
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return PlainTextResponse("this failed; see the log\n", status)
-
-    return respond
+        return answer

@@ -1,17 +1,19 @@
-"""An ASGI application listens on an address of our own: uvicorn, kept in bounds, on this loop.
+"""Paths are answered over HTTP on this loop, by starlette and uvicorn, which are kept in bounds.
 
-uvicorn speaks HTTP; how it lives in a broker is ours. Rules:
+uvicorn speaks HTTP; how it lives in a process is ours. Rules:
 
-- it has no signal handlers (a broker stops by its own), configures no logging, and reads no
+- it has no signal handlers (a process stops by its own), configures no logging, and reads no
   environment;
 - the sockets are ours: the address is known, and a port that is taken is told, before it starts;
+- a failure of an answerer is logged once, and answered in words that give nothing away;
 - a head has at most ``HEAD_BYTES_MAX`` unless it arrives in one piece, which a read bounds;
 - there are at most ``CONNECTIONS_MAX`` connections, and a later peer is turned away. (uvicorn's own
   bound would refuse those who are in already as well: a crowd would fail the probe of liveness.)
   Each has a deadline, which uvicorn does not set, for its next request and for taking the answer;
 - closing takes at most twice ``CLOSE_S``, whatever peers and the application do.
 
-Importing this costs time and memory: it is done only where there is such a port.
+Importing this costs time and memory: it is done only where there is such a port, and the import law
+keeps it away from clients.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from functools import partial
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import cast
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from oncelog_runtime import logged
 from oncelog_runtime.tasks import Tasks
+
+logger = logged.get_logger(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
@@ -38,23 +46,21 @@ idle."""
 CLOSE_S = 1.0
 """Answers under way have so long when the port closes."""
 
+Answerer = Callable[[Request], Awaitable[Response]]
+
 
 class _Connection(H11Protocol):
     """A connection is one peer, with the bounds that uvicorn does not have."""
 
-    def __init__(self, *, idle_s: float, connections_max: int, **given: Any) -> None:
-        super().__init__(**given)
-        self._idle_s = idle_s
-        self._connections_max = connections_max
-        self._deadline: asyncio.TimerHandle | None = None
-        self._answering = False
+    _deadline: asyncio.TimerHandle | None = None
+    _answering = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._connections_max:
+        if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
             return
-        self._arm(self._idle_s)
+        self._arm(IDLE_S)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -65,7 +71,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._answering = False
-        self._arm(self._idle_s)
+        self._arm(IDLE_S)
         super().on_response_complete()  # which may begin the next one, of those sent in advance
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -91,18 +97,18 @@ class _Server(uvicorn.Server):
 
 
 class HttpPort:
-    """It serves one application on one address. Call ``start`` once and ``close`` once."""
+    """It answers GET and HEAD of some paths on one address. Call ``start`` once and ``close`` once.
 
-    def __init__(
-        self, app: ASGIApp, *, idle_s: float = IDLE_S, connections_max: int = CONNECTIONS_MAX
-    ) -> None:
-        connection = partial(_Connection, idle_s=idle_s, connections_max=connections_max)
+    :param answerers: what answers each path; a path is starlette's, with its parameters.
+    """
+
+    def __init__(self, answerers: Mapping[str, Answerer]) -> None:
+        routes = [Route(path, _guarded(answer)) for path, answer in answerers.items()]
         config = uvicorn.Config(
-            app,
-            http=cast(type[asyncio.Protocol], connection),
+            Router(routes, redirect_slashes=False),
+            http=_Connection,
             ws="none",
             lifespan="off",
-            interface="asgi3",
             log_config=None,
             access_log=False,
             workers=1,
@@ -157,12 +163,22 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
-    try:
+    with contextlib.ExitStack() as failed:
         for family, address in dict.fromkeys((each[0], each[4][0]) for each in found):
-            sockets.append(socket.create_server((str(address), port), family=family))
-            port = sockets[0].getsockname()[1]
-    except OSError:
-        for each in sockets:
-            each.close()
-        raise
+            listening = socket.create_server((str(address), port), family=family)
+            sockets.append(failed.enter_context(listening))
+            port = listening.getsockname()[1]
+        failed.pop_all()
     return sockets
+
+
+def _guarded(answer: Answerer) -> Answerer:
+    async def respond(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Exception:
+            logger.exception(logged.HTTP_REQUEST_FAILED, request.url.path)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return PlainTextResponse("this failed; see the log\n", status)
+
+    return respond

@@ -11,14 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
-from oncelog_broker.observability import http_port
-from oncelog_broker.observability.http_port import CLOSE_S, HEAD_BYTES_MAX, HttpPort
+from oncelog_runtime import http_port
+from oncelog_runtime.http_port import CLOSE_S, HEAD_BYTES_MAX, Answerer, HttpPort
 from support.http_get import get, parse, send
 from support.waiting import eventually
 
@@ -27,15 +24,13 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(f"you asked for {request.url.path}")
 
 
-def app_of(respond: object) -> ASGIApp:
-    return Starlette(routes=[Route("/{path:path}", respond)])  # type: ignore[arg-type]
+def port_of(answer: Answerer = echo) -> HttpPort:
+    return HttpPort({"/{path:path}": answer})
 
 
 @asynccontextmanager
-async def serving(
-    respond: object = echo, *, idle_s: float = 60.0, connections_max: int = 64
-) -> AsyncIterator[HttpPort]:
-    port = HttpPort(app_of(respond), idle_s=idle_s, connections_max=connections_max)
+async def serving(answer: Answerer = echo) -> AsyncIterator[HttpPort]:
+    port = port_of(answer)
     await port.start("127.0.0.1", 0)
     try:
         yield port
@@ -92,8 +87,11 @@ async def test_what_is_refused(name: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
-    async with serving(connections_max=5) as port:
+async def test_too_many_connections_are_refused_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_port, "CONNECTIONS_MAX", 5)
+    async with serving() as port:
         open_ones = [await asyncio.open_connection(*port.address) for _ in range(5)]
         await eventually(lambda: port.connection_count == 5)
         assert await send(port.address, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
@@ -107,8 +105,11 @@ async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
 
 
 @pytest.mark.asyncio
-async def test_who_sends_nothing_or_only_a_part_is_let_go() -> None:
-    async with serving(idle_s=0.2) as port:
+async def test_who_sends_nothing_or_only_a_part_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_port, "IDLE_S", 0.2)
+    async with serving() as port:
         assert await send(port.address, b"") == b""
         reader, writer = await asyncio.open_connection(*port.address)
 
@@ -231,9 +232,9 @@ async def test_logging_is_left_as_it_is() -> None:
 async def test_a_taken_port_is_an_error() -> None:
     async with serving() as port:
         with pytest.raises(OSError, match="in use"):
-            await HttpPort(app_of(echo)).start(*port.address)
+            await port_of().start(*port.address)
 
 
 @pytest.mark.asyncio
 async def test_one_that_never_started_can_be_closed() -> None:
-    await HttpPort(app_of(echo)).close()
+    await port_of().close()
