@@ -282,3 +282,19 @@ def typed_values(option: str, items: Iterable[str]) -> dict[str, Any]:
                 raise UsageError(f"{option} {key!r}: {table!r} has a value already")
         place[last] = value
     return settings
+
+
+TopicArgument = Annotated[str, typed.Argument(metavar="TOPIC", autocompletion=complete_topics)]
+TopicsArgument = Annotated[
+    list[str], typed.Argument(metavar="TOPIC...", autocompletion=complete_topics)
+]
+SomeTopicsArgument = Annotated[
+    list[str] | None, typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics)
+]
+GroupArgument = Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)]
+IdsArgument = Annotated[
+    list[str], typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids)
+]
+SomeIdsArgument = Annotated[
+    list[str] | None, typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids)
+]

@@ -9,7 +9,6 @@ import pytest
 from oncelog_cli import typed
 from oncelog_cli.cluster import Cluster
 from oncelog_cli.command_table import share_options
-from oncelog_cli.exits import UsageError
 from oncelog_cli.invocation import CURRENT, Invocation
 from oncelog_cli.options import Format
 from oncelog_cli.render import Output
@@ -69,14 +68,6 @@ def test_a_command_that_takes_the_context_has_one() -> None:
     bootstrap, invocation, cluster = call(with_context, "-b", "a:1", "--profile", "dev")
     assert (bootstrap, cluster.servers, invocation.profile) == ("a:1", "a:1", "dev")
     assert "bootstrap" in invocation.given
-
-
-def test_a_cluster_is_looked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONCELOG_DIR", "/nowhere")
-    monkeypatch.delenv("ONCELOG_BOOTSTRAP", raising=False)
-    *_, cluster = call(with_context)
-    with pytest.raises(UsageError, match="which cluster"):
-        cluster.ask(lambda admin: admin.list_topics())
 
 
 def test_only_commands_that_need_something_are_changed_and_once() -> None:

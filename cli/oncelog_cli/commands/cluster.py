@@ -13,7 +13,7 @@ from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.cluster_health import health
 from oncelog_cli.options import (
     RegexOption,
-    complete_topics,
+    SomeTopicsArgument,
 )
 from oncelog_cli.render import Column, Output, human_bytes
 
@@ -115,10 +115,7 @@ def describe(
 def log_dirs(
     output: Output,
     cluster: Cluster,
-    topics: Annotated[
-        list[str] | None,
-        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
-    ] = None,
+    topics: SomeTopicsArgument = None,
     regex: RegexOption = False,
     broker: Annotated[
         list[int] | None,

@@ -37,9 +37,9 @@ from oncelog_cli.offset_range import (
 )
 from oncelog_cli.options import (
     RegexOption,
+    TopicsArgument,
     UsageError,
     complete_groups,
-    complete_topics,
     parsed,
 )
 from oncelog_cli.record_filter import RecordFilter, parse_filters
@@ -172,10 +172,7 @@ class Sink(Protocol):
 
 def consume(
     cluster: Cluster,
-    topics: Annotated[
-        list[str],
-        typed.Argument(metavar="TOPIC...", autocompletion=complete_topics),
-    ],
+    topics: TopicsArgument,
     regex: RegexOption = False,
     partition: Annotated[
         list[int] | None,

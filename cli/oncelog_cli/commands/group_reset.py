@@ -24,6 +24,7 @@ from oncelog_cli.group_offsets import (
     time_ms,
 )
 from oncelog_cli.options import (
+    GroupArgument,
     UsageError,
     complete_groups,
     parsed,
@@ -46,7 +47,6 @@ COLUMNS = (
 )
 
 
-Group = Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)]
 Topics = Annotated[
     list[str] | None,
     typed.Option("--topic", "-t", metavar="TOPIC[:N,...]", help="These partitions; repeatable."),
@@ -103,7 +103,7 @@ Export = Annotated[
 def reset_offsets(
     output: Output,
     cluster: Cluster,
-    group: Group,
+    group: GroupArgument,
     topic: Topics = None,
     all_topics: AllTopics = False,
     to_earliest: ToEarliest = False,

@@ -17,6 +17,7 @@ from oncelog_cli.group_offsets import parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
     Format,
+    GroupArgument,
     RegexOption,
     YesOption,
     complete_groups,
@@ -391,7 +392,7 @@ def _has_members(group: GroupDescription) -> Exception:
 def delete_offsets(
     output: Output,
     cluster: Cluster,
-    group: Annotated[str, typed.Argument(metavar="GROUP", autocompletion=complete_groups)],
+    group: GroupArgument,
     topic: Annotated[
         list[str],
         typed.Option(

@@ -11,7 +11,7 @@ from oncelog_cli.commands.cluster_health import min_insync_replicas
 from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
     RegexOption,
-    complete_topics,
+    SomeTopicsArgument,
 )
 from oncelog_cli.render import Column, Output
 
@@ -66,10 +66,7 @@ def partitions() -> None:
 def list_partitions(
     output: Output,
     cluster: Cluster,
-    topics: Annotated[
-        list[str] | None,
-        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
-    ] = None,
+    topics: SomeTopicsArgument = None,
     regex: RegexOption = False,
     broker: BrokerOption = None,
     leader: LeaderOption = None,

@@ -16,7 +16,7 @@ from oncelog_cli.cluster import Cluster
 from oncelog_cli.commands.produce import Acks, Compression
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
-    complete_topics,
+    TopicArgument,
     parsed,
 )
 from oncelog_cli.render import Column, Output
@@ -49,7 +49,6 @@ LATENCY_COLUMNS = (
     Column("MAX", "max_ms", right=True),
 )
 
-TopicArgument = Annotated[str, typed.Argument(metavar="TOPIC", autocompletion=complete_topics)]
 RecordsOption = Annotated[
     int, typed.Option("--records", "-n", min=1, metavar="N", help="So many records.")
 ]

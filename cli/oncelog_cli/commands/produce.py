@@ -27,8 +27,8 @@ from oncelog_cli.cluster import Cluster
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.line_source import LineSource, LineTooLongError
 from oncelog_cli.options import (
+    TopicArgument,
     UsageError,
-    complete_topics,
     complete_transactional_ids,
     parsed,
 )
@@ -95,7 +95,6 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-TopicArgument = Annotated[str, typed.Argument(metavar="TOPIC", autocompletion=complete_topics)]
 FileOption = Annotated[
     Path | None,
     typed.Option("--file", "-i", metavar="PATH", help="Read this file. Default: standard input."),

@@ -27,7 +27,9 @@ from oncelog_cli.commands.transactions import (
 )
 from oncelog_cli.group_offsets import duration_ms
 from oncelog_cli.options import (
+    IdsArgument,
     RegexOption,
+    SomeIdsArgument,
     complete_transactional_ids,
     parsed,
 )
@@ -135,10 +137,7 @@ def abort(
 def list_shared(
     output: Output,
     cluster: Cluster,
-    patterns: Annotated[
-        list[str] | None,
-        typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
-    ] = None,
+    patterns: SomeIdsArgument = None,
     regex: RegexOption = False,
 ) -> None:
     """List the ids of shared transactions: state, tag, last committed tag, writers."""
@@ -182,10 +181,7 @@ def _finish(output: Output, ticket: Ticket, end: SharedEnd, *, wanted: bool) -> 
 def describe(
     output: Output,
     cluster: Cluster,
-    transactional_ids: Annotated[
-        list[str],
-        typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids),
-    ],
+    transactional_ids: IdsArgument,
     regex: RegexOption = False,
 ) -> None:
     """Show shared transactions: state, tag, last committed tag, writers and where they wrote."""

@@ -18,9 +18,10 @@ from oncelog_cli.health import needed_isr
 from oncelog_cli.options import (
     DryRunOption,
     RegexOption,
+    SomeTopicsArgument,
+    TopicsArgument,
     UsageError,
     YesOption,
-    complete_topics,
     confirm,
     key_values,
 )
@@ -39,10 +40,6 @@ app = typed.App(
     help="Create, list, describe, alter and delete topics.",
 )
 
-Topics = Annotated[
-    list[str],
-    typed.Argument(metavar="TOPIC...", autocompletion=complete_topics),
-]
 NewTopics = Annotated[list[str], typed.Argument(metavar="TOPIC...")]
 Configs = Annotated[
     list[str] | None,
@@ -173,10 +170,7 @@ def _counted(partitions: int, replicas: int) -> str:
 def list_topics(
     output: Output,
     cluster: Cluster,
-    patterns: Annotated[
-        list[str] | None,
-        typed.Argument(metavar="[TOPIC...]", autocompletion=complete_topics),
-    ] = None,
+    patterns: SomeTopicsArgument = None,
     regex: RegexOption = False,
     internal: Annotated[
         bool, typed.Option("--internal", help="The cluster's own topics as well.")
@@ -240,7 +234,7 @@ def _against_min_isr(topic: TopicDescription, min_isr: Mapping[str, int]) -> dic
 def describe(
     output: Output,
     cluster: Cluster,
-    topics: Topics,
+    topics: TopicsArgument,
     regex: RegexOption = False,
     configs: Annotated[
         bool, typed.Option("--configs", help="Every setting in force, not only the topic's own.")
@@ -353,7 +347,7 @@ async def _offsets(
 def alter(
     output: Output,
     cluster: Cluster,
-    topics: Topics,
+    topics: TopicsArgument,
     regex: RegexOption = False,
     partitions: Annotated[
         int | None, typed.Option("--partitions", "-p", min=1, metavar="N", help="Grow to so many.")
@@ -417,7 +411,7 @@ app.command("clone")(clone)
 def delete(
     output: Output,
     cluster: Cluster,
-    topics: Topics,
+    topics: TopicsArgument,
     regex: RegexOption = False,
     if_exists: Annotated[
         bool, typed.Option("--if-exists", help="A topic that does not exist is no failure.")

@@ -17,11 +17,12 @@ from oncelog_cli.group_offsets import duration_ms, parse_partitions
 from oncelog_cli.options import (
     DryRunOption,
     Format,
+    IdsArgument,
     RegexOption,
+    SomeIdsArgument,
     UsageError,
     YesOption,
     complete_topics,
-    complete_transactional_ids,
     confirm,
     parsed,
 )
@@ -41,11 +42,6 @@ app = typed.App(
     no_args_is_help=True,
     help="List and describe transactions, find those that hang, and end them.",
 )
-
-Ids = Annotated[
-    list[str],
-    typed.Argument(metavar="ID...", autocompletion=complete_transactional_ids),
-]
 
 
 LIST_COLUMNS = (
@@ -115,10 +111,7 @@ FENCED_COLUMNS = (
 def list_transactions(
     output: Output,
     cluster: Cluster,
-    patterns: Annotated[
-        list[str] | None,
-        typed.Argument(metavar="[ID...]", autocompletion=complete_transactional_ids),
-    ] = None,
+    patterns: SomeIdsArgument = None,
     regex: RegexOption = False,
     state: Annotated[
         list[str] | None,
@@ -197,7 +190,7 @@ async def _names(admin: Admin, patterns: Iterable[str], regex: bool, output: Out
 def describe(
     output: Output,
     cluster: Cluster,
-    transactional_ids: Ids,
+    transactional_ids: IdsArgument,
     regex: RegexOption = False,
 ) -> None:
     """Show what transactional ids are doing: state, producer, age, partitions, writers."""
@@ -443,7 +436,7 @@ def abort(
 def fence(
     output: Output,
     cluster: Cluster,
-    transactional_ids: Ids,
+    transactional_ids: IdsArgument,
     regex: RegexOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncelog_cli.local.process import LocalClusterError, ManagedProcess, start_process
+from oncelog_cli.local.process import LocalClusterError, ManagedProcess, ProcessOwner, start_process
 from oncelog_cli.local.toml_writer import Value, to_toml
 
 READY_DEADLINE_S = 60.0
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 _PACKAGES = ("oncelog_broker", "oncelog_controller", "oncelog_protocol", "oncelog_runtime")
 
 
-class LocalBroker:
+class LocalBroker(ProcessOwner):
     """A broker runs, or may run, on this machine. Calls block."""
 
     def __init__(
@@ -49,7 +49,7 @@ class LocalBroker:
         self.internal_port = internal_port
         self.metrics_port = 0
         """Where metrics and probes are; 0: nowhere, unless the settings say so."""
-        self.process = process
+        super().__init__(process)
 
     def place(self, port: int, internal_port: int, metrics_port: int) -> None:
         """Say where it listens from its next start on, or does as it runs."""
@@ -177,22 +177,7 @@ class LocalBroker:
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> bool:
         """Stop the broker cleanly; True when it ended by itself before the deadline."""
-        return self.process is None or self.process.stop(deadline_s)
-
-    def kill(self) -> None:
-        """Send SIGKILL, which is like a crash of the process."""
-        if self.process is not None:
-            self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: silent, connections stay open."""
-        if self.process is not None:
-            self.process.pause()
-
-    def resume(self) -> None:
-        """Let the process go on (SIGCONT) after :meth:`pause`."""
-        if self.process is not None:
-            self.process.resume()
+        return super().stop(deadline_s)
 
 
 def broker_command(

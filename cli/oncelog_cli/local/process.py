@@ -149,6 +149,32 @@ class ManagedProcess:
         return "\n".join(text.splitlines()[-lines:])
 
 
+class ProcessOwner:
+    """A server is one process on this machine, or none."""
+
+    def __init__(self, process: ManagedProcess | None) -> None:
+        self.process = process
+
+    def stop(self, deadline_s: float) -> bool:
+        """Stop it cleanly; True when it ended by itself before the deadline."""
+        return self.process is None or self.process.stop(deadline_s)
+
+    def kill(self) -> None:
+        """Send SIGKILL, which is like a crash of the process."""
+        if self.process is not None:
+            self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: silent, connections stay open."""
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Let the process go on (SIGCONT) after :meth:`pause`."""
+        if self.process is not None:
+            self.process.resume()
+
+
 def start_process(
     arguments: Sequence[str], *, log_path: Path, environment: Mapping[str, str] | None = None
 ) -> ManagedProcess:

@@ -29,6 +29,7 @@ from pathlib import Path
 from oncelog_cli.local.process import (
     LocalClusterError,
     ManagedProcess,
+    ProcessOwner,
     free_port,
     port_is_free,
     start_process,
@@ -208,7 +209,7 @@ def _package_directory(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(ProcessOwner):
     """A server is one process with its own directory; it survives restarts on the same port.
 
     ``directory`` gets ``zoo.cfg``, ``data/`` and ``zookeeper.log``.
@@ -224,7 +225,7 @@ class ZooKeeperServer:
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
-        self.process = process
+        super().__init__(process)
         self._install = install
 
     def adopt(self, port: int, process: ManagedProcess | None) -> None:
@@ -320,25 +321,9 @@ class ZooKeeperServer:
             data_dir in four_letter_word(self.port, "conf")
         )
 
-    def stop(self, deadline_s: float = 10.0) -> None:
+    def stop(self, deadline_s: float = 10.0) -> bool:
         """End it; sessions and data survive in its directory."""
-        if self.process is not None:
-            self.process.stop(deadline_s)
-
-    def kill(self) -> None:
-        """SIGKILL: what was acknowledged is on disk."""
-        if self.process is not None:
-            self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: silent, connections stay open."""
-        if self.process is not None:
-            self.process.pause()
-
-    def resume(self) -> None:
-        """Let the process go on (SIGCONT) after :meth:`pause`."""
-        if self.process is not None:
-            self.process.resume()
+        return super().stop(deadline_s)
 
 
 def four_letter_word(
