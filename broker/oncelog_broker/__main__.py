@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from oncelog_broker import logged
 from oncelog_broker.app import Broker
 from oncelog_broker.config import BrokerConfig, ConfigError, Loaded, load, report
 from oncelog_broker.log_levels import set_levels
@@ -33,12 +32,13 @@ from oncelog_runtime.clock import SystemWallClock
 from oncelog_runtime.entropy import SystemEntropy
 from oncelog_runtime.files import Files, SystemFiles
 from oncelog_runtime.observe import precise_time
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.turns import BOUND_S, Held, TurnWatch
 
 if TYPE_CHECKING:
     from oncelog_broker.observability.endpoint import Endpoint
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -158,9 +158,11 @@ def make_store(config: BrokerConfig) -> MetadataStore:
 
 def _log_settings(loaded: Loaded) -> None:
     chosen = report.chosen_settings(loaded)
-    logger.info(logged.SETTINGS, " ".join(f"{key}={text}" for key, text in sorted(chosen.items())))
+    logger.info(
+        "settings", settings=" ".join(f"{key}={text}" for key, text in sorted(chosen.items()))
+    )
     for name in loaded.ignored:
-        logger.info(logged.VARIABLE_IGNORED, name)
+        logger.info("variable_ignored", variable=name)
 
 
 def _set_log_levels(config: BrokerConfig) -> None:
@@ -195,10 +197,10 @@ def log_held(held: Held) -> None:
     serious = held.cpu_s >= BOUND_S or held.seconds >= HELD_LONG_S
     logger.log(
         logging.WARNING if serious else logging.INFO,
-        logged.LOOP_HELD,
-        held.seconds * 1000,
-        held.cpu_s * 1000,
-        held.ran or "nobody saw what",
+        "loop_held",
+        held_ms=round(held.seconds * 1000),
+        cpu_ms=round(held.cpu_s * 1000),
+        ran=held.ran or "nobody saw what",
     )
 
 
@@ -223,12 +225,12 @@ async def _live(
         if not await _start(broker, stop):
             return 0
     except StoreError as exc:
-        logger.error(logged.ZOOKEEPER_UNREACHABLE, config.zookeeper_connect, exc)
+        logger.error("zookeeper_unreachable", address=config.zookeeper_connect, error=exc)
         return EXIT_FAILED
     except ConfigError:
         raise
     except (OncelogError, OSError) as exc:
-        logger.error(logged.START_FAILED, exc)
+        logger.error("start_failed", error=exc)
         return EXIT_FAILED
     if ready_file is not None:
         _write_ready_file(files, ready_file, broker, endpoint)
@@ -250,7 +252,7 @@ def _stop_signal() -> asyncio.Future[None]:
     def on_signal(number: int) -> None:
         if stop.done():
             os._exit(EXIT_FAILED)
-        logger.info(logged.STOP_REQUESTED, signal.Signals(number).name)
+        logger.info("stop_requested", signal=signal.Signals(number).name)
         stop.set_result(None)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -299,7 +301,7 @@ def _raise_file_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as exc:
-            logger.warning(logged.FILE_LIMIT_NOT_RAISED, soft, exc)
+            logger.warning("file_limit_not_raised", limit=soft, error=exc)
 
 
 if __name__ == "__main__":

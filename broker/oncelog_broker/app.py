@@ -22,7 +22,6 @@ import logging
 from collections.abc import Awaitable, Mapping
 from functools import partial
 
-from oncelog_broker import logged
 from oncelog_broker.clock_watch import ClockWatch
 from oncelog_broker.config import BrokerConfig, ConfigError
 from oncelog_broker.controller_settings import ControllerSettings, controller_config
@@ -69,9 +68,10 @@ from oncelog_protocol.messages.replication import (
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 SESSION_FILE = SESSION
 """It holds the session that owns the registration, in the first log directory."""
@@ -327,7 +327,12 @@ class Broker:
             if name != self.config.inter_broker_listener:
                 await listener.serve(self.identity)
         self.phase = BrokerPhase.SERVING
-        logger.info(logged.BROKER_SERVES, self.broker_id, self.image.cluster_id, self.broker_epoch)
+        logger.info(
+            "broker_serves",
+            broker_id=self.broker_id,
+            cluster_id=self.image.cluster_id,
+            broker_epoch=self.broker_epoch,
+        )
 
     async def _bind(self) -> None:
         for index, wanted in enumerate(self.config.listeners):
@@ -436,7 +441,7 @@ class Broker:
         """Take over a new registration, at start or after the session expired."""
         if broker_epoch > self.fence.broker_epoch:
             self.logs.continuity.registered(broker_epoch)
-            logger.info(logged.BROKER_REGISTERED, self.broker_id, broker_epoch)
+            logger.info("broker_registered", broker_id=self.broker_id, broker_epoch=broker_epoch)
             self.fence.registered(broker_epoch)
             self.replicas.registered(broker_epoch)
             self.clock_watch.hurry()
@@ -474,7 +479,7 @@ class Broker:
                 json.dumps({"session_id": session_id}).encode(),
             )
         except OSError as exc:
-            logger.warning(logged.SESSION_NOT_REMEMBERED, exc)
+            logger.warning("session_not_remembered", error=exc)
 
     def _directory_failed(self, directory: LogDir) -> None:
         """Stop the replicas there, and have the controller take their roles from them [D9]; without
@@ -507,7 +512,7 @@ class Broker:
     def _fail(self, error: BaseException) -> None:
         if self._stopping or self.failed.done():
             return
-        logger.critical(logged.BROKER_FAILED, self.broker_id, error)
+        logger.critical("broker_failed", broker_id=self.broker_id, error=error)
         self.failed.set_exception(error)
 
     # -- stop --------------------------------------------------------------------------------
@@ -539,7 +544,7 @@ class Broker:
         self.pool.close()
         self.failed.cancel()
         self.phase = BrokerPhase.STOPPED
-        logger.info(logged.BROKER_STOPPED, self.broker_id, clean)
+        logger.info("broker_stopped", broker_id=self.broker_id, clean=clean)
 
     async def _step(
         self, name: str, work: Awaitable[None], *, timeout_s: float | None = None
@@ -551,9 +556,9 @@ class Broker:
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            logger.error(logged.STOP_STEP_LATE, self.broker_id, name, timeout_s)
+            logger.error("stop_step_late", broker_id=self.broker_id, step=name, timeout_s=timeout_s)
         except Exception:
-            logger.exception(logged.STOP_STEP_FAILED, self.broker_id, name)
+            logger.exception("stop_step_failed", broker_id=self.broker_id, step=name)
 
     async def _controlled_shutdown(self) -> None:
         """Ask the controller to move our leaderships until none is left or the time is up."""
@@ -571,7 +576,7 @@ class Broker:
             except TimeoutError:
                 break
             if response.error_code:
-                logger.warning(logged.CONTROLLED_SHUTDOWN_REFUSED, response.error_code)
+                logger.warning("controlled_shutdown_refused", error_code=response.error_code)
                 return
             if response.remaining == 0:
                 return
@@ -586,7 +591,7 @@ class Broker:
             pause_s = min(2 * pause_s, SHUTDOWN_RETRY_MAX_S)
         alone = set(self.image.brokers) <= {self.broker_id}
         level = logging.INFO if alone else logging.WARNING
-        logger.log(level, logged.CONTROLLED_SHUTDOWN_INCOMPLETE, remaining)
+        logger.log(level, "controlled_shutdown_incomplete", leaderships=remaining)
 
 
 def _sentence(text: str) -> str:

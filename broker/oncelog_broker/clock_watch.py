@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from oncelog_broker import logged
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_runtime.checked_clock import CheckedClock
 from oncelog_runtime.pause import Pause
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 ROUND_MS_MIN = 1_000
 """It is the least time between two rounds, and the time while the clock is in doubt."""
@@ -73,7 +73,7 @@ class ClockWatch:
 
         :param ahead_ms: how far the wall clock is ahead of the checked time.
         """
-        logger.warning(logged.CLOCK_LEAPT, self._broker_id, ahead_ms / 1000)
+        logger.warning("clock_leapt", broker_id=self._broker_id, ahead_s=round(ahead_ms / 1000))
         self.hurry()
 
     def hurry(self) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from oncelog_broker import logged
 from oncelog_broker.config import BrokerConfig, dynamic
 from oncelog_controller.config import ControllerConfig
 from oncelog_protocol.messages.admin import ConfigEntry
 from oncelog_protocol.messages.replication import BROKER_DEFAULT
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Texts = Mapping[str, str]
 
@@ -37,7 +37,7 @@ class ControllerSettings:
         own = configs.get(self._config.broker_id, {})
         current, _, _, faults = dynamic.tolerant(self._config, default, own)
         for fault in faults:
-            logger.error(logged.SETTING_LEFT_OUT, fault)
+            logger.error("setting_left_out", error=fault)
         return controller_config(current)
 
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from oncelog_broker import logged, room_configs
+from oncelog_broker import room_configs
 from oncelog_broker.config import BrokerConfig, dynamic, report
 from oncelog_broker.config.layers import is_map
 from oncelog_protocol.messages.replication import BROKER_DEFAULT, BrokerOverrides
 from oncelog_protocol.topic_config import TOPIC_SETTINGS, normalise_key
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 DYNAMIC_BROKER = "dynamic_broker"
 DYNAMIC_DEFAULT = "dynamic_default"
@@ -65,7 +66,7 @@ class LiveConfig:
             self.given, texts.get(BROKER_DEFAULT, {}), texts.get(self.given.broker_id, {})
         )
         for fault in faults:
-            logger.error(logged.SETTING_LEFT_OUT, fault)
+            logger.error("setting_left_out", error=fault)
         self._log_changes(before)
         self._refresh()
         for callback in list(self.on_change):
@@ -75,8 +76,12 @@ class LiveConfig:
         for key, field in BrokerConfig.model_fields.items():
             old, new = getattr(before, key), getattr(self.current, key)
             if old != new:
-                texts = report.masked(field, old), report.masked(field, new)
-                logger.info(logged.SETTING_CHANGED, key, *texts)
+                logger.info(
+                    "setting_changed",
+                    key=key,
+                    before=report.masked(field, old),
+                    value=report.masked(field, new),
+                )
 
     def _refresh(self) -> None:
         config = self.current

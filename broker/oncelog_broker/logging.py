@@ -1,11 +1,11 @@
 """A broker process's log is written here: text for a person, JSON lines for a machine.
 
-All rooms log with the standard library, as ``oncelog_runtime.logs`` says; here, once per process,
-those records get their shape from structlog. Nothing below ``__main__`` calls this.
+All rooms log through the standard library, as ``oncelog_runtime.logs`` says; here, once in a
+process, those records get their shape from structlog. Nothing below ``__main__`` calls this.
 
-A line of JSON has ``event`` (its name, ``unnamed`` for what libraries log), ``message`` (the text),
-``level``, ``logger``, ``timestamp``, ``broker`` (whose log this is), the fields of the event, and
-``exception`` where there is one.
+A line of JSON has ``event`` (its name), ``level``, ``logger``, ``timestamp``, ``broker`` (whose log
+this is), the fields of the event, and ``exception`` where there is one. What libraries log has the
+event ``unnamed`` and its text as ``message``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 from oncelog_broker.log_levels import REPEAT_MAX, set_levels
-from oncelog_broker.logged import LINES_SUPPRESSED
 from oncelog_runtime.clock import monotonic_s
-from oncelog_runtime.logs import Event, Overdue, Repetitions, Subject, fields_of
-
-if "rich" in sys.modules:
-    import structlog
-else:
-    # It would load rich where that is installed, for tracebacks in colour: 4 MB of a broker, which
-    # prints none.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    try:
-        import structlog
-    finally:
-        del sys.modules["rich"]
+from oncelog_runtime.logs import LogEvent, Overdue, Repetitions, Subject, plain
+from oncelog_runtime.structured_logging import structlog
 
 __all__ = ["REPEAT_INTERVAL_S", "LogHandler", "configure_logging"]
 
@@ -103,83 +92,63 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
     def _tell(self, overdue: list[Overdue]) -> None:
         for subject, count in overdue:
-            values = (subject.event, subject.about, count)
+            line = LogEvent(
+                "lines_suppressed",
+                suppressed_event=subject.event,
+                about=subject.about,
+                suppressed=count,
+            )
             super().emit(
-                logging.LogRecord(
-                    subject.logger, subject.level, __file__, 0, LINES_SUPPRESSED, values, None
-                )
+                logging.LogRecord(subject.logger, subject.level, __file__, 0, line, None, None)
             )
 
 
 def _text(colors: bool) -> logging.Formatter:
-    """Return the formatter of ``timestamp [level] text [logger] name=event``."""
+    """Return the formatter of ``timestamp [level] event [logger] field=value``."""
     return _formatter(
-        _name_after_text,
         structlog.dev.ConsoleRenderer(
-            colors=colors, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
-        ),
+            colors=colors,
+            pad_event_to=0,
+            sort_keys=False,
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
 
 
 def _json(broker_id: int) -> logging.Formatter:
-    def add_broker(
+    def complete(
         logger: object, method: str, line: structlog.types.EventDict
     ) -> structlog.types.EventDict:
+        if not isinstance(line["_record"].msg, LogEvent):
+            line["event"], line["message"] = UNNAMED, line["event"]
         line["broker"] = broker_id
         return line
 
     return _formatter(
-        _fields_and_name,
-        add_broker,
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(),
+        structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), first=complete
     )
 
 
-def _formatter(*last: structlog.types.Processor) -> logging.Formatter:
-    first: list[structlog.types.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    naming, *rest = last
+def _formatter(
+    *last: structlog.types.Processor, first: structlog.types.Processor | None = None
+) -> logging.Formatter:
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=first,
-        processors=[naming, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rest],
-        pass_foreign_args=True,
+        processors=[
+            _fields,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([first] if first else []),
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *last,
+        ]
     )
 
 
-def _name_after_text(
+def _fields(
     logger: object, method: str, line: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    line.pop("positional_args", None)
-    message = line["_record"].msg
-    if isinstance(message, Event):
-        line["name"] = message.name
+    event = line["_record"].msg
+    if isinstance(event, LogEvent):
+        line.update((name, plain(value)) for name, value in event.items())
     return line
-
-
-def _fields_and_name(
-    logger: object, method: str, line: structlog.types.EventDict
-) -> structlog.types.EventDict:
-    message = line["_record"].msg
-    fields = fields_of(message, line.pop("positional_args", None))
-    line["message"] = line["event"]
-    line["event"] = message.name if isinstance(message, Event) else UNNAMED
-    for name, value in fields.items():
-        line.setdefault(name, _plain(value))
-    return line
-
-
-def _plain(value: object) -> Any:
-    """Return what JSON can say of a value."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, set | frozenset):
-        return sorted(str(each) for each in value)
-    return str(value) or repr(value)

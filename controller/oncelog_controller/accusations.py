@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.store import (
     MetadataStore,
@@ -25,8 +25,9 @@ from oncelog_controller.store import (
     StoreDisconnectedError,
     WatchEvent,
 )
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PATIENCE_S = 0.2
 """How long the accused has."""
@@ -124,7 +125,7 @@ class Defence:
             if name.isdecimal() and await self._object(f"{path}/{name}")
         ]
         if accusers:
-            logger.warning(logged.ACCUSATION_REFUTED, self._broker_id, accusers)
+            logger.warning("accusation_refuted", broker_id=self._broker_id, accusers=accusers)
             self._on_accused(accusers)
 
     async def _object(self, path: str) -> bool:

@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from oncelog_controller import logged
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.events import Event, OrdersAnswered
 from oncelog_controller.link import BrokerLink, meant
@@ -42,9 +41,10 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.replication import UpdateMetadataRequest
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 UNANSWERED_MAX = 6
 """Orders of one broker on their way; what comes meanwhile is bundled."""
@@ -102,7 +102,7 @@ class BrokerGateway:
             if broker_id in self._outlets:
                 continue
             if address is None:
-                logger.warning(logged.BROKER_WITHOUT_LISTENER, broker_id)
+                logger.warning("broker_without_listener", broker_id=broker_id)
                 continue
             outlet = _Outlet(
                 broker,
@@ -262,7 +262,7 @@ class _Outlet:
                 channel.send(request, callback=partial(self._answered, channel, request))
             except OncelogError as error:
                 # Nothing was sent: the order breaks the wire's rules. Sending it again cannot help.
-                logger.error(logged.ORDER_NOT_SENT, self.broker.broker_id, error)
+                logger.error("order_not_sent", broker_id=self.broker.broker_id, error=error)
                 continue
             self._unanswered.append(request)
         if len(self._unanswered) > before:
@@ -305,14 +305,14 @@ class _Outlet:
             self._on_fenced(self.broker.broker_id)
             channel.close("the broker knows a newer controller")
         elif code == StaleBrokerEpochError.code:
-            logger.info(logged.ORDERS_VOID, self.broker.broker_id)
+            logger.info("orders_void", broker_id=self.broker.broker_id)
             self._end()
         else:
             # What was sent after it must not overtake it: all are sent again, on a new connection.
             name = ERRORS[code].name if code in ERRORS else str(code)
             # A broker that has just registered may not know its own epoch yet: no cause for alarm.
             level = logging.INFO if code == BrokerNotAvailableError.code else logging.WARNING
-            logger.log(level, logged.ORDER_FAILED, self.broker.broker_id, name)
+            logger.log(level, "order_failed", broker_id=self.broker.broker_id, error=name)
             channel.close(f"order failed: {name}")
 
     def _end(self) -> None:

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.store import (
     BadVersionError,
     Check,
@@ -32,8 +32,9 @@ from oncelog_controller.store import (
 )
 from oncelog_protocol.errors import BrokerNotAvailableError
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 ANSWER_S = 5.0
 """The store has this time to say who is controller; who asked on behalf of an order will ask again.
@@ -185,7 +186,11 @@ class Campaign:
             )
         except (NoNodeError, BadVersionError):
             return False
-        logger.warning(logged.CONTROLLER_DEPOSED, incumbent.broker_id, incumbent.controller_epoch)
+        logger.warning(
+            "controller_deposed",
+            controller=incumbent.broker_id,
+            controller_epoch=incumbent.controller_epoch,
+        )
         return True
 
     async def step_down(self, won: Won) -> None:
@@ -195,6 +200,6 @@ class Campaign:
                 [Check(znodes.CONTROLLER_EPOCH, won.epoch_version), Delete(znodes.CONTROLLER)]
             )
         except StoreDisconnectedError:
-            logger.info(logged.RESIGNATION_UNSEEN)
+            logger.info("resignation_unseen")
         except StoreError as error:
-            logger.debug(logged.RESIGNATION_NEEDLESS, error)
+            logger.debug("resignation_needless", error=error)

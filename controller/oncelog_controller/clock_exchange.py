@@ -8,7 +8,7 @@ between brokers carries the time, and of records the times are those of clients.
 
 from __future__ import annotations
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.store import (
     MetadataStore,
     NodeExistsError,
@@ -16,8 +16,9 @@ from oncelog_controller.store import (
     StoreError,
 )
 from oncelog_runtime.clock import WallClock
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class ClockExchange:
@@ -37,7 +38,7 @@ class ClockExchange:
         try:
             await self._tell()
         except StoreError as error:
-            logger.debug(logged.CLOCK_NOT_TOLD, error)
+            logger.debug("clock_not_told", error=error)
 
     async def _tell(self) -> None:
         try:
@@ -67,10 +68,10 @@ class ClockExchange:
                 except NoNodeError:
                     continue
                 except znodes.CorruptNodeError as error:
-                    logger.warning(logged.CLOCK_NOT_READ, name, error)
+                    logger.warning("clock_not_read", peer=name, error=error)
         except NoNodeError:
             return []
         except StoreError as error:
-            logger.debug(logged.CLOCK_NOT_TOLD, error)
+            logger.debug("clock_not_told", error=error)
             return None
         return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog_controller import logged, request_checks, znodes
+from oncelog_controller import request_checks, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.core import Core
@@ -27,8 +27,9 @@ from oncelog_controller.topic_requests import TopicRequests
 from oncelog_protocol.errors import NO_ERROR, ApiError, InvalidRequestError
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import BROKER_DEFAULT
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 BROKER_ID_DIGITS_MAX = 10
 
@@ -104,7 +105,9 @@ class ConfigRequests:
             core.order_broker_configs()
             # Keys alone: which of them are secrets only the brokers know.
             logger.info(
-                logged.BROKER_SETTINGS_CHANGED, wish.resource_name or "all", list(overrides)
+                "broker_settings_changed",
+                broker_name=wish.resource_name or "all",
+                settings=list(overrides),
             )
             self._take(config)
 

@@ -15,7 +15,6 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 
-from oncelog_controller import logged
 from oncelog_controller.store import (
     BadVersionError,
     Create,
@@ -30,8 +29,9 @@ from oncelog_controller.store import (
     StoreDisconnectedError,
     StoreError,
 )
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 CLOSE_DEADLINE_S = 5.0
 """How long closing waits for the goodbye; the session runs out by itself otherwise."""
@@ -153,7 +153,7 @@ class OneSession(KazooClient):  # type: ignore[misc]
             if self._connection.stop(CLOSE_DEADLINE_S):
                 self.close()
         except Exception:
-            logger.debug(logged.ZOOKEEPER_CLOSE_FAILED, exc_info=True)
+            logger.debug("zookeeper_close_failed", exc_info=True)
 
 
 def store_error(error: Exception, path: str, op_index: int | None = None) -> StoreError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from oncelog_controller import election, logged, znodes
+from oncelog_controller import election, znodes
 from oncelog_controller.core import (
     STEP_PARTITIONS,
     WRITE_PARTITIONS_MAX,
@@ -48,8 +48,9 @@ from oncelog_protocol.messages.replication import (
     ControlledShutdownResponse,
 )
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Change = tuple[Partition, Decision]
 NOBODY: frozenset[int] = frozenset()
@@ -102,10 +103,10 @@ class Leadership:
         )
         if decision is not None and decision.unclean:
             logger.warning(
-                logged.UNCLEAN_ELECTION,
-                partition.topic_partition,
-                decision.leader,
-                list(partition.state.isr),
+                "unclean_election",
+                partition=partition.topic_partition,
+                leader=decision.leader,
+                isr=list(partition.state.isr),
             )
         return decision
 
@@ -222,7 +223,7 @@ class Leadership:
         except InvariantError as error:
             partition.halt()
             core.stats.assertion_failed()
-            logger.critical(logged.PARTITION_STATE_CONTRADICTS, error, before)
+            logger.critical("partition_state_contradicts", error=error, before=before)
             return None
         return state
 
@@ -244,12 +245,12 @@ class Leadership:
         if not is_new and before != state.leader:
             self._core.stats.leader_changed()
             logger.info(
-                logged.LEADER_CHANGED,
-                partition.topic_partition,
-                before,
-                state.leader,
-                state.leader_epoch,
-                list(state.isr),
+                "leader_changed",
+                partition=partition.topic_partition,
+                before=before,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=list(state.isr),
             )
 
     def end_elr(self, topic: Topic, min_insync_replicas: int) -> None:
@@ -295,7 +296,7 @@ class Leadership:
             if decision is not None:
                 changes.append((partition, decision))
         if changes:
-            logger.info(logged.LEADERS_PREFERRED, len(changes))
+            logger.info("leaders_preferred", partitions=len(changes))
         yield from self._changing(changes)
 
     # ---- requests
@@ -329,7 +330,7 @@ class Leadership:
             if decision is not None:
                 _count(loads, partition, decision)
                 changes.append((partition, decision))
-        logger.info(logged.BROKER_SHUTS_DOWN, broker_id, len(changes))
+        logger.info("broker_shuts_down", broker_id=broker_id, partitions=len(changes))
         self.change(changes)
         self._core.when_settled(
             lambda: self._core.reply(
@@ -429,9 +430,9 @@ def _tell_of_losses(changes: Sequence[Change]) -> None:
         if not decision.isr and not decision.elr and fallen:
             orphans.append(name)
     if lost:
-        logger.warning(logged.MEMBERS_LOST_DATA, _some(lost))
+        logger.warning("members_lost_data", members=_some(lost))
     if orphans:
-        logger.error(logged.PARTITIONS_WITHOUT_REPLICA, _some(orphans))
+        logger.error("partitions_without_replica", partitions=_some(orphans))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from oncelog_controller import logged
 from oncelog_protocol.connection import ClientConnection
 from oncelog_protocol.errors import OncelogError, RebootstrapRequiredError
 from oncelog_protocol.identity import UNKNOWN, Identity
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 RETRY_DELAYS_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
 """The delays before each further attempt; the last one repeats."""
@@ -73,7 +73,7 @@ class BrokerLink:
             except RebootstrapRequiredError as error:
                 self._led_astray(str(error))
             except (OSError, TimeoutError, OncelogError) as error:
-                logger.debug(logged.ORDER_NO_CONNECTION, self._host, self._port, error)
+                logger.debug("order_no_connection", host=self._host, port=self._port, error=error)
             delay = RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S) - 1)]
             self._failures += 1
             if delay:
@@ -83,8 +83,13 @@ class BrokerLink:
         """Say so once, not at every attempt."""
         if found != self._astray:
             self._astray = found
-            where = (self._host, self._port)
-            logger.warning(logged.LINK_LEADS_ASTRAY, self._meant.broker_id, *where, found)
+            logger.warning(
+                "link_leads_astray",
+                broker_id=self._meant.broker_id,
+                host=self._host,
+                port=self._port,
+                error=found,
+            )
 
     async def _hold(self) -> None:
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.events import ClusterRead, TombstoneRead, TopicRead
 from oncelog_controller.state import (
     UNKNOWN_PRODUCER_IDS,
@@ -19,8 +19,9 @@ from oncelog_controller.state import (
     PartitionState,
 )
 from oncelog_controller.store import MetadataStore, NodeExistsError, NoNodeError, Watch
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 READS_MAX = 256
 """Reads in flight together."""
@@ -52,7 +53,7 @@ async def load_brokers(
         except NoNodeError:
             return None
         except (znodes.CorruptNodeError, ValueError) as error:
-            logger.warning(logged.REGISTRATION_IGNORED, name, error)
+            logger.warning("registration_ignored", broker_id=name, error=error)
             return None
 
     found = [broker for broker in await _each(names, one) if broker is not None]
@@ -98,7 +99,7 @@ async def _broker_configs(store: MetadataStore) -> dict[int, DynamicConfig]:
         except NoNodeError:
             continue
         except znodes.CorruptNodeError as error:
-            logger.error(logged.BROKER_SETTINGS_CORRUPT, name, error)
+            logger.error("broker_settings_corrupt", broker_name=name, error=error)
             continue
         found[broker_id] = DynamicConfig(overrides, stat.version)
     return dict(sorted(found.items()))
@@ -109,7 +110,7 @@ async def _producer_ids(store: MetadataStore) -> tuple[int, int]:
     try:
         return znodes.decode_producer_ids(data), stat.version
     except znodes.CorruptNodeError as error:
-        logger.error(logged.PRODUCER_ID_BLOCKS_UNREADABLE, error)
+        logger.error("producer_id_blocks_unreadable", error=error)
         return UNKNOWN_PRODUCER_IDS, stat.version
 
 
@@ -121,13 +122,13 @@ def _topic_reader(store: MetadataStore) -> Callable[[str], Awaitable[TopicRead |
         except NoNodeError:
             return None
         except znodes.CorruptNodeError as error:
-            logger.error(logged.TOPIC_IGNORED, name, error)
+            logger.error("topic_ignored", topic=name, error=error)
             return None
         overrides, config_version = await _config(store, name)
         try:
             states = await _each(range(len(assignment)), _state_reader(store, name))
         except znodes.CorruptNodeError as error:
-            logger.error(logged.TOPIC_IGNORED, name, error)
+            logger.error("topic_ignored", topic=name, error=error)
             return None
         bare = await _bare(store, name, states) if None in states else frozenset[int]()
         return TopicRead(
@@ -145,7 +146,7 @@ async def _config(store: MetadataStore, name: str) -> tuple[dict[str, str], int 
     try:
         return znodes.decode_config(name, data), stat.version
     except znodes.CorruptNodeError as error:
-        logger.error(logged.TOPIC_CONFIG_UNREADABLE, name, error)
+        logger.error("topic_config_unreadable", topic=name, error=error)
         return {}, stat.version
 
 
@@ -181,7 +182,7 @@ def _grave_reader(store: MetadataStore) -> Callable[[str], Awaitable[TombstoneRe
         except NoNodeError:
             return None
         except znodes.CorruptNodeError as error:
-            logger.error(logged.DELETION_IGNORED, name, error)
+            logger.error("deletion_ignored", topic=name, error=error)
             return None
 
     return one

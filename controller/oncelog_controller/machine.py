@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from oncelog_controller import logged, request_checks
+from oncelog_controller import request_checks
 from oncelog_controller.broker_settings import BrokerSettings, FixedSettings
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.config_requests import ConfigRequests
@@ -73,8 +73,9 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages import admin, replication, transactions
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.types import NO_LEADER
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 ORDER_AGAIN_S = 0.2
@@ -230,11 +231,11 @@ class ControllerMachine:
         everything = list(cluster.partitions())
         changed = yield from self._leadership.reconsider(everything, self._restarted)
         logger.info(
-            logged.CONTROLLER_LOADED,
-            cluster.controller_epoch,
-            len(cluster.brokers),
-            len(cluster.topics),
-            changed,
+            "controller_loaded",
+            controller_epoch=cluster.controller_epoch,
+            brokers=len(cluster.brokers),
+            topics=len(cluster.topics),
+            partitions=changed,
         )
         self._leadership.plan_rebalance()
         core.when_settled(self._topics.forget_topics)
@@ -313,7 +314,7 @@ class ControllerMachine:
             return
         for label, group in (("lost", lost), ("joined", new), ("restarted", restarted)):
             if group:
-                logger.info(logged.BROKERS_CHANGED, sorted(group), label)
+                logger.info("brokers_changed", brokers=sorted(group), what=label)
         cluster.replace_brokers(now, lost | restarted)
         gone, back = ReplicaCause.BROKER_LOST, ReplicaCause.BROKER_RETURNED
         moves = {broker_id: [gone] for broker_id in sorted(lost)}
@@ -352,14 +353,14 @@ class ControllerMachine:
             return
         cluster.suspected.add(broker_id)
         changed = yield from self._leadership.reconsider(self._on({broker_id}))
-        logger.warning(logged.BROKER_SUSPECTED, broker_id, changed)
+        logger.warning("broker_suspected", broker_id=broker_id, partitions=changed)
 
     def _cleared(self, event: BrokerCleared) -> Steps[None]:
         cluster, broker_id = self._core.cluster, event.broker_id
         if _epoch(cluster, broker_id) != event.broker_epoch or broker_id not in cluster.suspected:
             return
         cluster.suspected.discard(broker_id)
-        logger.info(logged.BROKER_CLEARED, broker_id)
+        logger.info("broker_cleared", broker_id=broker_id)
         yield from self._leadership.reconsider(self._on({broker_id}))
         self._leadership.plan_rebalance()
 
@@ -419,7 +420,7 @@ class ControllerMachine:
             )
             failed.append(partition)
         if failed:
-            logger.warning(logged.REPLICAS_FAILED, broker_id, len(failed))
+            logger.warning("replicas_failed", broker_id=broker_id, replicas=len(failed))
             at_once(self._leadership.reconsider(failed))
         for partition in failed:
             state = partition.state

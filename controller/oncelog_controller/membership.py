@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.life import Life, ask_life
 from oncelog_controller.loader import prepare_store
 from oncelog_controller.state import DataClaim
@@ -40,9 +40,10 @@ from oncelog_controller.store import (
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.metadata import ListenerAddress
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 ASKED_AGAIN = 2
@@ -144,7 +145,7 @@ class Membership:
         data = znodes.encode_cluster_id(self._cluster_id_hint)
         try:
             await self._store.create(znodes.CLUSTER_ID, data, make_parents=True)
-            logger.info(logged.CLUSTER_CREATED, self._cluster_id_hint)
+            logger.info("cluster_created", cluster_id=self._cluster_id_hint)
         except (NodeExistsError, StoreDisconnectedError):
             pass  # read it again: somebody's, perhaps ours, is there
 
@@ -171,7 +172,9 @@ class Membership:
         if stat.czxid != self.broker_epoch:
             self.broker_epoch = stat.czxid
             self.registrations += 1
-            logger.info(logged.BROKER_REGISTRATION_WRITTEN, self._broker_id, stat.czxid)
+            logger.info(
+                "broker_registration_written", broker_id=self._broker_id, broker_epoch=stat.czxid
+            )
             for callback in list(self.on_registered):
                 callback(stat.czxid)
         return self.broker_epoch
@@ -190,7 +193,7 @@ class Membership:
                 )
             if stat.ephemeral_owner == self._inherited_session and not await self._has_ended(stat):
                 return None
-            logger.info(logged.FORMER_REGISTRATION_REMOVED)
+            logger.info("former_registration_removed")
             try:
                 await self._store.delete(self._path, stat.version)
             except (NoNodeError, BadVersionError):
@@ -281,7 +284,7 @@ class Membership:
                 )
             if not waits:
                 waits = True
-                logger.warning(logged.FORMER_LIFE_SILENT, self._broker_id, where)
+                logger.warning("former_life_silent", broker_id=self._broker_id, host=where)
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def _life_at(self, address: ListenerAddress | None, broker_epoch: int) -> Life:
@@ -332,7 +335,7 @@ class Membership:
             if stat is not None and stat.ephemeral_owner == self._store.session_id:
                 await self._store.delete(self._path, stat.version)
         except StoreError as error:
-            logger.info(logged.REGISTRATION_STAYS, error)
+            logger.info("registration_stays", error=error)
 
     # ---- staying registered
 
@@ -343,7 +346,7 @@ class Membership:
     def _session_changed(self, state: SessionState) -> None:
         self._wake.set()
         if state is SessionState.EXPIRED and self._registering:
-            logger.warning(logged.SESSION_EXPIRED, self._broker_id)
+            logger.warning("session_expired", broker_id=self._broker_id)
             self._renew()
 
     def _node_changed(self, _: WatchEvent) -> None:
@@ -360,7 +363,7 @@ class Membership:
             while self._renew_again and not self._leaving:
                 # What comes from here on may be newer than what is about to be read.
                 self._renew_again = False
-                logger.info(logged.BROKER_REGISTERS_AGAIN, self._broker_id)
+                logger.info("broker_registers_again", broker_id=self._broker_id)
                 try:
                     if self._store.state is SessionState.EXPIRED:
                         await self._store.restart_session()

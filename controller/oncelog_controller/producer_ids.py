@@ -6,7 +6,7 @@ whose answer is lost is never used; there are 2^63 ids.
 
 from __future__ import annotations
 
-from oncelog_controller import logged, znodes
+from oncelog_controller import znodes
 from oncelog_controller.core import Core
 from oncelog_controller.state import UNKNOWN_PRODUCER_IDS
 from oncelog_controller.store import SetData
@@ -15,8 +15,9 @@ from oncelog_protocol.messages.transactions import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 BLOCK_COUNT = 1000
 """Kafka's: a broker that restarts for ever wastes a thousand ids each time."""
@@ -40,7 +41,12 @@ def allocate_producer_ids(core: Core, request_id: int, request: AllocateProducer
 
     def written() -> None:
         cluster.give_producer_ids(BLOCK_COUNT)
-        logger.info(logged.PRODUCER_IDS_GIVEN, request.broker_id, first, first + BLOCK_COUNT - 1)
+        logger.info(
+            "producer_ids_given",
+            broker_id=request.broker_id,
+            first=first,
+            last=first + BLOCK_COUNT - 1,
+        )
         core.reply(request_id, AllocateProducerIdsResponse(0, first, BLOCK_COUNT))
 
     data = znodes.encode_producer_ids(first + BLOCK_COUNT)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog_controller import logged
 from oncelog_controller.config import ControllerConfig
 from oncelog_controller.state import Cluster
 from oncelog_protocol import limits
@@ -24,8 +23,9 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.admin import ConfigEntry, NewTopic
 from oncelog_protocol.topic_config import TopicConfig, normalise_key, parse_topic_config
 from oncelog_protocol.types import INTERNAL_TOPICS
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 USE_DEFAULT = -1
 
@@ -176,5 +176,5 @@ def settled(topic: str, overrides: Mapping[str, str], defaults: Mapping[str, str
     try:
         return parse_topic_config(overrides, defaults)
     except InvalidConfigError as error:
-        logger.warning(logged.TOPIC_CONFIG_IGNORED, topic, error)
+        logger.warning("topic_config_ignored", topic=topic, error=error)
         return parse_topic_config({}, defaults)

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from oncelog_controller import accusations, logged, znodes
+from oncelog_controller import accusations, znodes
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Campaign, Incumbent, Won
 from oncelog_controller.config import ControllerConfig
@@ -49,9 +49,10 @@ from oncelog_protocol.types import NO_BROKER, NO_EPOCH
 from oncelog_runtime.channel import RequestChannel
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 FAILURE_PAUSE_S = 1.0
 """The pause before campaigning again after a bug ended a term."""
@@ -176,7 +177,7 @@ class ControllerRunner:
             except SessionExpiredError:
                 continue
             except Exception as error:
-                logger.error(logged.CONTROLLER_FAILED, self._broker_id, exc_info=error)
+                logger.error("controller_failed", broker_id=self._broker_id, exc_info=error)
                 if not self._stopping:
                     await asyncio.sleep(FAILURE_PAUSE_S)
 
@@ -216,7 +217,9 @@ class ControllerRunner:
     # ---- as controller
 
     async def _lead(self, won: Won) -> None:
-        logger.info(logged.CONTROLLER_ELECTED, self._broker_id, won.controller_epoch)
+        logger.info(
+            "controller_elected", broker_id=self._broker_id, controller_epoch=won.controller_epoch
+        )
         self._known_id, self._known_epoch = self._broker_id, won.controller_epoch
         refused, self._refused = frozenset(self._refused), set()
         term = ControllerTerm(
@@ -239,7 +242,12 @@ class ControllerRunner:
             term.resign("this broker stops")  # it was told while the campaign was on its way
         try:
             reason = await term.run()
-            logger.info(logged.CONTROLLER_RESIGNED, self._broker_id, won.controller_epoch, reason)
+            logger.info(
+                "controller_resigned",
+                broker_id=self._broker_id,
+                controller_epoch=won.controller_epoch,
+                reason=reason,
+            )
         finally:
             self._term = None
             self._known_id = NO_BROKER
@@ -259,7 +267,7 @@ class ControllerRunner:
         pause_s = min(SIT_OUT_S * 2**self._sit_outs, SIT_OUT_MAX_S)
         self._sit_outs = min(self._sit_outs + 1, 10)
         self._sit_out_until = now + pause_s
-        logger.warning(logged.CONTROLLER_SITS_OUT, self._broker_id, pause_s)
+        logger.warning("controller_sits_out", broker_id=self._broker_id, seconds=round(pause_s))
 
     async def _let_others_run(self) -> None:
         """Wait while this broker sits out; when there are no others, it stops sitting out."""
@@ -283,7 +291,7 @@ class ControllerRunner:
     async def _follow(self, incumbent: Incumbent) -> None:
         """Until ``/controller`` changes, the session does, or its process is known to be dead."""
         if incumbent.broker_id == self._broker_id:
-            logger.info(logged.FORMER_CONTROLLER_NODE)
+            logger.info("former_controller_node")
             await self._campaign.depose(incumbent)
             return
         path = znodes.broker_path(incumbent.broker_id)

@@ -24,7 +24,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from oncelog_controller import accusations, logged, znodes
+from oncelog_controller import accusations, znodes
 from oncelog_controller.broker_gateway import BrokerGateway
 from oncelog_controller.broker_settings import BrokerSettings
 from oncelog_controller.campaign import Won
@@ -70,9 +70,10 @@ from oncelog_protocol.identity import NO_CLUSTER
 from oncelog_protocol.messages.admin import CreateTopicsRequest
 from oncelog_protocol.messages.base import Request
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 RELOADS_MAX = 5
 """Reloads without an event handled in between before the term gives up."""
@@ -234,7 +235,9 @@ class ControllerTerm:
 
     def _fenced(self, broker_id: int) -> None:
         """A broker knows a newer controller. The store says whether there is one."""
-        logger.warning(logged.ORDER_FENCED, broker_id, self.won.controller_epoch)
+        logger.warning(
+            "order_fenced", broker_id=broker_id, controller_epoch=self.won.controller_epoch
+        )
         self._doubted = True
         self.controller_changed()
 
@@ -364,7 +367,9 @@ class ControllerTerm:
 
     async def _load(self) -> None:
         """Make sure that we are controller, read everything, and let the machine begin anew."""
-        logger.info(logged.CONTROLLER_LOADS, self.won.controller_epoch, self._reload)
+        logger.info(
+            "controller_loads", controller_epoch=self.won.controller_epoch, why=self._reload
+        )
         for _ in range(RELOADS_MAX):
             self._reload = None
             self._brokers_changed = False
@@ -389,7 +394,7 @@ class ControllerTerm:
         failed = tuple(sorted(int(name) for name in names if name.isdecimal()))
         if not failed:
             return
-        logger.warning(logged.LOG_DIRS_REPORTED_FAILED, list(failed))
+        logger.warning("log_dirs_reported_failed", brokers=list(failed))
         await self._process(StorageFailed(failed))
         for broker_id in failed:
             self._hold_to_session()

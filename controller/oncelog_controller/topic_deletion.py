@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog_controller import logged, request_checks, znodes
+from oncelog_controller import request_checks, znodes
 from oncelog_controller.core import Core, chunks
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.state import Tombstone, Topic
@@ -27,8 +27,9 @@ from oncelog_controller.transitions import (
 from oncelog_protocol.errors import NO_ERROR, ApiError, UnknownTopicOrPartitionError
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import OrderResult, StopPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 DELETE_OPS_MAX = 256
 """Operations of one multi; each names a path of at most 300 bytes."""
@@ -95,7 +96,7 @@ class TopicDeletion:
         for (index, broker_id), phase in sorted(tombstone.phases.items()):
             if phase is ReplicaPhase.DELETING:
                 core.order_stop(broker_id, topic.name, topic.topic_id, index)
-        logger.info(logged.TOPIC_DELETED, topic.name, topic.topic_id)
+        logger.info("topic_deleted", topic=topic.name, topic_id=topic.topic_id)
 
     def entomb(self, name: str, topic_id: str, assignment: list[list[int]]) -> Tombstone:
         """Keep track of the replicas that are to be deleted."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from oncelog_controller import logged, request_checks, znodes
+from oncelog_controller import request_checks, znodes
 from oncelog_controller.core import WRITE_PARTITIONS_MAX, Core, at_once, chunks
 from oncelog_controller.events import RequestReceived
 from oncelog_controller.leadership import Leadership, state_ops
@@ -36,8 +36,9 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages import admin
 from oncelog_protocol.messages.replication import LeaderAndIsrRequest, OrderResult
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 FIRST_WRITE_PARTITIONS_MAX = 100
 """Partitions made together with their topic; each takes two nodes."""
@@ -140,7 +141,12 @@ class TopicRequests:
         def exists() -> None:
             core.cluster.topics[topic.name] = topic
             core.cluster.stray_configs.pop(topic.name, None)
-            logger.info(logged.TOPIC_CREATED, topic.name, len(topic.partitions), topic.topic_id)
+            logger.info(
+                "topic_created",
+                topic=topic.name,
+                partitions=len(topic.partitions),
+                topic_id=topic.topic_id,
+            )
 
         self._write_states(head, exists, topic.partitions)
 
@@ -253,7 +259,7 @@ class TopicRequests:
 
         def exists() -> None:
             topic.grow(fresh)
-            logger.info(logged.TOPIC_GREW, topic.name, len(topic.partitions))
+            logger.info("topic_grew", topic=topic.name, partitions=len(topic.partitions))
 
         self._write_states(head, exists, fresh)
 

@@ -22,6 +22,7 @@ The only file of the controller that knows of threads. Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -31,7 +32,6 @@ from typing import Any
 
 from kazoo.client import KazooState
 
-from oncelog_controller import logged
 from oncelog_controller.dead_man import DeadMan
 from oncelog_controller.kazoo_session import (
     CLOSE_DEADLINE_S,
@@ -65,8 +65,9 @@ from oncelog_controller.store import (
     check_request_size,
 )
 from oncelog_runtime.clock import monotonic_s
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 IN_FLIGHT_MAX = 128
 """Calls on their way at once; below what fills the socket pair (about 270 single bytes)."""
@@ -207,7 +208,7 @@ class ZooKeeperStore:
                 "delay": RECONNECT_DELAY_MIN_S,
                 "max_delay": RECONNECT_DELAY_MAX_S,
             },
-            logger=QuietLogger(logger.plain),
+            logger=QuietLogger(logging.getLogger(__name__)),
         )
         self._client = client
         client.add_listener(partial(self._state_changed, client))
@@ -271,7 +272,7 @@ class ZooKeeperStore:
             async with asyncio.timeout(CLOSE_DEADLINE_S):
                 await done.wait()
         except TimeoutError:
-            logger.warning(logged.ZOOKEEPER_CLOSE_LATE)
+            logger.warning("zookeeper_close_late")
 
     # ------------------------------------------------------------------ session events
 
@@ -293,7 +294,7 @@ class ZooKeeperStore:
             self._link_up = False
             self._fail_pending(StoreDisconnectedError)
             if self._opening is None:
-                logger.info(logged.ZOOKEEPER_DISCONNECTED, self.session_id or 0)
+                logger.info("zookeeper_disconnected", session=hex(self.session_id or 0))
                 self._change(SessionState.DISCONNECTED)
         else:
             self._detach(SessionExpiredError)
@@ -301,7 +302,7 @@ class ZooKeeperStore:
             # The thread ends by itself; its sockets are freed aside.
             threading.Thread(target=client.end, name="zookeeper-close", daemon=True).start()
             if self._opening is None:
-                logger.warning(logged.ZOOKEEPER_SESSION_EXPIRED, self.session_id or 0)
+                logger.warning("zookeeper_session_expired", session=hex(self.session_id or 0))
                 self._change(SessionState.EXPIRED)
 
     def _on_connected(self, client: OneSession, session_id: int | None) -> None:
@@ -311,7 +312,7 @@ class ZooKeeperStore:
             if not self._opening.done():
                 self._opening.set_result(None)
             return
-        logger.info(logged.ZOOKEEPER_CONNECTED, self.session_id or 0)
+        logger.info("zookeeper_connected", session=hex(self.session_id or 0))
         # First in line, so that what was missed fires before any later read is answered.
         for watch in list(self._watches):
             self._rearm(watch)
@@ -552,7 +553,7 @@ class ZooKeeperStore:
             if kind is not None:
                 self._fire(watch, kind)
         elif not isinstance(error, StoreDisconnectedError | SessionExpiredError):
-            logger.error(logged.ZOOKEEPER_WATCH_FAILED, watch.path, error)
+            logger.error("zookeeper_watch_failed", path=watch.path, error=error)
 
 
 def _missed(before: Any, now: Any, children: bool) -> WatchKind | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import re
 import socket
 from collections import deque
@@ -24,8 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
-from oncelog_runtime import logged
 from oncelog_runtime.files import Buffer
+from oncelog_runtime.logs import LogEvent
 
 __all__ = [
     "ChannelClosedError",
@@ -36,7 +37,7 @@ __all__ = [
     "RequestChannel",
 ]
 
-logger = logged.get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
 """Default for connecting and shaking hands together; as long as the broker's own deadline."""
@@ -278,7 +279,7 @@ class RequestChannel(asyncio.BufferedProtocol):
             else:
                 self._transport.close()
                 self._linger = self._loop.call_later(LINGER_S, self._transport.abort)
-        logger.debug(logged.CHANNEL_CLOSED, self._peer, reason)
+        logger.debug(LogEvent("channel_closed", peer=self._peer, reason=reason))
         waiting, self._waiting = self._waiting, deque()
         for _, callback in waiting:
             failure = ChannelClosedError(f"{self._peer}: {reason}")
@@ -322,7 +323,7 @@ class RequestChannel(asyncio.BufferedProtocol):
             replies = self._machine.received(nbytes)
         except Exception as error:
             # What the peer sent makes no sense, so nothing after it can be trusted either.
-            logger.info(logged.CHANNEL_DROPPED, self._peer, error)
+            logger.info(LogEvent("channel_dropped", peer=self._peer, error=error))
             self._die(error, f"protocol error: {error}", abort=True)
             return
         for reply in replies:

@@ -31,10 +31,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from oncelog_runtime import logged
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
@@ -177,7 +177,7 @@ def _guarded(answer: Answerer) -> Answerer:
         try:
             return await answer(request)
         except Exception:
-            logger.exception(logged.HTTP_REQUEST_FAILED, request.url.path)
+            logger.exception("http_request_failed", path=request.url.path)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return PlainTextResponse("this failed; see the log\n", status)
 

@@ -1,33 +1,23 @@
-"""A log line has a name, a text for people, and fields for programs.
+"""A log line has a name, and fields that say the rest.
 
 Rules:
 
-- a room declares what it logs in its ``logged.py``: one :class:`Event` each, with the text that
-  people read and the names of its fields. Events may be added, and their texts and fields changed
-  with a note in the change log; a name is never given to something else;
+- names are the same in every release and are never given to something else; each has a sentence
+  that says what it means in ``docs/log_events.toml``, and always the same fields;
 - lines with the same event that are about the same thing (the fields in ``ABOUT``) are repetitions
-  of each other, whatever else they say;
-- an event *is* its text, a template of the standard library: whoever formats records in the usual
-  way gets a readable line. A formatter that knows more asks ``fields_of``.
+  of each other, whatever else they say.
 
-How a process writes the lines is its own affair (``oncelog_broker.logging``).
+Rooms of brokers log with ``structured_logging``. What clients import as well knows only the
+standard library, and hands a :class:`LogEvent` to one of its loggers. How a process writes the
+lines is its own affair (``oncelog_broker.logging``).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-__all__ = [
-    "Event",
-    "EventLogger",
-    "ExcInfo",
-    "Overdue",
-    "Repetitions",
-    "Subject",
-    "fields_of",
-    "get_logger",
-]
+__all__ = ["LogEvent", "Overdue", "Repetitions", "Subject", "plain"]
 
 ABOUT = (
     *("partition", "shard", "topic", "group", "transactional_id", "broker_id", "path", "log_dir"),
@@ -36,84 +26,43 @@ ABOUT = (
 """Fields that say what a line is about. Not members of groups, peers, producers: there is no end to
 them, and what floods the log must not do so under ever new names."""
 
-ExcInfo = bool | BaseException | None
-"""An exception that belongs to a line; True: the one that is being handled."""
-
 SUBJECTS_MAX = 2_000
 """Subjects whose lines are counted at a time; with more, the first of them begins anew."""
 
 
-class Event(str):
-    """An event is the kind of a log line. As a string it is the text, with a place for each
-    field."""
+class LogEvent(dict[str, Any]):
+    """It is the message of a log record: its name under ``event``, and its fields.
 
-    __slots__ = ("fields", "name")
-    name: str
-    """The name in snake case, the same in every release."""
-    fields: tuple[str, ...]
+    Whoever formats records in the usual way gets the readable ``name field=value``.
+    """
 
-    def __new__(cls, name: str, text: str, fields: str = "") -> Self:
-        """:param fields: names, with blanks between, in the order of the text's places."""
-        event = super().__new__(cls, text)
-        event.name = name
-        event.fields = tuple(fields.split())
-        return event
+    def __init__(self, event: str, /, **fields: Any) -> None:
+        super().__init__(event=event, **fields)
+
+    def __str__(self) -> str:
+        fields = [f"{key}={_shown(plain(value))}" for key, value in self.items() if key != "event"]
+        return " ".join([self["event"], *fields])
 
 
-class EventLogger:
-    """It is a logger of the standard library that takes declared events only."""
-
-    __slots__ = ("_logger",)
-
-    def __init__(self, name: str) -> None:
-        self._logger = logging.getLogger(name)
-
-    @property
-    def plain(self) -> logging.Logger:
-        """Return the standard library's logger, for a library that wants to be given one."""
-        return self._logger
-
-    def debug(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Log for whoever looks for a fault. Costs little where nobody does."""
-        if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.log(logging.DEBUG, event, *values, exc_info=exc_info, stacklevel=2)
-
-    def info(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Log that something changed which operators may want to know."""
-        self._logger.log(logging.INFO, event, *values, exc_info=exc_info, stacklevel=2)
-
-    def warning(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Something is wrong that the program goes on with."""
-        self._logger.log(logging.WARNING, event, *values, exc_info=exc_info, stacklevel=2)
-
-    def error(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Something is wrong that the program cannot mend."""
-        self._logger.log(logging.ERROR, event, *values, exc_info=exc_info, stacklevel=2)
-
-    def exception(self, event: Event, *values: object) -> None:
-        """Log a defect as an error, with the exception that is being handled."""
-        self._logger.log(logging.ERROR, event, *values, exc_info=True, stacklevel=2)
-
-    def critical(self, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Log what must never be."""
-        self._logger.log(logging.CRITICAL, event, *values, exc_info=exc_info, stacklevel=2)
-
-    def log(self, level: int, event: Event, *values: object, exc_info: ExcInfo = None) -> None:
-        """Log at a level that depends."""
-        self._logger.log(level, event, *values, exc_info=exc_info, stacklevel=2)
+def plain(value: object) -> Any:
+    """Return what JSON can say of a value."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, list | tuple) and type(value).__str__ is object.__str__:
+        return [plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(str(each) for each in value)
+    return str(value) or repr(value)
 
 
-def get_logger(name: str) -> EventLogger:
-    """Return the logger of a module."""
-    return EventLogger(name)
-
-
-def fields_of(message: object, args: object) -> dict[str, Any]:
-    """Return the fields of a record by name, from its ``msg`` and ``args``; none where it is no
-    event."""
-    if not isinstance(message, Event):
-        return {}
-    return dict(zip(message.fields, _values(args), strict=False))
+def _shown(value: object) -> str:
+    """Return a value as text; quotes show where a text of several words ends."""
+    text = str(value)
+    return (
+        repr(text) if isinstance(value, str) and (not text or set(text) & set(" \n=\"'")) else text
+    )
 
 
 class Subject(NamedTuple):
@@ -128,18 +77,11 @@ class Subject(NamedTuple):
     @classmethod
     def of(cls, record: logging.LogRecord) -> Subject:
         """Return the subject of a record."""
-        if not isinstance(record.msg, Event):
-            return cls(record.name, record.levelno, str(record.msg), "")
-        fields = fields_of(record.msg, record.args)
-        about = " ".join(str(fields[name]) for name in ABOUT if name in fields)
-        return cls(record.name, record.levelno, record.msg.name, about)
-
-
-def _values(args: object) -> tuple[object, ...]:
-    """A record has one mapping as it is, and everything else in a tuple."""
-    if isinstance(args, tuple):
-        return args
-    return () if args is None else (args,)
+        line = record.msg
+        if not isinstance(line, LogEvent):
+            return cls(record.name, record.levelno, str(line), "")
+        about = " ".join(str(line[name]) for name in ABOUT if name in line)
+        return cls(record.name, record.levelno, line["event"], about)
 
 
 class Overdue(NamedTuple):

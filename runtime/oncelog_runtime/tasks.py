@@ -9,15 +9,16 @@ differ from run to run.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from oncelog_runtime import logged
+from oncelog_runtime.logs import LogEvent
 
 __all__ = ["Tasks", "TasksClosedError"]
 
 T = TypeVar("T")
-logger = logged.get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class TasksClosedError(RuntimeError):
@@ -73,7 +74,9 @@ class Tasks:
         error = task.exception()
         if error is None:
             return
-        logger.error(logged.TASK_FAILED, self._owner, name, error, exc_info=error)
+        logger.error(
+            LogEvent("task_failed", owner=self._owner, task=name, error=error), exc_info=error
+        )
         if self._on_failure is not None:
             self._on_failure(name, error)
 

@@ -83,6 +83,6 @@ async def test_a_leap_is_told_and_asked_about_at_once(caplog: pytest.LogCaptureF
         wall.advance(DAY_MS)
         assert watched._clock.expiry_ms() == NOW_MS
         await eventually(lambda: peers.told > rounds)
-        assert "86400 s ahead of the checked time" in caplog.text
+        assert "clock_leapt broker_id=1 ahead_s=86400" in caplog.text
     finally:
         running.cancel()

@@ -136,5 +136,5 @@ async def test_what_is_set_for_brokers_and_spoilt_nodes_of_it(
     assert list(read.broker_configs) == [-1, 9, 10]
     assert read.broker_configs[9] == DynamicConfig({}, 1)
     assert read.broker_configs[-1] == DynamicConfig({"log_level": "debug"}, 0)
-    assert "broker 8 is ignored" in caplog.text
-    assert "broker me is ignored" in caplog.text
+    assert "broker_settings_corrupt broker_name=8 " in caplog.text
+    assert "broker_settings_corrupt broker_name=me " in caplog.text

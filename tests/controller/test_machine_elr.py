@@ -148,7 +148,7 @@ def test_nobody_complete_is_left(caplog: pytest.LogCaptureFixture) -> None:
         assert driver.state("t").leader == -1
         driver.join(3)
     assert summary(driver) == (-1, [], [], [1, 2, 3])
-    assert "no complete replica is left of t-0 (1, 2, 3)" in caplog.text
+    assert "partitions_without_replica partitions='t-0 (1, 2, 3)'" in caplog.text
     order = orders_to(driver, 2)[-1].partitions[0]
     assert (order.leader, order.isr, order.last_known_elr) == (-1, [], [1, 2, 3])
     again = driver.take_over()

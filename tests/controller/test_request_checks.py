@@ -107,4 +107,4 @@ def test_settings_of_topics_that_exist_are_survived(caplog: pytest.LogCaptureFix
     assert request_checks.settled("t", {"segment_ms": "9"}, defaults).segment_ms == 9
     settings = request_checks.settled("t", {"of_a_newer_release": "9"}, defaults)
     assert settings.retention_ms == 5
-    assert "topic t: its settings are not valid" in caplog.text
+    assert "topic_config_ignored topic=t " in caplog.text

@@ -1,65 +1,45 @@
-"""Log lines of brokers and controllers are declared, and written as they are declared."""
+"""Log lines of brokers and controllers have stable names, the same fields, and a meaning."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from support.house import ROOT, generator
 
 LOG_DOCS = generator("log_docs")
-DECLARED = LOG_DOCS.declared()
 USES = LOG_DOCS.uses()
+SENTENCES = LOG_DOCS.sentences()
+TAKEN = {"event", "message", "level", "logger", "timestamp", "broker", "exception", "method_name"}
+"""What every line has, and what structlog's own methods are called with."""
 
 
-def test_rooms_write_only_what_they_declare() -> None:
-    undeclared = [use.where for use in USES if use.event not in DECLARED.get(use.room, {})]
-    assert not undeclared, (
-        "declare the line in the room's logged.py (see oncelog_runtime.logs), "
-        "and write logger.info(logged.NAME, value, ...)"
-    )
+def test_calls_name_their_events() -> None:
+    unnamed = [use.where for use in USES if not re.fullmatch(r"[a-z][a-z0-9_]+", use.event)]
+    assert not unnamed, 'write logger.info("name_of_the_event", field=value, ...)'
+    assert len(USES) > 200
 
 
-def test_everything_declared_is_written() -> None:
-    written = {(use.room, use.event) for use in USES}
-    written.add(("oncelog_broker.logged", "LINES_SUPPRESSED"))
-    idle = [(room, name) for room, events in DECLARED.items() for name in events]
-    assert not [each for each in idle if each not in written]
+def test_each_event_has_a_sentence_and_none_too_many() -> None:
+    named = {use.event for use in USES}
+    assert sorted(named - set(SENTENCES)) == [], "say in docs/log_events.toml what they mean"
+    assert sorted(set(SENTENCES) - named) == [], "docs/log_events.toml: nobody writes them"
+    assert list(SENTENCES) == sorted(SENTENCES)
+    assert [name for name, text in SENTENCES.items() if not re.fullmatch(r"[A-Z].*\.", text)] == []
 
 
-def test_each_line_gives_every_field() -> None:
-    short = [use.where for use in USES if use.values != len(DECLARED[use.room][use.event].fields)]
-    assert not short
-
-
-def test_texts_have_a_place_for_each_field() -> None:
-    for events in DECLARED.values():
-        for event in events.values():
-            places = LOG_DOCS.PLACE.findall(str(event))
-            assert len(places) == len(event.fields), event.name
-            assert len(set(event.fields)) == len(event.fields), event.name
-            if event.fields:
-                assert str(event).count("%") == len(places), event.name
-
-
-def test_names_are_stable_and_unique() -> None:
-    names = [event.name for events in DECLARED.values() for event in events.values()]
-    assert [name for name, count in Counter(names).items() if count > 1] == []
-    for events in DECLARED.values():
-        for constant, event in events.items():
-            assert event.name == constant.lower()
-            assert re.fullmatch(r"[a-z][a-z0-9_]+", event.name)
+def test_an_event_has_the_same_fields_and_room_everywhere() -> None:
+    shapes: dict[str, set[tuple[str, tuple[str, ...]]]] = {}
+    for use in USES:
+        shapes.setdefault(use.event, set()).add((use.room, use.fields))
+    assert [event for event, shape in shapes.items() if len(shape) > 1] == []
 
 
 def test_fields_do_not_hide_what_every_line_has() -> None:
-    taken = {"event", "message", "level", "logger", "timestamp", "broker", "exception", "name"}
-    for events in DECLARED.values():
-        for event in events.values():
-            assert not taken & set(event.fields), event.name
+    bad = [use.where for use in USES if TAKEN & set(use.fields) or "" in use.fields]
+    assert not bad
 
 
 def test_levels_are_known_where_they_can_be() -> None:
-    assert len(USES) > 200
     assert sum(not use.levels for use in USES) <= 4, "write the levels into the call"
 
 
@@ -69,4 +49,5 @@ def test_nobody_below_the_process_configures_logging() -> None:
             if path.name in ("logging.py", "log_levels.py"):
                 continue
             text = path.read_text(encoding="utf-8")
-            assert not re.search(r"basicConfig|\.addHandler\(|\.setLevel\(", text), path
+            found = re.search(r"basicConfig|\.addHandler\(|\.setLevel\(|structlog\.configure", text)
+            assert not found, path

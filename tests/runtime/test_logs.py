@@ -3,82 +3,45 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
-import pytest
-
-from oncelog_runtime.logs import (
-    SUBJECTS_MAX,
-    Event,
-    Overdue,
-    Repetitions,
-    Subject,
-    fields_of,
-    get_logger,
-)
-
-MOVED = Event("topic_moved", "%s moved from %d to %d", "topic before after")
-QUIET = Event("all_quiet", "all is 100% quiet")
+from oncelog_runtime.logs import SUBJECTS_MAX, LogEvent, Overdue, Repetitions, Subject
 
 
-def test_an_event_is_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    logger = get_logger("oncelog_runtime.test")
-    with caplog.at_level(logging.INFO):
-        logger.debug(MOVED, "a", 1, 2)
-        logger.info(MOVED, "a", 1, 2)
-        logger.info(QUIET)
-    first, second = caplog.records
-    assert first.getMessage() == "a moved from 1 to 2"
-    assert second.getMessage() == "all is 100% quiet"
-    assert fields_of(first.msg, first.args) == {"topic": "a", "before": 1, "after": 2}
-    assert fields_of(second.msg, second.args) == {}
-    assert first.funcName == "test_an_event_is_its_text"
+class Named(NamedTuple):
+    """A value that has words of its own."""
+
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}"
 
 
-@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical"])
-def test_levels_are_those_of_the_methods(level: str, caplog: pytest.LogCaptureFixture) -> None:
-    logger = get_logger("oncelog_runtime.test")
-    with caplog.at_level(logging.DEBUG):
-        getattr(logger, level)(QUIET)
-        logger.log(logging.getLevelName(level.upper()), QUIET)
-    assert [r.levelname for r in caplog.records] == [level.upper()] * 2
-    assert {r.funcName for r in caplog.records} == {"test_levels_are_those_of_the_methods"}
+def test_a_line_reads_as_its_name_and_fields() -> None:
+    error = ValueError("it is late")
+    line = LogEvent("topic_moved", topic=Named("a"), before={1}, after=(error, ""), because="")
+    assert str(line) == (
+        "topic_moved topic='topic a' before=['1'] after=['ValueError: it is late', ''] because=''"
+    )
+    assert (str(LogEvent("all_quiet")), line["before"]) == ("all_quiet", {1})
 
 
-def test_exceptions_come_along(caplog: pytest.LogCaptureFixture) -> None:
-    logger = get_logger("oncelog_runtime.test")
-    error = ValueError("why")
-    logger.error(QUIET, exc_info=error)
-    try:
-        raise error
-    except ValueError:
-        logger.exception(QUIET)
-    assert [r.exc_info[1] if r.exc_info else None for r in caplog.records] == [error, error]
-
-
-def test_a_single_mapping_is_one_value(caplog: pytest.LogCaptureFixture) -> None:
-    event = Event("things_seen", "seen: %s", "things")
-    get_logger("oncelog_runtime.test").warning(event, {"a": 1})
-    record = caplog.records[0]
-    assert record.getMessage() == "seen: {'a': 1}"
-    assert fields_of(record.msg, record.args) == {"things": {"a": 1}}
-    assert Subject.of(record).about == ""
-
-
-def test_lines_of_libraries_have_no_fields() -> None:
+def test_lines_of_libraries_are_their_text() -> None:
     record = logging.LogRecord("lib", logging.INFO, "", 0, "%s of %s", ("a", "b"), None)
-    assert fields_of(record.msg, record.args) == {}
     assert Subject.of(record) == ("lib", logging.INFO, "%s of %s", "")
 
 
 def test_the_subject_is_what_the_line_is_about_and_nothing_else() -> None:
-    event = Event("shard_loaded", "%s: %s in %d s, %s", "coordinator partition seconds member")
-    values = ("groups", "t-1", 3, "m-17")
-    record = logging.LogRecord("l", logging.INFO, "", 0, event, values, None)
+    event = LogEvent(
+        "shard_loaded", coordinator="groups", partition="t-1", seconds=3, member="m-17"
+    )
+    record = logging.LogRecord("l", logging.INFO, "", 0, event, None, None)
     assert Subject.of(record) == ("l", logging.INFO, "shard_loaded", "t-1 groups")
 
 
-def subject(about: str, event: Event = MOVED) -> Subject:
-    return Subject.of(logging.LogRecord("t", 20, "", 0, event, (about, 1, 2), None))
+def subject(about: str, event: str = "topic_moved") -> Subject:
+    line = LogEvent(event, topic=about, before=1, after=2)
+    return Subject.of(logging.LogRecord("t", 20, "", 0, line, None, None))
 
 
 def test_so_many_pass_in_an_interval() -> None:
@@ -90,7 +53,7 @@ def test_so_many_pass_in_an_interval() -> None:
         False,
     ]
     assert repetitions.passes(subject("b"), 3), "another thing has its own count"
-    assert repetitions.passes(subject("a", QUIET), 3)
+    assert repetitions.passes(subject("a", "all_quiet"), 3)
     assert repetitions.overdue(9.9) == []
     assert repetitions.overdue(10.0) == [Overdue(subject("a"), 2)]
     assert repetitions.passes(subject("a"), 10.0), "a new interval"

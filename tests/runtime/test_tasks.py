@@ -37,7 +37,7 @@ async def test_a_failure_is_logged_and_reported_once(caplog: pytest.LogCaptureFi
         await asyncio.sleep(0)
     assert heard == [("loop", "broken")]
     assert [record.getMessage() for record in caplog.records] == [
-        "task owner/loop failed: RuntimeError('broken')"
+        "task_failed owner=owner task=loop error='RuntimeError: broken'"
     ]
     await tasks.close()
 

@@ -56,13 +56,12 @@ CONVERGE_S = 60.0
 CHECK_EVERY_S = 0.03
 
 ALLOWED_LOG_LINES = (
-    r"log directory \S+ stops",
-    r"BrokerFailedError\('no log directory is usable",
-    r"is full: writes are refused",
-    r"cannot follow: .* (is full|failed)",
-    r"stopped following: ",
-    r"could not be deleted: .*\[Errno",
-    r"no log: (it may be in a directory that is offline|no log directory is online|.*Errno)",
+    r"^log_dir_(offline|full) ",
+    r"^broker_failed .*no log directory is usable",
+    r"^follower_cannot_write .*(is full|failed)",
+    r"^follower_stopped ",
+    r"^replica_not_deleted .*\[Errno",
+    r"^replica_without_log .*(in a directory that is offline|no log directory is online|Errno)",
     r"no poll for \d+ ms, so this member has left the group",
     r"another member has taken over the instance id",
 )
@@ -82,12 +81,12 @@ ends, for the other one has its id."""
 FENCING = frozenset({"hijack", "pause_txn_client", "late_requests"})
 
 ROT_LOG_LINES = (
+    r"^(log|replica|segment)_damaged ",
     r"is damaged: ",
-    r"does not hold at byte",
-    r"could not change its role: the log is damaged",
-    r"cannot follow: .* at byte \d+",
-    r"cannot use what the leader sent: ",
-    r"has lost committed records",
+    r"^role_not_changed .*the log is damaged",
+    r"^follower_cannot_write .* at byte \d+",
+    r"^follower_data_refused ",
+    r"^follower_lost_records ",
 )
 """Alarms that rot explains."""
 

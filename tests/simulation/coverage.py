@@ -1,6 +1,6 @@
 """Rare states that runs have reached: 'sometimes' assertions, counted over a campaign.
 
-Three sources feed the counters: log lines of the product, whose wording is stable; what is written
+Three sources feed the counters: log lines of the product, whose names are stable; what is written
 to the metadata store; and ``hit``, for what the simulator sees itself. A name that stays at zero
 over a whole campaign means that the workload or the faults miss something.
 
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from oncelog_protocol.types import NO_LEADER
+from oncelog_runtime.logs import LogEvent
 from simulation.checkers.no_alarm_in_the_logs import LogLine
 from simulation.store_view import StateChange
 
@@ -30,7 +31,7 @@ LOGGERS = (
 )
 """Those of the product; "asyncio" is listened to beside them, for warnings."""
 
-When = Callable[[tuple[Any, ...]], bool]
+When = Callable[[Any], bool]
 
 
 class Sight(NamedTuple):
@@ -38,13 +39,14 @@ class Sight(NamedTuple):
 
     name: str
     logger: str
-    template: str
+    line: str
+    """The name of the event; of clients the text, with its places."""
     when: When | None = None
-    """Whether the line's arguments mean it; None: always."""
+    """Whether the line's fields mean it, by name, or by number in a text; None: always."""
 
 
-def _says(index: int, *texts: str) -> When:
-    return lambda args: any(text in str(args[index]) for text in texts)
+def _says(field: str, *texts: str) -> When:
+    return lambda fields: any(text in str(fields[field]) for text in texts)
 
 
 def _is(index: int, *names: str) -> When:
@@ -80,164 +82,149 @@ _TXNS = "oncelog_broker.coordinator.transaction.shard"
 _MARKERS = "oncelog_broker.transactions.marker_sender"
 _MEMBER = "oncelog.consumer.group.member"
 
-_CUT = "%s: truncated from %d to %d, the leader's epoch %d ends at %d"
-_ANSWERS = "%s: leader %d answers %s"
-_STOPS = "log directory %s stops: %s"
-_RESIGNED = "broker %d is no longer controller of epoch %d: %s"
-_BEGINS = "controller epoch %d loads: %s"
-_ORDER = "broker %d: order failed: %s"
 _RETRIED = "%s: batch will be tried again: %s"
 _FETCH = "fetch: %s"
-_REPEATS = "%s: producer %d repeats sequence %d, the last but %d"
-_COMPACTED = "%s: compacted up to offset %d in %.1f s: %d records and %d bytes went"
-_LOADED = "%s: loaded %s in epoch %d, %d records in %.3f s"
-_ROUND = "group %s: rebalance of generation %d (%s): %s"
-_ASTRAY = (
-    "broker %d is registered at %s:%d, but %s: it gets no orders; check advertised_host and "
-    "advertised_port of its listener between brokers, or the way there"
-)
-_CHANGED = "%s: isr %s -> %s, version %d"
-_ISR_ANSWER = "%s: isr change answered %s"
 
 FROM_LOGS: tuple[Sight, ...] = (
     # logs and disks
-    Sight("torn_tail_cut", _RECOVERY, "%s: truncating %d unsynced bytes at offset %d: %s"),
-    Sight("unsynced_segment_removed", _RECOVERY, "%s: removing the unsynced segment %d"),
+    Sight("torn_tail_cut", _RECOVERY, "unsynced_tail_truncated"),
+    Sight("unsynced_segment_removed", _RECOVERY, "unsynced_segment_removed"),
+    Sight("clock_leapt", _CLOCKS, "clock_leapt"),
+    Sight("log_damaged", _RECOVERY, "log_damaged"),
+    Sight("rot_found", _REPAIR, "replica_damaged"),
+    Sight("damaged_log_refetched", _REPAIR, "replica_whole_again"),
+    Sight("directory_offline", _LOG_DIR, "log_dir_offline"),
     Sight(
-        "clock_leapt",
-        _CLOCKS,
-        "the wall clock of broker %d is %.0f s ahead of the checked time: it is not believed until "
-        "most brokers agree, and nothing expires by it",
+        "failed_sync", _LOG_DIR, "log_dir_offline", lambda f: str(f["error"]).startswith("sync:")
     ),
-    Sight("log_damaged", _RECOVERY, "%s is damaged: %s"),
-    Sight("rot_found", _REPAIR, "%s is damaged: %s"),
-    Sight("damaged_log_refetched", _REPAIR, "%s: the damaged log has been fetched again"),
-    Sight("directory_offline", _LOG_DIR, _STOPS),
-    Sight("failed_sync", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("sync:")),
-    Sight("hung_sync", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("sync: no sync")),
-    Sight("failed_append", _LOG_DIR, _STOPS, lambda args: str(args[1]).startswith("append ")),
-    Sight("disk_full", _LOG_DIR, "%s is full: writes are refused until there is room"),
-    Sight("disk_has_room_again", _LOG_DIR, "%s has room again"),
     Sight(
-        "index_rebuilt",
-        "oncelog_broker.log.segment",
-        "index of %s does not hold: rebuilding it",
+        "hung_sync",
+        _LOG_DIR,
+        "log_dir_offline",
+        lambda f: str(f["error"]).startswith("sync: no sync"),
     ),
+    Sight(
+        "failed_append",
+        _LOG_DIR,
+        "log_dir_offline",
+        lambda f: str(f["error"]).startswith("append "),
+    ),
+    Sight("disk_full", _LOG_DIR, "log_dir_full"),
+    Sight("disk_has_room_again", _LOG_DIR, "log_dir_has_room"),
+    Sight("index_rebuilt", "oncelog_broker.log.segment", "segment_index_rebuilt"),
     # followers
-    Sight("diverging_truncation", _PARTITION, _CUT, lambda args: args[1] > args[2]),
-    Sight("divergence_without_cut", _PARTITION, _CUT, lambda args: args[1] == args[2]),
-    Sight("log_begun_anew", _PARTITION, "%s: dropped [%d, %d) to begin again at %d"),
     Sight(
-        "follower_lost_committed",
-        _LEADERSHIP,
-        "%s: broker %d has lost committed records (at %d, high watermark %d)",
+        "diverging_truncation", _PARTITION, "follower_truncated", lambda f: f["before"] > f["after"]
     ),
-    Sight("follower_lags", _LEADERSHIP, "%s: brokers %s lag, high watermark %d, log end %d"),
-    Sight("fenced_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "FENCED_LEADER_EPOCH")),
-    Sight("unknown_leader_epoch", _FOLLOWER, _ANSWERS, _says(2, "UNKNOWN_LEADER_EPOCH")),
-    Sight("not_leader_or_follower", _FOLLOWER, _ANSWERS, _says(2, "NOT_LEADER_OR_FOLLOWER")),
-    Sight("leader_storage_error", _FOLLOWER, _ANSWERS, _says(2, "STORAGE_ERROR")),
-    Sight("stale_fetch_refused", _FOLLOWER, _ANSWERS, _says(2, "STALE_BROKER_EPOCH")),
-    Sight("follower_cannot_write", _FOLLOWER, "%s: cannot follow: %s"),
-    Sight("leader_unreachable", _FETCH_LOOP, "cannot fetch from broker %d: %s"),
-    Sight("leader_silent", _FETCH_LOOP, "broker %d: silent for %.1f s"),
-    Sight("role_change_failed", _PARTITION, "%s: could not change its role: %s"),
+    Sight(
+        "divergence_without_cut",
+        _PARTITION,
+        "follower_truncated",
+        lambda f: f["before"] == f["after"],
+    ),
+    Sight("log_begun_anew", _PARTITION, "follower_began_anew"),
+    Sight("follower_lost_committed", _LEADERSHIP, "follower_lost_records"),
+    Sight("follower_lags", _LEADERSHIP, "followers_lag"),
+    Sight(
+        "fenced_leader_epoch", _FOLLOWER, "follower_refused", _says("error", "FENCED_LEADER_EPOCH")
+    ),
+    Sight(
+        "unknown_leader_epoch",
+        _FOLLOWER,
+        "follower_refused",
+        _says("error", "UNKNOWN_LEADER_EPOCH"),
+    ),
+    Sight(
+        "not_leader_or_follower",
+        _FOLLOWER,
+        "follower_refused",
+        _says("error", "NOT_LEADER_OR_FOLLOWER"),
+    ),
+    Sight("leader_storage_error", _FOLLOWER, "follower_refused", _says("error", "STORAGE_ERROR")),
+    Sight(
+        "stale_fetch_refused", _FOLLOWER, "follower_refused", _says("error", "STALE_BROKER_EPOCH")
+    ),
+    Sight("follower_cannot_write", _FOLLOWER, "follower_cannot_write"),
+    Sight("leader_unreachable", _FETCH_LOOP, "fetch_no_connection"),
+    Sight("leader_silent", _FETCH_LOOP, "fetch_silent"),
+    Sight("role_change_failed", _PARTITION, "role_not_changed"),
     # the ISR
-    Sight("isr_shrunk", _LEADERSHIP, _CHANGED, lambda args: len(args[1]) > len(args[2])),
-    Sight("isr_expanded", _LEADERSHIP, _CHANGED, lambda args: len(args[1]) < len(args[2])),
-    Sight("alter_partition_unanswered", _ISR, "isr changes for %d partitions: outcome unknown: %r"),
-    Sight("alter_partition_all_refused", _ISR, "isr changes for %d partitions refused: %s"),
-    Sight("alter_partition_refused", _ISR, _ISR_ANSWER, _says(1, "INELIGIBLE_REPLICA")),
-    Sight("alter_partition_superseded", _ISR, _ISR_ANSWER, _says(1, "UPDATE_VERSION")),
-    Sight("alter_partition_fenced", _ISR, _ISR_ANSWER, _says(1, "FENCED_LEADER_EPOCH")),
+    Sight("isr_shrunk", _LEADERSHIP, "isr_changed", lambda f: len(f["before"]) > len(f["after"])),
+    Sight("isr_expanded", _LEADERSHIP, "isr_changed", lambda f: len(f["before"]) < len(f["after"])),
+    Sight("alter_partition_unanswered", _ISR, "isr_change_uncertain"),
+    Sight("alter_partition_all_refused", _ISR, "isr_changes_refused"),
+    Sight(
+        "alter_partition_refused", _ISR, "isr_change_answered", _says("error", "INELIGIBLE_REPLICA")
+    ),
+    Sight(
+        "alter_partition_superseded", _ISR, "isr_change_answered", _says("error", "UPDATE_VERSION")
+    ),
+    Sight(
+        "alter_partition_fenced", _ISR, "isr_change_answered", _says("error", "FENCED_LEADER_EPOCH")
+    ),
     # the controller
-    Sight("led_astray", "oncelog_controller.link", _ASTRAY),
+    Sight("led_astray", "oncelog_controller.link", "link_leads_astray"),
+    Sight("broker_suspected", _MACHINE, "broker_suspected"),
+    Sight("false_suspicion_cleared", _MACHINE, "broker_cleared"),
+    Sight("accusation_refuted", "oncelog_controller.accusations", "accusation_refuted"),
     Sight(
-        "broker_suspected",
-        _MACHINE,
-        "broker %d refuses connections: suspected, %d partitions change",
+        "controller_disbelieved", "oncelog_broker.server.controller_fence", "controller_disbelieved"
     ),
-    Sight("false_suspicion_cleared", _MACHINE, "broker %d answers again: cleared"),
+    Sight("controller_sat_out", _RUNNER, "controller_sits_out"),
+    Sight("replicas_failed", _MACHINE, "replicas_failed"),
+    Sight("directory_failure_reported", "oncelog_controller.term", "log_dirs_reported_failed"),
     Sight(
-        "accusation_refuted",
-        "oncelog_controller.accusations",
-        "broker %d lives: it objected to brokers %s, which cannot connect to it",
-    ),
-    Sight(
-        "controller_disbelieved",
-        "oncelog_broker.server.controller_fence",
-        "an order of broker %d as controller of epoch %d is refused: the store has broker %d,"
-        " epoch %d",
-    ),
-    Sight(
-        "controller_sat_out",
-        _RUNNER,
-        "broker %d does not run for controller for %.0f s: others took it for dead, or cannot"
-        " reach it",
-    ),
-    Sight("replicas_failed", _MACHINE, "broker %d: %d replicas failed"),
-    Sight(
-        "directory_failure_reported",
+        "controller_reloads",
         "oncelog_controller.term",
-        "brokers %s report failed log directories",
+        "controller_loads",
+        lambda f: f["why"] != "elected",
     ),
-    Sight("controller_reloads", "oncelog_controller.term", _BEGINS, lambda a: a[1] != "elected"),
-    Sight("write_outcome_unknown", "oncelog_controller.term", _BEGINS, _says(1, "Disconnected")),
     Sight(
-        "controller_deposed",
-        "oncelog_controller.campaign",
-        "controller %d of epoch %d was deposed",
+        "write_outcome_unknown",
+        "oncelog_controller.term",
+        "controller_loads",
+        _says("why", "Disconnected"),
     ),
-    Sight("controller_session_expired", _RUNNER, _RESIGNED, _says(2, "expired")),
-    Sight("zombie_controller_fenced", _RUNNER, _RESIGNED, _says(2, "fenced", "newer controller")),
+    Sight("controller_deposed", "oncelog_controller.campaign", "controller_deposed"),
+    Sight("controller_session_expired", _RUNNER, "controller_resigned", _says("reason", "expired")),
+    Sight(
+        "zombie_controller_fenced",
+        _RUNNER,
+        "controller_resigned",
+        _says("reason", "fenced", "newer controller"),
+    ),
     Sight(
         "controller_succeeded",
         _RUNNER,
-        _RESIGNED,
-        _says(2, "is controller of epoch", "/controller"),
+        "controller_resigned",
+        _says("reason", "is controller of epoch", "/controller"),
     ),
+    Sight("controller_of_former_life", _RUNNER, "former_controller_node"),
+    Sight("orders_void", _GATEWAY, "orders_void"),
     Sight(
-        "controller_of_former_life", _RUNNER, "/controller is from an earlier life of this broker"
+        "order_before_registration",
+        _GATEWAY,
+        "order_failed",
+        _says("error", "BROKER_NOT_AVAILABLE"),
     ),
-    Sight("orders_void", _GATEWAY, "broker %d has restarted: its orders are void"),
-    Sight("order_before_registration", _GATEWAY, _ORDER, _says(1, "BROKER_NOT_AVAILABLE")),
-    Sight(
-        "preferred_leaders_restored",
-        "oncelog_controller.leadership",
-        "%d leaderships go back to their preferred replicas",
-    ),
-    Sight(
-        "controlled_shutdown",
-        "oncelog_controller.leadership",
-        "broker %d shuts down: %d partitions change",
-    ),
-    Sight(
-        "controlled_shutdown_stuck",
-        "oncelog_broker.app",
-        "controlled shutdown: %d leaderships could not be moved",
-    ),
+    Sight("preferred_leaders_restored", "oncelog_controller.leadership", "leaders_preferred"),
+    Sight("controlled_shutdown", "oncelog_controller.leadership", "broker_shuts_down"),
+    Sight("controlled_shutdown_stuck", "oncelog_broker.app", "controlled_shutdown_incomplete"),
     # sessions
-    Sight("session_expired", _MEMBERSHIP, "broker %d: the session expired"),
-    Sight("registered_again", _MEMBERSHIP, "broker %d registers again"),
-    Sight(
-        "former_registration_removed",
-        _MEMBERSHIP,
-        "removing the registration of an earlier life of this broker",
-    ),
+    Sight("session_expired", _MEMBERSHIP, "session_expired"),
+    Sight("registered_again", _MEMBERSHIP, "broker_registers_again"),
+    Sight("former_registration_removed", _MEMBERSHIP, "former_registration_removed"),
     # requests
+    Sight("long_poll_expired", "oncelog_broker.replication.consumer_fetch", "fetch_waited"),
+    Sight("acks_timed_out", "oncelog_broker.server.handlers.produce", "produce_waited"),
+    Sight("duplicate_answered", _PRODUCERS, "producer_repeats"),
     Sight(
-        "long_poll_expired",
-        "oncelog_broker.replication.consumer_fetch",
-        "a fetch has waited its time",
+        "duplicate_of_the_fifth_last",
+        _PRODUCERS,
+        "producer_repeats",
+        lambda f: f["batches_since"] == 4,
     ),
-    Sight(
-        "acks_timed_out",
-        "oncelog_broker.server.handlers.produce",
-        "a produce has waited its time, %d partitions are not held",
-    ),
-    Sight("duplicate_answered", _PRODUCERS, _REPEATS),
-    Sight("duplicate_of_the_fifth_last", _PRODUCERS, _REPEATS, lambda args: args[3] == 4),
-    Sight("producers_read_after_a_cut", _PRODUCERS, "%s: reading what %d producers wrote"),
+    Sight("producers_read_after_a_cut", _PRODUCERS, "producers_read_again"),
     Sight("partition_begun_anew", _SENDER, "%s; the partition begins anew"),
     Sight("not_enough_replicas", _SENDER, _RETRIED, _is(1, "NotEnoughReplicasError")),
     Sight(
@@ -252,38 +239,36 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight(
         "controller_asked_again",
         "oncelog_broker.server.controller_channel",
-        "%s to the controller again: %s",
+        "controller_asked_again",
     ),
     Sight("consumer_truncated", _FETCHER, "%s: the log was truncated to %d, below %d"),
     Sight("consumer_out_of_range", _FETCHER, "%s: offset %d is out of range, reset to %s"),
     Sight("consumer_fetch_failed", _FETCHER, _FETCH),
     # compaction
-    Sight("log_compacted", _CLEANER, _COMPACTED),
-    Sight("records_compacted", _CLEANER, _COMPACTED, lambda args: args[3] > 0),
-    Sight("compaction_disturbed", _CLEANER, "%s: changed while it was compacted"),
-    Sight("swap_finished_at_start", _RECOVERY, "%s: removing segment %d, which was compacted"),
+    Sight("log_compacted", _CLEANER, "log_compacted"),
+    Sight("records_compacted", _CLEANER, "log_compacted", lambda f: f["records"] > 0),
+    Sight("compaction_disturbed", _CLEANER, "compaction_overtaken"),
+    Sight("swap_finished_at_start", _RECOVERY, "compacted_segment_removed"),
     # coordinators
-    Sight("internal_topic_made", _INTERNAL, "internal topic %s is there"),
-    Sight("coordinator_loaded", _ENGINE, _LOADED),
-    Sight("coordinator_loaded_records", _ENGINE, _LOADED, lambda args: args[3] > 0),
-    Sight("coordinator_given_up", _ENGINE, "%s: gives up %r"),
-    Sight("coordinator_load_failed", _ENGINE, "%s: loading %s: %s"),
-    Sight("coordinator_append_refused", _SHARD, "%s: an append was refused: %s"),
-    Sight(
-        "coordinator_commit_late",
-        _SHARD,
-        "%s: %d answers have waited for offset %d for too long, it is not committed yet",
-    ),
+    Sight("internal_topic_made", _INTERNAL, "internal_topic_ready"),
+    Sight("coordinator_loaded", _ENGINE, "coordinator_loaded"),
+    Sight("coordinator_loaded_records", _ENGINE, "coordinator_loaded", lambda f: f["records"] > 0),
+    Sight("coordinator_given_up", _ENGINE, "coordinator_resigned"),
+    Sight("coordinator_load_failed", _ENGINE, "coordinator_load_delayed"),
+    Sight("coordinator_append_refused", _SHARD, "coordinator_append_refused"),
+    Sight("coordinator_commit_late", _SHARD, "coordinator_answers_late"),
     # groups
-    Sight("rebalance_of_stable", _ROUNDS, _ROUND, _says(2, "Stable")),
-    Sight("rebalance_interrupted", _ROUNDS, _ROUND, _says(2, "CompletingRebalance")),
-    Sight("member_died", _ROUNDS, _ROUND, _says(3, "no sign of life")),
-    Sight("member_joined", _ROUNDS, _ROUND, _says(3, " joins")),
-    Sight("member_left", _ROUNDS, _ROUND, _says(3, " left")),
-    Sight("member_missed_round", _ROUNDS, "group %s: %s did not join"),
-    Sight("group_emptied", _ROUNDS, "group %s: empty, generation %d"),
-    Sight("static_member_back", _MEMBERS, "group %s: %s takes over from %s"),
-    Sight("offsets_expired", _GROUPS, "partition %d: %d old facts go"),
+    Sight("rebalance_of_stable", _ROUNDS, "group_rebalance", _says("state", "Stable")),
+    Sight(
+        "rebalance_interrupted", _ROUNDS, "group_rebalance", _says("state", "CompletingRebalance")
+    ),
+    Sight("member_died", _ROUNDS, "group_rebalance", _says("reason", "no sign of life")),
+    Sight("member_joined", _ROUNDS, "group_rebalance", _says("reason", " joins")),
+    Sight("member_left", _ROUNDS, "group_rebalance", _says("reason", " left")),
+    Sight("member_missed_round", _ROUNDS, "group_member_did_not_join"),
+    Sight("group_emptied", _ROUNDS, "group_empty"),
+    Sight("static_member_back", _MEMBERS, "group_member_replaced"),
+    Sight("offsets_expired", _GROUPS, "group_offsets_expired"),
     Sight("partitions_lost", _MEMBER, "group %s: lost %d partitions: %s"),
     Sight("poll_too_late", _MEMBER, "%s"),
     Sight(
@@ -292,29 +277,21 @@ FROM_LOGS: tuple[Sight, ...] = (
         "group %s: broker %d does not coordinate it now (%s), looking for who does",
     ),
     # transactions
-    Sight("txn_timed_out", _TXNS, "the time of transaction %r is over"),
-    Sight("transactional_ids_expired", _TXNS, "partition %d: %d idle transactional ids go"),
-    Sight("markers_unanswered", _MARKERS, "%d markers to broker %d again: %r"),
-    Sight("marker_sent_again", _MARKERS, "%s: no marker yet, error %d"),
-    Sight(
-        "marker_of_former_coordinator",
-        _MARKERS,
-        "%s: another coordinator ends the transaction of %r, this one is at epoch %d",
-    ),
-    Sight(
-        "marker_refused",
-        "oncelog_broker.transactions.marker_writer",
-        "%s: a marker was refused: %s",
-    ),
+    Sight("txn_timed_out", _TXNS, "transaction_timed_out"),
+    Sight("transactional_ids_expired", _TXNS, "transactional_ids_expired"),
+    Sight("markers_unanswered", _MARKERS, "markers_sent_again"),
+    Sight("marker_sent_again", _MARKERS, "marker_delayed"),
+    Sight("marker_of_former_coordinator", _MARKERS, "marker_of_older_coordinator_refused"),
+    Sight("marker_refused", "oncelog_broker.transactions.marker_writer", "marker_refused"),
     Sight(
         "verification_unanswered",
         "oncelog_broker.transactions.txn_verification",
-        "broker %d verifies no transactions: %r",
+        "transaction_verification_failed",
     ),
     Sight(
         "txn_batch_refused",
         "oncelog_broker.transactions.verified_appends",
-        "%s: producer %d may not write: %r",
+        "transaction_batch_refused",
     ),
     Sight(
         "producer_fenced",
@@ -329,7 +306,7 @@ FROM_LOGS: tuple[Sight, ...] = (
     Sight(
         "aborted_index_read_anew",
         "oncelog_broker.log.aborted_transactions",
-        "%s does not hold: reading its segment",
+        "aborted_index_rebuilt",
     ),
     Sight(
         "revoked_uncommitted",
@@ -454,14 +431,17 @@ class _Ear(logging.Handler):
         self._host = host
         self._sights: dict[tuple[str, str], list[Sight]] = {}
         for sight in FROM_LOGS:
-            self._sights.setdefault((sight.logger, sight.template), []).append(sight)
+            self._sights.setdefault((sight.logger, sight.line), []).append(sight)
 
     def emit(self, record: logging.LogRecord) -> None:
         """See ``logging.Handler``."""
-        for sight in self._sights.get((record.name, record.msg), ()):
-            args = record.args if isinstance(record.args, tuple) else (record.args,)
-            if sight.when is None or sight.when(args):
+        line: Any = record.msg
+        fields: Any = record.args
+        if isinstance(line, LogEvent):
+            line, fields = line["event"], line
+        for sight in self._sights.get((record.name, line), ()):
+            if sight.when is None or sight.when(fields):
                 self._coverage.counts[sight.name] += 1
         if record.levelno >= logging.WARNING:
-            line = LogLine.from_record(self._host(), record, self._now())
-            self._coverage.lines.append(line)
+            alarm = LogLine.from_record(self._host(), record, self._now())
+            self._coverage.lines.append(alarm)

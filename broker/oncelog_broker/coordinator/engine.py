@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.led_shard import LedShard, Reply, S, Shard, ShardState
 from oncelog_broker.coordinator.ports import PartitionWriter, Timers
 from oncelog_broker.coordinator.result import Result
@@ -38,11 +37,12 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
 __all__ = ["CoordinatorEngine", "LedShard", "Reply", "Shard", "ShardState"]
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -94,7 +94,11 @@ class CoordinatorEngine(Generic[S]):
         not exist. A count that changes is logged as an error."""
         if count != self.partition_count and None not in (count, self.partition_count):
             logger.error(
-                logged.COORDINATOR_TOPIC_GREW, self.name, self.topic, self.partition_count, count
+                "coordinator_topic_grew",
+                coordinator=self.name,
+                topic=self.topic,
+                before=self.partition_count,
+                after=count,
             )
         self.partition_count = count
 
@@ -241,7 +245,7 @@ class CoordinatorEngine(Generic[S]):
 
     def _give_up(self, led: LedShard[S], error_code: int) -> None:
         del self._led[led.topic_partition.partition]
-        logger.info(logged.COORDINATOR_RESIGNED, self.name, led)
+        logger.info("coordinator_resigned", coordinator=self.name, shard=led)
         led.unload(error_code)
 
     # ---- loading
@@ -263,20 +267,27 @@ class CoordinatorEngine(Generic[S]):
         try:
             count = await self._replay_all(led)
         except ApiError as error:
-            logger.warning(logged.COORDINATOR_LOAD_DELAYED, self.name, led.topic_partition, error)
+            logger.warning(
+                "coordinator_load_delayed",
+                coordinator=self.name,
+                partition=led.topic_partition,
+                error=error,
+            )
             code = _load_refusal(error)
         except Exception:
-            logger.exception(logged.COORDINATOR_LOAD_FAILED, self.name, led.topic_partition)
+            logger.exception(
+                "coordinator_load_failed", coordinator=self.name, partition=led.topic_partition
+            )
             code = CoordinatorNotAvailableError.code
         else:
             if self._is_current(led):
                 logger.info(
-                    logged.COORDINATOR_LOADED,
-                    self.name,
-                    led.topic_partition,
-                    led.leader_epoch,
-                    count,
-                    asyncio.get_running_loop().time() - started_s,
+                    "coordinator_loaded",
+                    coordinator=self.name,
+                    partition=led.topic_partition,
+                    leader_epoch=led.leader_epoch,
+                    records=count,
+                    seconds=round(asyncio.get_running_loop().time() - started_s, 3),
                 )
             return
         if not self._is_current(led):

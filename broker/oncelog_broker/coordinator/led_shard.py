@@ -27,7 +27,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import KnowsLeaderEpoch, PartitionWriter, Timers
 from oncelog_broker.coordinator.result import BARRIER, CoordinatorRecord, Delay, Result
 from oncelog_broker.coordinator.safeguards import CoordinatorSafeguards
@@ -49,8 +48,9 @@ from oncelog_protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -256,7 +256,7 @@ class LedShard(Generic[S]):
                 try:
                     self._events.popleft()()
                 except Exception:
-                    logger.exception(logged.COORDINATOR_STEP_FAILED, self.topic_partition)
+                    logger.exception("coordinator_step_failed", partition=self.topic_partition)
         finally:
             self._running = False
 
@@ -321,7 +321,10 @@ class LedShard(Generic[S]):
         if isinstance(error, ApiError):
             return error.code
         logger.error(
-            logged.COORDINATOR_OPERATION_FAILED, self.topic_partition, error, exc_info=error
+            "coordinator_operation_failed",
+            partition=self.topic_partition,
+            error=error,
+            exc_info=error,
         )
         return UnknownServerError.code
 
@@ -343,16 +346,18 @@ class LedShard(Generic[S]):
                 self.topic_partition, self.leader_epoch, result.records
             )
         except ApiError as error:
-            logger.info(logged.COORDINATOR_APPEND_REFUSED, self.topic_partition, error)
+            logger.info("coordinator_append_refused", partition=self.topic_partition, error=error)
             return finish(append_refusal(error))
         except Exception:
-            logger.exception(logged.COORDINATOR_APPEND_FAILED, self.topic_partition)
+            logger.exception("coordinator_append_failed", partition=self.topic_partition)
             return finish(RequestTimedOutError.code)
         self.end_offset = max(end_offset, self.end_offset)
         try:
             self.replay(result.records)
         except Exception:
-            logger.critical(logged.COORDINATOR_REPLAY_FAILED, self.topic_partition, exc_info=True)
+            logger.critical(
+                "coordinator_replay_failed", partition=self.topic_partition, exc_info=True
+            )
             finish(RequestTimedOutError.code)
             return self._on_broken(self)
         if self._waits_for_commit:
@@ -434,7 +439,10 @@ class LedShard(Generic[S]):
                 late.append(pending)
         if late:
             logger.warning(
-                logged.COORDINATOR_ANSWERS_LATE, self.topic_partition, len(late), late[-1].offset
+                "coordinator_answers_late",
+                partition=self.topic_partition,
+                answers=len(late),
+                offset=late[-1].offset,
             )
         for pending in late:
             self._commit_heard(pending, RequestTimedOutError.code)

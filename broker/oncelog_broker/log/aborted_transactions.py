@@ -22,7 +22,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.index_file import (
     Summary,
@@ -39,8 +38,9 @@ from oncelog_protocol.messages.fetch import AbortedTransaction
 from oncelog_protocol.records.batch import CorruptBatchError, verify_crc
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_runtime.files import Files
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 MARKER_BYTES_MAX = 256
 """No marker is larger."""
@@ -221,7 +221,7 @@ class AbortedTransactions:
                     file.close()
                 rows.on_disk = rows.count
             except OSError as error:
-                logger.warning(logged.ABORTED_INDEX_NOT_WRITTEN, path, error)
+                logger.warning("aborted_index_not_written", path=path, error=error)
         self._unload()
 
     def encode(self) -> list[list[int]]:
@@ -271,7 +271,7 @@ class AbortedTransactions:
         if table is not None:
             rows.loaded = table
             return table
-        logger.info(logged.ABORTED_INDEX_REBUILT, self._path(rows.base))
+        logger.info("aborted_index_rebuilt", path=self._path(rows.base))
         again = _made(rows.base, self._read_segment(rows))
         rows.count, rows.checksum, rows.loaded = again.count, again.checksum, again.loaded
         rows.on_disk = -1

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.key_map import KeyMap
 from oncelog_broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -47,8 +46,9 @@ from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.pause import Pause
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Cleaner:
             try:
                 cleaned = await self.clean_dirtiest()
             except Exception:
-                logger.exception(logged.COMPACTION_FAILED)
+                logger.exception("compaction_failed")
             if not cleaned:
                 await self._pause.sleep(self._config.backoff_ms / 1000)
 
@@ -188,7 +188,7 @@ class Cleaner:
         try:
             upto, records = await self._pass(work, truncations)
         except _StoppedError:
-            logger.info(logged.COMPACTION_OVERTAKEN, log.topic_partition)
+            logger.info("compaction_overtaken", partition=log.topic_partition)
             return False
         except (CorruptBatchError, CorruptMessageError) as error:
             if self._may_clean(log) and log.truncations == truncations:
@@ -196,7 +196,7 @@ class Cleaner:
                 self._left_alone[log] = truncations
             return False
         except UncleanableError as error:
-            logger.warning(logged.COMPACTION_REFUSED, log.topic_partition, error)
+            logger.warning("compaction_refused", partition=log.topic_partition, error=error)
             self._left_alone[log] = truncations
             return False
         except OSError as error:
@@ -206,12 +206,12 @@ class Cleaner:
         freed = max(0, before - log.size_bytes)
         self.freed_bytes += freed
         logger.info(
-            logged.LOG_COMPACTED,
-            log.topic_partition,
-            upto,
-            asyncio.get_running_loop().time() - began,
-            records,
-            freed,
+            "log_compacted",
+            partition=log.topic_partition,
+            offset=upto,
+            seconds=round(asyncio.get_running_loop().time() - began, 1),
+            records=records,
+            bytes=freed,
         )
         return True
 
@@ -317,7 +317,7 @@ class Cleaner:
 
     def _failed(self, log: PartitionLog, error: OSError) -> None:
         if error.errno in _PASSING:
-            logger.warning(logged.COMPACTION_NOT_WRITTEN, log.topic_partition, error)
+            logger.warning("compaction_not_written", partition=log.topic_partition, error=error)
         elif self._may_clean(log):  # otherwise it is being deleted, or its directory is gone
             log.log_dir.fail(f"compact {log.topic_partition}", error)
 
@@ -360,7 +360,7 @@ def _roll_if_overdue(log: PartitionLog, now_ms: int) -> None:
         try:
             log.roll()
         except StorageError as error:
-            logger.warning(logged.COMPACTION_ROLL_FAILED, log.topic_partition, error)
+            logger.warning("compaction_roll_failed", partition=log.topic_partition, error=error)
 
 
 def runs(segments: Sequence[Segment], upto: int, size_max_bytes: int) -> list[list[Segment]]:

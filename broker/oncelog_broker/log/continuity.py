@@ -37,7 +37,6 @@ import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import CONTINUITY
 from oncelog_broker.log.claims import KeptData, KeptPartitions, Loss, vouched
 from oncelog_broker.log.continuity_record import ContinuityRecord
@@ -45,8 +44,9 @@ from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.safeguards import SAFE, LogSafeguards
 from oncelog_protocol.types import NO_EPOCH
 from oncelog_runtime.files import Files
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Continuity:
@@ -99,8 +99,8 @@ class Continuity:
     def _warn(self) -> None:
         if self._kept.loss is not Loss.NONE and any(not d.is_new for d in self._dirs):
             logger.warning(
-                logged.DATA_MAY_BE_MISSING,
-                "its unsynced tail"
+                "data_may_be_missing",
+                what="its unsynced tail"
                 if self._kept.loss is Loss.TAIL
                 else "a log directory is new or another one",
             )
@@ -132,7 +132,9 @@ class Continuity:
             try:
                 failed.write_record(self._record_of_failure(failed, failed.record))
             except OSError as error:
-                logger.info(logged.CONTINUITY_NOT_WRITTEN, failed.path, CONTINUITY, error)
+                logger.info(
+                    "continuity_not_written", log_dir=failed.path, file=CONTINUITY, error=error
+                )
 
     async def directory_failed(self, failed: LogDir) -> str:
         """Note the failure in the directory itself, which may take its time.
@@ -144,7 +146,9 @@ class Continuity:
             try:
                 await failed.jobs.write_atomic(f"{failed.path}/{CONTINUITY}", record.encode())
             except OSError as error:
-                logger.info(logged.CONTINUITY_NOT_WRITTEN, failed.path, CONTINUITY, error)
+                logger.info(
+                    "continuity_not_written", log_dir=failed.path, file=CONTINUITY, error=error
+                )
         return failed.directory_id if failed.lossy else ""
 
     @staticmethod
@@ -160,7 +164,7 @@ class Continuity:
             since_made=self._safeguards.vouched_since,
         )
         if left_out:
-            logger.warning(logged.CLAIM_TOO_LONG, left_out)
+            logger.warning("claim_too_long", partitions=left_out)
         self._kept = _unbounded(kept)
         self._own = {name: _unbounded(own) for name, own in self._own.items()}
         self._write()
@@ -204,7 +208,9 @@ class Continuity:
                 # A full disk is no reason to stop, unless the file would go on claiming too much.
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 if full and self._kept.since is not None:
-                    logger.warning(logged.CONTINUITY_NOT_WRITTEN, log_dir.path, CONTINUITY, error)
+                    logger.warning(
+                        "continuity_not_written", log_dir=log_dir.path, file=CONTINUITY, error=error
+                    )
                     self._leave(log_dir)
                 else:
                     written = log_dir.record.until if log_dir.record is not None else None

@@ -13,11 +13,11 @@ import errno
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from oncelog_broker.log import logged
 from oncelog_runtime.files import Files
 from oncelog_runtime.lanes import Lane
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,4 +130,4 @@ def _unlink(files: Files, paths: list[str]) -> None:
             files.remove(path)
         except OSError as error:
             # Not data any more; the next start tries again.
-            logger.debug(logged.FILE_NOT_REMOVED, path, error)
+            logger.debug("file_not_removed", path=path, error=error)

@@ -28,14 +28,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.open_segments import OpenSegments
 from oncelog_broker.log.segment import Segment
 from oncelog_runtime.files import File, Files
 from oncelog_runtime.lanes import Lane
 from oncelog_runtime.observe import Histogram, Stopwatch
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 _Share = tuple[list[File], list[str]]
@@ -378,7 +378,7 @@ class Flusher:
                 try:
                     job.log.finish_sync(job)
                 except Exception:
-                    logger.exception(logged.SYNC_CALLBACK_FAILED)
+                    logger.exception("sync_callback_failed")
             self._pool.trim()
         if self._is_dirty and not self._scheduled and not self._stopped:
             self._schedule()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from oncelog_broker.log import checkpoint, logged
+from oncelog_broker.log import checkpoint
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.continuity_record import ContinuityRecord
 from oncelog_broker.log.dir_jobs import DirJobs
@@ -47,8 +47,9 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import FileLock, FileLockedError, Files
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 _META_VERSION = 1
 _CREDIT_BYTES_MAX = 64 * 1024 * 1024
@@ -213,7 +214,7 @@ class LogDir:
             self.previous_broker_epoch = int(document["broker_epoch"])
             self.was_clean = True
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
-            logger.warning(logged.CLEAN_SHUTDOWN_UNREADABLE, path, error)
+            logger.warning("clean_shutdown_unreadable", path=path, error=error)
 
     def _read_record(self) -> None:
         path = f"{self.path}/{checkpoint.CONTINUITY}"
@@ -225,7 +226,7 @@ class LogDir:
                 record = ContinuityRecord.decode(self.files.read_bytes(path))
                 self.record = record.left(self.files.boot_id()) if left else record
             except CheckpointError as error:
-                logger.warning(logged.CONTINUITY_UNREADABLE, path, error)
+                logger.warning("continuity_unreadable", path=path, error=error)
 
     @property
     def same_run(self) -> bool:
@@ -277,7 +278,12 @@ class LogDir:
         synced, that is one that was in no ISR; else something that counted is gone."""
         if self.record is not None and self.safeguards.may_have_lost(self.record.unsynced):
             end = log.log_end_offset
-            logger.warning(logged.LOG_FELL_SHORT, log.directory, end, high_watermark)
+            logger.warning(
+                "log_fell_short",
+                directory=log.directory,
+                end_offset=end,
+                high_watermark=high_watermark,
+            )
             self.lossy = True
 
     def release(self) -> None:
@@ -304,7 +310,7 @@ class LogDir:
         try:
             return checkpoint.decode_offsets(name, self.files.read_bytes(path))
         except CheckpointError as error:
-            logger.warning(logged.CHECKPOINT_UNREADABLE, path, error)
+            logger.warning("checkpoint_unreadable", path=path, error=error)
             return None
 
     def read_clean(self) -> dict[TopicPartition, list[tuple[int, int]]]:
@@ -316,7 +322,7 @@ class LogDir:
             try:
                 self._clean_written = checkpoint.decode_clean(self.files.read_bytes(path))
             except CheckpointError as error:
-                logger.warning(logged.CHECKPOINT_UNREADABLE, path, error)
+                logger.warning("checkpoint_unreadable", path=path, error=error)
         return self._clean_written
 
     # ---- room
@@ -343,7 +349,7 @@ class LogDir:
             raise StorageError(f"{self.path} is full: {space.free_bytes} bytes are left")
         if self.full and not internal:
             self.full = False
-            logger.info(logged.LOG_DIR_HAS_ROOM, self.path)
+            logger.info("log_dir_has_room", log_dir=self.path)
         self.credit_bytes = 0 if internal else min(_CREDIT_BYTES_MAX, room // 4)
 
     def disk_is_full(self) -> None:
@@ -351,7 +357,7 @@ class LogDir:
         self.credit_bytes = 0
         if not self.full:
             self.full = True
-            logger.error(logged.LOG_DIR_FULL, self.path)
+            logger.error("log_dir_full", log_dir=self.path)
 
     # ---- failing
 
@@ -362,7 +368,7 @@ class LogDir:
         self.online = False
         self.failure, self.hangs = f"{what}: {error}", isinstance(error, SyncTimeoutError)
         self._may_have_lost()
-        logger.error(logged.LOG_DIR_OFFLINE, self.path, self.failure)
+        logger.error("log_dir_offline", log_dir=self.path, error=self.failure)
         self.flusher.stop()
         if self._on_offline is not None:
             if self._loop is not None:
@@ -396,7 +402,7 @@ class LogDir:
             try:
                 log.tell()
             except Exception:
-                logger.exception(logged.APPEND_CALLBACK_FAILED)
+                logger.exception("append_callback_failed")
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Unlink renamed files, in a thread. Files that are left go at the next start."""
@@ -447,7 +453,7 @@ class LogDir:
                 await self._write_checkpoints()
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    logger.warning(logged.CHECKPOINTS_NOT_WRITTEN, self.path, error)
+                    logger.warning("checkpoints_not_written", log_dir=self.path, error=error)
                     self._checkpoint_needed.set()
                 else:
                     self.fail("checkpoint", error)

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog_broker.log import checkpoint, logged
+from oncelog_broker.log import checkpoint
 from oncelog_broker.log.cleaner import Cleaner, CleanerConfig
 from oncelog_broker.log.continuity import Continuity, failed_before
 from oncelog_broker.log.load_progress import LoadProgress
@@ -34,9 +34,10 @@ from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
 from oncelog_runtime.pause import Pause
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 _PARTITION_DIR = re.compile(r"(.+)-(\d{1,9})")
 _DELETE_SUFFIX = "-delete"
@@ -240,7 +241,7 @@ class LogManager:
         if self._on_damage is not None:
             self._on_damage(log, damage)
         else:
-            logger.error(logged.LOG_DAMAGED, log.directory, damage)
+            logger.error("log_damaged", path=log.directory, error=damage)
 
     async def stop(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stop the loops, then each directory. If it is not ``clean``, files are closed and nothing
@@ -262,7 +263,7 @@ class LogManager:
             try:
                 await log_dir.stop(clean=clean, broker_epoch=broker_epoch)
             except Exception:
-                logger.exception(logged.LOG_DIR_STOP_FAILED, log_dir.path)
+                logger.exception("log_dir_stop_failed", log_dir=log_dir.path)
 
     # ---- loading
 
@@ -545,7 +546,7 @@ class LogManager:
                     if log.producers.expire(now_ms, after_ms, latest_ms):
                         logs.appendleft(log)
             except StorageError as error:
-                logger.warning(logged.RETENTION_REFUSED, error)
+                logger.warning("retention_refused", error=error)
             if weight > _RETENTION_WEIGHT_MAX:
                 weight = 0
                 await asyncio.sleep(0)
@@ -557,7 +558,7 @@ class LogManager:
             try:
                 await self.apply_retention()
             except Exception:
-                logger.exception(logged.RETENTION_FAILED)
+                logger.exception("retention_failed")
 
 
 @dataclass(frozen=True, slots=True)

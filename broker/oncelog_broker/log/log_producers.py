@@ -22,7 +22,6 @@ from __future__ import annotations
 import heapq
 from typing import Protocol
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_dir import LogDir
@@ -49,8 +48,9 @@ from oncelog_protocol.records.batch import (
 from oncelog_protocol.records.control import ControlType, decode_marker, encode_marker
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import Buffer, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PRODUCERS_PER_TURN = 2000
 """So many are encoded at a time for a snapshot; some ten milliseconds of work."""
@@ -173,11 +173,11 @@ class LogProducers:
                 self._check_transaction(header, guard)
             return None
         logger.debug(
-            logged.PRODUCER_REPEATS,
-            self._log.topic_partition,
-            header.producer_id,
-            batch.first_sequence,
-            self.state.batches_since(header.producer_id, batch),
+            "producer_repeats",
+            partition=self._log.topic_partition,
+            producer_id=header.producer_id,
+            sequence=batch.first_sequence,
+            batches_since=self.state.batches_since(header.producer_id, batch),
         )
         return LogAppend(
             batch.base_offset,
@@ -193,7 +193,9 @@ class LogProducers:
         known, most = self.state.producers, self._log.log_dir.producer_ids_max
         if producer_id in known or len(known) < most:
             return
-        logger.warning(logged.PRODUCERS_TOO_MANY, self._log.topic_partition, len(known))
+        logger.warning(
+            "producers_too_many", partition=self._log.topic_partition, producers=len(known)
+        )
         raise ThrottlingQuotaExceededError(
             f"{self._log.topic_partition} remembers {len(known)} producers, and"
             f" producer_ids_per_partition_max is {most}"
@@ -247,7 +249,7 @@ class LogProducers:
             row = self.state.marked(decode_marker(batch, verify=False), now_ms)
         except CorruptBatchError as error:
             # A later release wrote it. Its transaction stays undecided here: hidden, not exposed.
-            logger.error(logged.LOG_MARKER_UNREADABLE, log.topic_partition, error)
+            logger.error("log_marker_unreadable", partition=log.topic_partition, error=error)
             return
         if row is None:
             return
@@ -375,7 +377,7 @@ class LogProducers:
         log.aborted.truncate(end)
         if not unknown or not end:
             return self._state.recount(end)
-        logger.info(logged.PRODUCERS_READ_AGAIN, log.topic_partition, len(unknown))
+        logger.info("producers_read_again", partition=log.topic_partition, producers=len(unknown))
         self._reading = _Reading(end, unknown)
         # A turn has had enough work where many producers were looked at.
         few = self.count <= PRODUCERS_PER_TURN
@@ -437,7 +439,7 @@ class LogProducers:
 
     def _cannot_read(self, error: OSError) -> None:
         self._reading = None
-        logger.error(logged.PRODUCERS_NOT_READ, self._log.topic_partition, error)
+        logger.error("producers_not_read", partition=self._log.topic_partition, error=error)
         self._log.log_dir.fail(f"read producers of {self._log.topic_partition}", error)
 
     def expire(self, now_ms: int, after_ms: int, latest_ms: int | None = None) -> bool:

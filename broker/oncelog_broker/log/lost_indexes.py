@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.dir_jobs import DirJobs
 from oncelog_broker.log.index_file import Summary
 from oncelog_broker.log.scan import SCAN_CHUNK_BYTES, Scan
@@ -20,10 +19,11 @@ from oncelog_broker.log.segment import Segment
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.records.batch import CorruptBatchError
 from oncelog_runtime.files import Files
+from oncelog_runtime.structured_logging import get_logger
 
 __all__ = ["LARGE_BYTES", "LostIndexes"]
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 LARGE_BYTES = 4 * 1024 * 1024
 """A segment up to this size is mapped in some ten milliseconds."""
@@ -55,7 +55,7 @@ class LostIndexes:
         if segment not in self._under_way:
             if not segment.lacks_index:
                 return
-            logger.warning(logged.SEGMENT_INDEX_REBUILT, segment.path)
+            logger.warning("segment_index_rebuilt", path=segment.path)
             self._under_way[segment] = None
             summary, twin = segment.summary, segment.twin()
             made = self._jobs.run(_map, self._files, segment.path, summary, twin)
@@ -92,6 +92,6 @@ def _map(files: Files, path: str, summary: Summary, twin: Segment) -> None:
             twin.note_header(header, summary.stamp_ms)
     except CorruptBatchError as error:
         # Corruption in the log itself. What lies below it can still be read.
-        logger.error(logged.SEGMENT_DAMAGED, path, twin.size_bytes, error)
+        logger.error("segment_damaged", path=path, position=twin.size_bytes, error=error)
     finally:
         file.close()

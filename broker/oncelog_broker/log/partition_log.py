@@ -22,7 +22,7 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NoReturn
 
-from oncelog_broker.log import checkpoint, logged
+from oncelog_broker.log import checkpoint
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.clean_state import CleanState
 from oncelog_broker.log.epoch_history import EpochHistory
@@ -57,8 +57,9 @@ from oncelog_protocol.records.batch import (
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import INTERNAL_TOPICS, TopicPartition
 from oncelog_runtime.files import Buffer, File
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
@@ -390,7 +391,12 @@ class PartitionLog:
             if self.epochs.truncate_from_end(offset):
                 self.log_dir.checkpoint_due()
             return False
-        logger.info(logged.LOG_TRUNCATED, self.topic_partition, self.log_end_offset, offset)
+        logger.info(
+            "log_truncated",
+            partition=self.topic_partition,
+            before=self.log_end_offset,
+            offset=offset,
+        )
         try:
             self.swap.settle(self.config.file_delete_delay_ms)
             offset = self.segments.batch_start(offset)
@@ -428,7 +434,7 @@ class PartitionLog:
         """
         if not self.log_dir.online:
             self.refuse()
-        logger.info(logged.LOG_BEGUN_ANEW, self.topic_partition, offset)
+        logger.info("log_begun_anew", partition=self.topic_partition, offset=offset)
         try:
             if self.damage:
                 end = max(self.refetch_until, self.recovery_point, self.log_end_offset)
@@ -501,7 +507,9 @@ class PartitionLog:
         freed = sum([segment.size_bytes for segment in doomed])
         trash = self.drop_oldest(len(doomed))
         start = self.log_start_offset
-        logger.info(logged.LOG_RETENTION_DELETED, self.topic_partition, freed, start)
+        logger.info(
+            "log_retention_deleted", partition=self.topic_partition, bytes=freed, offset=start
+        )
         self.log_dir.remove_later(trash, self.config.file_delete_delay_ms)
         return freed
 

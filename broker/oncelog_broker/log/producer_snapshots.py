@@ -19,7 +19,6 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgpack
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow
@@ -30,8 +29,9 @@ from oncelog_protocol.errors import CorruptMessageError
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, TimestampType
 from oncelog_protocol.records.control import decode_marker
 from oncelog_runtime.files import Files
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT = 2
@@ -96,7 +96,7 @@ class ProducerSnapshots:
         except OSError as error:
             self.newest = -1
             logger.info(
-                logged.PRODUCER_SNAPSHOT_NOT_WRITTEN, path, error
+                "producer_snapshot_not_written", path=path, error=error
             )  # the next failure says it louder
 
     def remove_above(self, offset: int) -> None:
@@ -187,7 +187,7 @@ class ProducerSnapshots:
             if aborted is not None:
                 aborted.restore(index, bases)
         except (CheckpointError, CorruptBatchError, CorruptMessageError) as error:
-            logger.info(logged.PRODUCER_SNAPSHOT_UNUSABLE, path, error)
+            logger.info("producer_snapshot_unusable", path=path, error=error)
             return False
         return True
 
@@ -235,7 +235,7 @@ def _preload(aborted: AbortedTransactions, active: Segment) -> None:
     try:
         aborted.preload([active.base_offset])
     except CorruptMessageError as error:
-        logger.info(logged.ABORTED_INDEX_UNREADABLE, error)  # for others to find
+        logger.info("aborted_index_unreadable", error=error)  # for others to find
 
 
 def finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
@@ -349,6 +349,6 @@ def _marked(
         marker = decode_marker(segment.read_batch(position, header), verify=False)
     except CorruptBatchError as error:
         # Its checksum held: it is of a later release.
-        logger.error(logged.SEGMENT_MARKER_UNREADABLE, segment.path, error)
+        logger.error("segment_marker_unreadable", path=segment.path, error=error)
         return None
     return state.marked(marker, now_ms)

@@ -35,7 +35,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgpack
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.checkpoint import CheckpointError
 from oncelog_broker.log.open_transactions import AbortedRow, EndedTransaction, OpenTransactions
 from oncelog_protocol.errors import (
@@ -47,8 +46,9 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from oncelog_protocol.records.control import ControlType, Marker
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 BATCHES_MAX = 5
 """A producer has as many in flight to one partition; a smaller window would refuse retries."""
@@ -296,7 +296,9 @@ class ProducerState:
         entry.marker_offset = marker.offset
         entry.seen_ms = now_ms
         if marker.coordinator_epoch < entry.coordinator_epoch:
-            logger.warning(logged.MARKER_OF_OLDER_COORDINATOR, marker.producer_id, marker)
+            logger.warning(
+                "marker_of_older_coordinator", producer_id=marker.producer_id, marker=marker
+            )
         else:
             entry.coordinator_epoch = marker.coordinator_epoch
         if first >= 0:

@@ -29,7 +29,6 @@ import logging
 import re
 from dataclasses import dataclass, field
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.aborted_transactions import AbortedTransactions
 from oncelog_broker.log.checkpoint import (
     LEADER_EPOCH,
@@ -59,8 +58,9 @@ from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError, parse_header, verify_crc
 from oncelog_protocol.types import NO_EPOCH
 from oncelog_runtime.files import File, Files
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 TRUNCATION_MARK = "truncation.json"
 """It overrides what the directory's checkpoints say of one log, until they have followed a
@@ -255,7 +255,7 @@ def _finish(
         )
     refetch_until = read_mark(loader.pool.files, loader.directory)
     if loader.damage:
-        logger.error(logged.LOG_DAMAGED, loader.directory, loader.damage)
+        logger.error("log_damaged", path=loader.directory, error=loader.damage)
         refetch_until = max(refetch_until, _reach(loader, bases, sizes))
     elif NOT_REFETCHING < refetch_until <= end:
         remove_mark(loader.pool.files, loader.directory)  # harmless, should it come back
@@ -357,7 +357,7 @@ def _drop_replaced(loader: _Loader, bases: list[int]) -> None:
     files = loader.pool.files
     files.sync_dir(loader.directory)
     for base in bases:
-        logger.info(logged.COMPACTED_SEGMENT_REMOVED, loader.directory, base)
+        logger.info("compacted_segment_removed", path=loader.directory, base_offset=base)
         for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
@@ -502,11 +502,11 @@ def _note_epoch(epochs: EpochHistory, header: BatchHeader) -> None:
 def _cut(loader: _Loader, segment: Segment, size: int, reason: str) -> None:
     truncated_bytes = size - segment.size_bytes
     logger.warning(
-        logged.UNSYNCED_TAIL_TRUNCATED,
-        loader.directory,
-        truncated_bytes,
-        segment.next_offset,
-        reason,
+        "unsynced_tail_truncated",
+        path=loader.directory,
+        bytes=truncated_bytes,
+        offset=segment.next_offset,
+        reason=reason,
     )
     segment.remove_index_files()
     segment.truncate_unnoted()
@@ -517,7 +517,7 @@ def _drop(loader: _Loader, bases: list[int], sizes: list[int]) -> None:
     """Remove segments behind the end that was found, newest first."""
     files = loader.pool.files
     for base, size in reversed(list(zip(bases, sizes, strict=True))):
-        logger.warning(logged.UNSYNCED_SEGMENT_REMOVED, loader.directory, base)
+        logger.warning("unsynced_segment_removed", path=loader.directory, base_offset=base)
         for suffix in FILE_SUFFIXES:
             path = f"{loader.directory}/{file_name(base, suffix)}"
             if files.exists(path):
@@ -571,7 +571,7 @@ def _read_meta(
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             # A power cut may take what a partition's first sync had not covered yet.
             level = logging.ERROR if was_synced else logging.WARNING
-            logger.log(level, logged.TOPIC_ID_UNKNOWN, directory, error)
+            logger.log(level, "topic_id_unknown", path=directory, error=error)
     return "", NO_EPOCH
 
 
@@ -582,7 +582,7 @@ def read_truncation(files: Files, directory: str, log_start_offset: int) -> tupl
         mark = decode_document(TRUNCATION_MARK, data)
         return int(mark["offset"]), int(mark["log_start_offset"])
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
-        logger.warning(logged.TRUNCATION_MARK_UNREADABLE, directory, error)
+        logger.warning("truncation_mark_unreadable", path=directory, error=error)
         return 0, log_start_offset
 
 
@@ -593,5 +593,5 @@ def _read_epochs(pool: OpenSegments, directory: str, names: list[str]) -> EpochH
         data = pool.files.read_bytes(f"{directory}/{LEADER_EPOCH}")
         return EpochHistory(decode_epochs(data))
     except (CheckpointError, ValueError) as error:
-        logger.warning(logged.LEADER_EPOCHS_REBUILT, directory, error)
+        logger.warning("leader_epochs_rebuilt", path=directory, error=error)
         return None

@@ -22,7 +22,6 @@ import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.epoch_history import EpochHistory
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.partition_log import PartitionLog
@@ -33,8 +32,9 @@ from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.files import Files
 from oncelog_runtime.pause import Pause
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 IDLE_S = 60.0
 """A directory with nothing to read is looked at again after so long, or after an interval."""
@@ -188,7 +188,7 @@ class Scrubber:
             # It is as for any reader: a disk that cannot read is not trusted with more.
             self._log_dir.fail(f"scrub {log.topic_partition}", error)
         else:
-            logger.info(logged.SCRUB_FAILED, log.directory, error)
+            logger.info("scrub_failed", path=log.directory, error=error)
 
 
 def _find_again(log: PartitionLog, offset: int) -> tuple[int, int, int]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from oncelog_broker.log import logged
 from oncelog_broker.log.index_file import (
     INDEX_SUFFIX,
     OFFSET_INDEX_MAGIC,
@@ -36,8 +35,9 @@ from oncelog_protocol.records.batch import BatchHeader, CorruptBatchError
 from oncelog_protocol.topic_config import TopicConfig
 from oncelog_protocol.types import NO_TIMESTAMP
 from oncelog_runtime.files import Buffer, File
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 LOG_SUFFIX = ".log"
 TXN_INDEX_SUFFIX = ".txnindex"
@@ -464,7 +464,7 @@ class Segment:
             self._persisted += count
             self._persisted_summary = summary
         except OSError as error:
-            logger.warning(logged.SEGMENT_INDEX_NOT_WRITTEN, self.path, error)
+            logger.warning("segment_index_not_written", path=self.path, error=error)
             self._persisted = -1
 
     def remove_index_files(self) -> None:
@@ -531,16 +531,18 @@ class Segment:
                 raise CorruptBatchError("the index points behind the end of the log")
             self._rebuild(file, summary.size_bytes, summary.stamp_ms)
         except CorruptBatchError:
-            logger.warning(logged.SEGMENT_INDEX_REBUILT, self.path)
+            logger.warning("segment_index_rebuilt", path=self.path)
             self._persisted = -1
             self._rewind(0)
             try:
                 self._rebuild(file, summary.size_bytes, summary.stamp_ms)
             except CorruptBatchError as error:
                 # Corruption in the log itself. What lies below it can still be read.
-                logger.error(logged.SEGMENT_DAMAGED, self.path, self.size_bytes, error)
+                logger.error(
+                    "segment_damaged", path=self.path, position=self.size_bytes, error=error
+                )
         if self.max_timestamp != summary.max_timestamp or self.size_bytes != summary.size_bytes:
-            logger.warning(logged.SEGMENT_CONTRADICTS_INDEX, self.path)
+            logger.warning("segment_contradicts_index", path=self.path)
         self._tail.clear()
         self.restore(summary)
 
@@ -588,7 +590,7 @@ class Segment:
                 if files.exists(cleaned + suffix):
                     files.rename(cleaned + suffix, prefix + suffix)
         except OSError as error:
-            logger.warning(logged.SEGMENT_INDEX_LOST, self.path, error)
+            logger.warning("segment_index_lost", path=self.path, error=error)
 
     def remove(self) -> None:
         """Remove the files of one that takes nobody's place. Raises OSError."""

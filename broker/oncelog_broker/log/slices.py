@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from oncelog_broker.log import logged
+from oncelog_runtime.structured_logging import get_logger
 
 __all__ = ["Slices", "Work"]
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Work = Callable[[], bool]
 """It does one piece, and returns whether there is more to do. It raises nothing."""
@@ -54,6 +54,6 @@ class Slices:
             if work():
                 self._works.append(work)
         except Exception:
-            logger.exception(logged.SLICE_FAILED)
+            logger.exception("slice_failed")
         if self._works:
             self._schedule(loop)

@@ -18,14 +18,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from oncelog_broker.app import Broker
 from oncelog_broker.config import ConfigError
-from oncelog_broker.observability import logged, probes
+from oncelog_broker.observability import probes
 from oncelog_broker.observability.exposition import CONTENT_TYPE, Exposition
 from oncelog_runtime.http_port import Answerer, HttpPort
 from oncelog_runtime.observe import Stopwatch
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import TasksClosedError
 from oncelog_runtime.turns import TurnWatch
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PATHS = ("/metrics", "/livez", "/readyz", "/startupz")
 
@@ -74,7 +75,8 @@ class Endpoint:
                 "Free the port or choose another; 0 takes a free one",
             ) from exc
         self.exposition.start()
-        logger.info(logged.HTTP_LISTENS, *self.address)
+        host, port = self.address
+        logger.info("http_listens", host=host, port=port)
 
     async def close(self) -> None:
         """Stop measuring and listening; whoever waits for a page is told so."""

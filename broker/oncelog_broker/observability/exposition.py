@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from oncelog_broker.app import Broker
-from oncelog_broker.observability import logged
 from oncelog_broker.observability.broker_metrics import BrokerMetrics
 from oncelog_broker.observability.catalogue import SCRAPE_ERRORS, SCRAPE_SECONDS
 from oncelog_broker.observability.controller_metrics import ControllerMetrics
@@ -21,10 +20,11 @@ from oncelog_broker.observability.page import CONTENT_TYPE, Page
 from oncelog_broker.observability.partition_metrics import PartitionMetrics
 from oncelog_broker.observability.request_metrics import RequestMetrics
 from oncelog_runtime.observe import Stopwatch
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 from oncelog_runtime.turns import TurnWatch
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Collector = Callable[[Page], Awaitable[None]]
 """A collector adds its part to a page; it must not fail on a broker that is half started."""
@@ -85,7 +85,7 @@ class Exposition:
                 await collect(page)
             except Exception:
                 self._errors[name] += 1
-                logger.exception(logged.COLLECTOR_FAILED, name)
+                logger.exception("collector_failed", part=name)
             await page.turn()
         for name, count in self._errors.items():
             page.add(SCRAPE_ERRORS, count, name)

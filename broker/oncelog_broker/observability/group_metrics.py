@@ -24,15 +24,15 @@ from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.led_shard import ShardState
 from oncelog_broker.coordinator.transaction.states import TxnState
 from oncelog_broker.observability import catalogue as c
-from oncelog_broker.observability import logged
 from oncelog_broker.observability.lag_history import POINTS_FEW, POINTS_MAX, LagHistory
 from oncelog_broker.observability.page import Page, label_values
 from oncelog_broker.phases import BrokerPhase
 from oncelog_broker.replication.traffic import OTHERS
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 AGES_S = tuple(5.0 * 2**power for power in range(17, -1, -1))
 """The past of a partition that is new here is asked at these ages, the oldest first: 7 days to 5
@@ -66,7 +66,7 @@ class GroupMetrics:
                 try:
                     await self.ask_ends()
                 except (OSError, TimeoutError, OncelogError) as error:
-                    logger.warning(logged.LAG_NOT_KNOWN, error)
+                    logger.warning("lag_not_known", error=error)
 
     async def ask_ends(self) -> None:
         """Ask once, for all partitions that groups here have committed offsets of; partitions that

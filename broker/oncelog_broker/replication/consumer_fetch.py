@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import Buffer, FetchPosition
 from oncelog_broker.replication.waiters import Deadline, Deadlines
@@ -48,8 +47,9 @@ from oncelog_protocol.messages.fetch import (
 from oncelog_protocol.records.batch import CorruptBatchError, iter_headers, verify_crc
 from oncelog_protocol.schema import Span
 from oncelog_protocol.types import IsolationLevel, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Respond = Callable[..., None]
 PartitionLookup = Callable[[TopicPartition], Partition]
@@ -161,7 +161,7 @@ class ConsumerFetch:
     def _expired(self) -> None:
         self._deadline = None
         if not self._done:
-            logger.debug(logged.FETCH_WAITED)
+            logger.debug("fetch_waited")
             self._try(last=True)
 
     # ---- reading

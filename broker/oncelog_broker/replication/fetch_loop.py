@@ -17,16 +17,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import LeaderChannel, LeaderConnector, ReplicaConfig
 from oncelog_protocol.errors import OncelogError
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PATIENCE_S = 0.02
 SILENCE_S = 10.0
@@ -120,7 +120,7 @@ class FetchLoop:
                 channel = await self._connector.open(self.leader_id)
             except (OSError, TimeoutError, OncelogError) as error:
                 failures += 1
-                logger.info(logged.FETCH_NO_CONNECTION, self.leader_id, error)
+                logger.info("fetch_no_connection", broker_id=self.leader_id, error=error)
                 await asyncio.sleep(self._backoff_s(failures))
                 continue
             self._channel = channel
@@ -128,7 +128,7 @@ class FetchLoop:
             self._machine.reconnect()
             self._heard_at_s = self._loop.time()
             self._was_served = False
-            logger.info(logged.FETCH_BEGAN, self.leader_id)
+            logger.info("fetch_began", broker_id=self.leader_id)
             self._pump()
             await self._watch(channel)
             self._channel = None
@@ -149,7 +149,9 @@ class FetchLoop:
                     return
                 silent_s = self._loop.time() - self._heard_at_s
                 if self._machine.in_flight and silent_s > silence_s:
-                    logger.warning(logged.FETCH_SILENT, self.leader_id, silent_s)
+                    logger.warning(
+                        "fetch_silent", broker_id=self.leader_id, seconds=round(silent_s, 1)
+                    )
                     return
 
     def _backoff_s(self, failures: int) -> float:
@@ -189,7 +191,7 @@ class FetchLoop:
             try:
                 channel.send(machine.next_request(now), callback=self._on_reply)
             except OncelogError:
-                logger.exception(logged.FETCH_NOT_ASKED, self.leader_id)
+                logger.exception("fetch_not_asked", broker_id=self.leader_id)
                 self._broken.set()
         elif machine.syncing and not machine.in_flight:
             self._hold()
@@ -221,12 +223,12 @@ class FetchLoop:
         try:
             self._machine.take(reply.message, reply.payload, now)
         except OncelogError as refusal:
-            logger.warning(logged.FETCH_REFUSED, self.leader_id, refusal)
+            logger.warning("fetch_refused", broker_id=self.leader_id, error=refusal)
             self._broken.set()
             return
         except Exception:
             # A defect; the session's state is not to be trusted any more.
-            logger.exception(logged.FETCH_ANSWER_FAILED, self.leader_id)
+            logger.exception("fetch_answer_failed", broker_id=self.leader_id)
             self._broken.set()
             return
         self._was_served = True

@@ -35,7 +35,6 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.divergence import may_lack_tombstones
 from oncelog_broker.replication.invariants import InvariantError
 from oncelog_broker.replication.partition import Partition
@@ -55,8 +54,9 @@ from oncelog_protocol.messages.fetch import (
     ForgottenTopic,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 TRUNCATIONS_PER_TURN = 1
@@ -368,7 +368,7 @@ class FollowerMachine:
             self._log_refused(followed, error, now)
         except (OncelogError, ValueError) as error:
             # Corruption at the leader, or on the way: nothing was appended, ask again.
-            logger.error(logged.FOLLOWER_DATA_REFUSED, partition.topic_partition, error)
+            logger.error("follower_data_refused", partition=partition.topic_partition, error=error)
             self._delay(followed, now)
 
     def _append(self, followed: Followed, answer: FetchPartitionResponse, data: memoryview) -> bool:
@@ -376,7 +376,7 @@ class FollowerMachine:
         partition = followed.partition
         log = partition.log
         if log.config.is_compacted and may_lack_tombstones(log, data, log.log_dir.clock.now_ms()):
-            logger.warning(logged.FOLLOWER_AWAY_TOO_LONG, partition.topic_partition)
+            logger.warning("follower_away_too_long", partition=partition.topic_partition)
             partition.restart_log_at(answer.log_start_offset)
             self._after_write(followed)
             return False
@@ -390,10 +390,10 @@ class FollowerMachine:
             self._after_write(followed)
             return
         logger.debug(
-            logged.FOLLOWER_REFUSED,
-            followed.partition.topic_partition,
-            followed.partition.leader_id,
-            error_for(answer.error_code).name,
+            "follower_refused",
+            partition=followed.partition.topic_partition,
+            broker_id=followed.partition.leader_id,
+            error=error_for(answer.error_code).name,
         )
         self._delay(followed, now)
 
@@ -426,10 +426,12 @@ class FollowerMachine:
         is gone; else (the disk is full, or corruption was found, which the next name begins anew)
         it is tried again after a while."""
         if followed.partition.log.log_dir.online:
-            logger.error(logged.FOLLOWER_CANNOT_WRITE, followed.partition.topic_partition, error)
+            logger.error(
+                "follower_cannot_write", partition=followed.partition.topic_partition, error=error
+            )
             self._delay(followed, now)
             return
-        logger.error(logged.FOLLOWER_STOPPED, followed.partition.topic_partition, error)
+        logger.error("follower_stopped", partition=followed.partition.topic_partition, error=error)
         self.remove(followed.partition.topic_partition)
         self._on_log_failure(followed.partition)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.ports import IsrPort, ReplicaConfig
 from oncelog_protocol.errors import OncelogError, error_for
@@ -21,8 +20,9 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 ITEMS_MAX = 1_000
 """One request has at most so many proposals."""
@@ -85,11 +85,11 @@ class IsrSender:
                 response = await self._port.alter_partition(items)
         except (OSError, TimeoutError, OncelogError) as error:
             # The error proves nothing: the port may have tried more than once.
-            logger.info(logged.ISR_CHANGE_UNCERTAIN, len(items), error)
+            logger.info("isr_change_uncertain", partitions=len(items), error=error)
         else:
             if response.error_code:
                 name = error_for(response.error_code).name
-                logger.info(logged.ISR_CHANGES_REFUSED, len(items), name)
+                logger.info("isr_changes_refused", partitions=len(items), error=name)
             else:
                 results = {TopicPartition(r.topic, r.partition): r for r in response.partitions}
         return self._settle(asked, results)
@@ -103,7 +103,7 @@ class IsrSender:
             result = results.get(TopicPartition(item.topic, item.partition))
             if result is not None and result.error_code:
                 name = error_for(result.error_code).name
-                logger.info(logged.ISR_CHANGE_ANSWERED, partition.topic_partition, name)
+                logger.info("isr_change_answered", partition=partition.topic_partition, error=name)
             before = partition.isr
             still_open = partition.isr_answered(item, result, now)
             self.count_change(before, partition)

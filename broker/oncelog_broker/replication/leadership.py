@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.invariants import (
     InvariantError,
     check_isr,
@@ -45,8 +44,9 @@ from oncelog_protocol.errors import (
 from oncelog_protocol.messages.fetch import EpochEnd
 from oncelog_protocol.messages.replication import AlterPartitionItem, AlterPartitionResult
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 REJOIN_DELAY_S = 1.0
 """After the controller found a follower ineligible it is not proposed for this long."""
@@ -281,7 +281,11 @@ class LeaderRole:
         lagging = self.lagging(leader_end, now, lag_s_max)
         if lagging and self.propose_leave(lagging):
             logger.warning(
-                logged.FOLLOWERS_LAG, self.topic_partition, lagging, self.watermark, leader_end
+                "followers_lag",
+                partition=self.topic_partition,
+                followers=lagging,
+                high_watermark=self.watermark,
+                log_end_offset=leader_end,
             )
             return True
         return self.propose_any_join(self.watermark, now)
@@ -294,11 +298,11 @@ class LeaderRole:
         logger.log(
             # Otherwise it may just have been empty before.
             logging.ERROR if offset < self.watermark else logging.INFO,
-            logged.FOLLOWER_LOST_RECORDS,
-            self.topic_partition,
-            replica_id,
-            offset,
-            self.watermark,
+            "follower_lost_records",
+            partition=self.topic_partition,
+            broker_id=replica_id,
+            offset=offset,
+            high_watermark=self.watermark,
         )
         return True
 
@@ -430,7 +434,13 @@ class LeaderRole:
         self._recount()
         if self.isr != before:
             version = self.state.partition_epoch
-            logger.info(logged.ISR_CHANGED, self.topic_partition, before, self.isr, version)
+            logger.info(
+                "isr_changed",
+                partition=self.topic_partition,
+                before=before,
+                after=self.isr,
+                partition_epoch=version,
+            )
 
     def unanswered(self) -> None:
         """Note that the request was lost, or its answer was."""

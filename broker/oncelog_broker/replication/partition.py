@@ -27,7 +27,6 @@ from typing import Protocol
 from oncelog_broker.log.log_append import LogAppend
 from oncelog_broker.log.log_producers import TxnGuard
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.divergence import common_end, divergence
 from oncelog_broker.replication.invariants import InvariantError, check_offsets
 from oncelog_broker.replication.leadership import LeaderRole
@@ -56,8 +55,9 @@ from oncelog_protocol.messages.replication import (
     PartitionOrder,
 )
 from oncelog_protocol.types import NO_BROKER, NO_EPOCH, Acks, IsolationLevel, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class PartitionOwner(Protocol):
@@ -213,10 +213,10 @@ class Partition:
             self.break_down(error)
             return StorageError.code
         except (StorageError, OSError) as error:
-            logger.error(logged.ROLE_NOT_CHANGED, self.topic_partition, error)
+            logger.error("role_not_changed", partition=self.topic_partition, error=error)
             return StorageError.code
         except (FencedLeaderEpochError, ValueError) as error:
-            logger.error(logged.ROLE_OF_OLDER_EPOCH, self.topic_partition, error)
+            logger.error("role_of_older_epoch", partition=self.topic_partition, error=error)
             return FencedLeaderEpochError.code
         self.log.producers.void_guards()
         for reader in list(self._readers):
@@ -256,7 +256,11 @@ class Partition:
         self.leader_id, self.leader_epoch = self.broker_id, order.leader_epoch
         self.replicas = tuple(order.replicas)
         logger.info(
-            logged.LEADER_BEGAN, self.topic_partition, self.leader_epoch, epoch_start, order.isr
+            "leader_began",
+            partition=self.topic_partition,
+            leader_epoch=self.leader_epoch,
+            offset=epoch_start,
+            isr=order.isr,
         )
         self._advance_high_watermark()
 
@@ -268,7 +272,12 @@ class Partition:
         self.leader = None
         self.leader_id, self.leader_epoch = order.leader, order.leader_epoch
         self.replicas = tuple(order.replicas)
-        logger.info(logged.FOLLOWER_BEGAN, self.topic_partition, order.leader, order.leader_epoch)
+        logger.info(
+            "follower_began",
+            partition=self.topic_partition,
+            leader=order.leader,
+            leader_epoch=order.leader_epoch,
+        )
         if was_leader:
             self._fail_waiters(NotLeaderOrFollowerError.code)
 
@@ -287,7 +296,7 @@ class Partition:
         """Go out of service: nothing that a replica says after a contradiction is to be trusted."""
         if self.failed:
             return
-        logger.critical(logged.REPLICA_INVARIANT_BROKEN, self, error)
+        logger.critical("replica_invariant_broken", replica=self, error=error)
         self.fail()
         self._owner.replica_broke_down(self)
 
@@ -632,14 +641,16 @@ class Partition:
         if lost > 0:
             self.committed_records_truncated += lost
             self.high_watermark = end
-            logger.error(logged.COMMITTED_RECORDS_TRUNCATED, self.topic_partition, lost)
+            logger.error(
+                "committed_records_truncated", partition=self.topic_partition, records=lost
+            )
         logger.info(
-            logged.FOLLOWER_TRUNCATED,
-            self.topic_partition,
-            before,
-            end,
-            diverging.leader_epoch,
-            diverging.end_offset,
+            "follower_truncated",
+            partition=self.topic_partition,
+            before=before,
+            after=end,
+            leader_epoch=diverging.leader_epoch,
+            end_offset=diverging.end_offset,
         )
 
     def restart_log_at(self, offset: int) -> None:
@@ -649,7 +660,13 @@ class Partition:
         if log.needs_refetch:
             self.repair.begins()
         start, end = log.log_start_offset, log.log_end_offset
-        logger.warning(logged.FOLLOWER_BEGAN_ANEW, self.topic_partition, start, end, offset)
+        logger.warning(
+            "follower_began_anew",
+            partition=self.topic_partition,
+            log_start_offset=start,
+            log_end_offset=end,
+            offset=offset,
+        )
         log.truncate_fully_and_start_at(offset)
         self.repair.dropped()
         self.high_watermark = offset

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.refetch import ALL_OFFSETS
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.leadership import LeaderRole
 from oncelog_protocol.errors import StorageError
 from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.types import NO_BROKER
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Repair:
@@ -63,7 +63,7 @@ class Repair:
         """Note that something synced does not hold; return whether that is news."""
         if self._log.damage or self.corruption:
             return False
-        logger.error(logged.REPLICA_DAMAGED, self._log.directory, what)
+        logger.error("replica_damaged", path=self._log.directory, error=what)
         self.corruption = what
         return True
 
@@ -104,7 +104,7 @@ class Repair:
             return self._let_in()  # the last is for unclean elections: they choose from outside
         if order.leader == broker_id:
             return True
-        logger.warning(logged.REPLICA_NOT_WHOLE, log.topic_partition)
+        logger.warning("replica_not_whole", partition=log.topic_partition)
         return False
 
     def _let_in(self) -> bool:
@@ -142,6 +142,6 @@ class Repair:
             self._is_whole()
 
     def _is_whole(self) -> None:
-        logger.info(logged.REPLICA_WHOLE_AGAIN, self._log.topic_partition)
+        logger.info("replica_whole_again", partition=self._log.topic_partition)
         self._log.refetched()
         self.refetching = False

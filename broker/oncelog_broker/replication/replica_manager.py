@@ -24,7 +24,6 @@ from collections.abc import Callable, Container, Sequence
 from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.replication import logged
 from oncelog_broker.replication.fetch_loop import FetchLoop
 from oncelog_broker.replication.follower import FollowerMachine
 from oncelog_broker.replication.invariants import InvariantError, check_fetchers
@@ -55,9 +54,10 @@ from oncelog_protocol.types import NO_BROKER, TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
 from oncelog_runtime.pause import Pause
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 ORDERS_PER_TURN = 8
 """So many new partitions, which are some files each, are made in one turn."""
@@ -245,12 +245,12 @@ class ReplicaManager:
         try:
             partition = self._replica_for(topic_partition, order)
         except (StorageError, OSError) as error:
-            logger.error(logged.REPLICA_WITHOUT_LOG, topic_partition, error)
+            logger.error("replica_without_log", partition=topic_partition, error=error)
             return StorageError.code
         except InconsistentTopicIdError as error:
             # The topic was deleted and made anew. Orders come in their order from one controller,
             # so the order's id is the present one and ours is of the past.
-            logger.warning(logged.OLD_LOG_REMOVED, topic_partition, error)
+            logger.warning("old_log_removed", partition=topic_partition, error=error)
             self._remove(topic_partition)
             self._clear(topic_partition, order)
             return error.code
@@ -272,7 +272,7 @@ class ReplicaManager:
             try:
                 callback(partition)
             except Exception:
-                logger.exception(logged.ROLE_CALLBACK_FAILED, partition.topic_partition)
+                logger.exception("role_callback_failed", partition=partition.topic_partition)
 
     def _clear(self, topic_partition: TopicPartition, order: PartitionOrder | None) -> _Clearing:
         """Begin to delete what holds a place; ``order`` is applied when it is free."""
@@ -288,7 +288,7 @@ class ReplicaManager:
         try:
             await self._logs.delete(topic_partition)
         except (StorageError, OSError) as error:
-            logger.error(logged.REPLICA_NOT_DELETED, topic_partition, error)
+            logger.error("replica_not_deleted", partition=topic_partition, error=error)
             code = StorageError.code
         finally:
             del self._clearings[topic_partition]
@@ -376,11 +376,11 @@ class ReplicaManager:
         stays: a deleted topic that comes back has another id, and then the old log goes."""
         for partition in self.partitions():
             if partition.topic_partition not in listed:
-                logger.warning(logged.REPLICA_NOT_OURS, partition.topic_partition)
+                logger.warning("replica_not_ours", partition=partition.topic_partition)
                 self._remove(partition.topic_partition)
         for log in self._logs.all():
             if log.topic_partition not in listed:
-                logger.warning(logged.REPLICA_STRAY, log.topic_partition, log.directory)
+                logger.warning("replica_stray", partition=log.topic_partition, path=log.directory)
 
     async def stop_replicas(self, request: StopReplicaRequest) -> list[OrderResult]:
         """Stop serving replicas, and delete those that the controller says, some at a time."""
@@ -415,7 +415,7 @@ class ReplicaManager:
         log = self._logs.get(topic_partition)
         if log is not None and log.topic_id and log.topic_id != stop.topic_id:
             # The log here belongs to a topic of the same name; the one meant is gone already.
-            logger.info(logged.REPLICA_UNKNOWN, topic_partition, stop.topic_id)
+            logger.info("replica_unknown", partition=topic_partition, topic_id=stop.topic_id)
             return 0
         if (
             partition is not None
@@ -474,7 +474,7 @@ class ReplicaManager:
             return parse_topic_config(overrides, defaults)
         except InvalidConfigError as error:
             # The controller checked it; a newer release may know settings that we do not.
-            logger.error(logged.TOPIC_SETTINGS_IGNORED, topic, error)
+            logger.error("topic_settings_ignored", topic=topic, error=error)
             return parse_topic_config({}, defaults)
 
     # ---- failures
@@ -515,7 +515,7 @@ class ReplicaManager:
         if partition is not None and partition.log is log:
             partition.corruption_found(damage)
         else:
-            logger.error(logged.REPLICA_DAMAGED, log.directory, damage)
+            logger.error("replica_damaged", path=log.directory, error=damage)
 
     def give_way(self, partitions: Sequence[Partition]) -> None:
         """Have other replicas lead partitions that are led here and cannot be written to. These go
@@ -591,6 +591,6 @@ class ReplicaManager:
                 self._check_fetchers(partition)
                 partition.check_isr(self.now(), lag_s_max)
             except OncelogError:
-                logger.exception(logged.LAG_CHECK_FAILED, partition.topic_partition)
+                logger.exception("lag_check_failed", partition=partition.topic_partition)
             if number % CHECKS_PER_TURN == 0:
                 await asyncio.sleep(0)

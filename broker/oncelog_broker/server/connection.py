@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from oncelog_broker.server import logged
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_broker.server.request import Buffer, ConnectionState, RequestContext
 from oncelog_broker.server.request_stats import RequestStats
@@ -34,8 +33,9 @@ from oncelog_protocol.identity import Identity
 from oncelog_protocol.messages.base import ApiKey
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.registry import supported_ranges
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 HOLDING_APIS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA})
 HOLDING_APIS_EXTERNAL = HOLDING_APIS | {ApiKey.FETCH}
@@ -133,7 +133,7 @@ class Slot:
             try:
                 self.buffers = channel.machine.encode_response(self._incoming, message, payload)
             except LocalProtocolError as exc:
-                logger.error(logged.ANSWER_FAILED, channel.peer, exc)
+                logger.error("answer_failed", peer=channel.peer, error=exc)
                 channel.abort("a response cannot be encoded")
                 return
             self.size = sum(map(len, self.buffers))
@@ -271,8 +271,10 @@ class ServerChannel(asyncio.BufferedProtocol):
             try:
                 callback()
             except Exception:
-                logger.exception(logged.CLOSE_CALLBACK_FAILED, self.peer)
-        logger.debug(logged.CONNECTION_LOST, self.listener.name, self.peer, exc or "eof")
+                logger.exception("close_callback_failed", peer=self.peer)
+        logger.debug(
+            "connection_lost", listener=self.listener.name, peer=self.peer, reason=exc or "eof"
+        )
 
     # -- for the listener and the pool -------------------------------------------------------
 
@@ -317,7 +319,9 @@ class ServerChannel(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Close at once, dropping what is unsent."""
-        logger.debug(logged.CONNECTION_CLOSED, self.listener.name, self.peer, reason)
+        logger.debug(
+            "connection_closed", listener=self.listener.name, peer=self.peer, reason=reason
+        )
         self._transport.abort()
 
     def close(self) -> None:

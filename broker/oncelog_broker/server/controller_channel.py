@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from oncelog_broker.server import logged
 from oncelog_broker.server.controller_port import ControllerPort
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.connection import ClientConnection
@@ -36,9 +35,10 @@ from oncelog_protocol.messages.replication import (
 )
 from oncelog_protocol.types import NO_BROKER
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 RETRY_S = 0.1
 """A failed attempt is followed by this pause, unless new metadata comes sooner."""
@@ -94,8 +94,13 @@ class BrokerConnector:
         except RebootstrapRequiredError as error:
             if self._astray.get(broker_id) != str(error):
                 self._astray[broker_id] = str(error)
-                where = (address.host, address.port)
-                logger.warning(logged.ADDRESS_LEADS_ASTRAY, broker_id, *where, error)
+                logger.warning(
+                    "address_leads_astray",
+                    broker_id=broker_id,
+                    host=address.host,
+                    port=address.port,
+                    error=error,
+                )
             raise
         self._astray.pop(broker_id, None)
         return channel
@@ -134,7 +139,7 @@ class ControllerChannel:
                     reason = "NOT_CONTROLLER"
                 except (OSError, TimeoutError, ProtocolError, *RETRIED) as exc:
                     reason = repr(exc)
-                logger.info(logged.CONTROLLER_ASKED_AGAIN, type(request).__name__, reason)
+                logger.info("controller_asked_again", request=type(request).__name__, reason=reason)
                 await self._metadata_after(version)
 
     def close(self) -> None:

@@ -18,15 +18,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     BrokerNotAvailableError,
     NotControllerError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 Elected: TypeAlias = Callable[[], Awaitable[tuple[int, int]]]
 """It returns who is controller by the store, -1 for nobody, and the newest controller epoch.
@@ -71,11 +71,11 @@ class ControllerFence:
             self._take(found_id, found_epoch)
         elif (found_id, found_epoch) != (controller_id, controller_epoch):
             logger.warning(
-                logged.CONTROLLER_DISBELIEVED,
-                controller_id,
-                controller_epoch,
-                found_id,
-                found_epoch,
+                "controller_disbelieved",
+                controller_id=controller_id,
+                controller_epoch=controller_epoch,
+                elected_id=found_id,
+                elected_epoch=found_epoch,
             )
             raise NotControllerError(
                 f"broker {controller_id} is not controller of epoch {controller_epoch}"
@@ -107,6 +107,9 @@ class ControllerFence:
 
     def _take(self, controller_id: int, controller_epoch: int) -> None:
         logger.info(
-            logged.CONTROLLER_CHANGED, controller_id, controller_epoch, self.controller_epoch
+            "controller_changed",
+            controller=controller_id,
+            controller_epoch=controller_epoch,
+            before=self.controller_epoch,
         )
         self.controller_epoch = controller_epoch

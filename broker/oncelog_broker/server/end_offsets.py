@@ -21,7 +21,6 @@ from typing import Protocol, TypeVar
 from oncelog_broker.replication.listed_offsets import end_offset, first_at
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import logged
 from oncelog_broker.server.controller_channel import BrokerConnector
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol.errors import OncelogError
@@ -38,8 +37,9 @@ from oncelog_protocol.types import (
     TopicPartition,
 )
 from oncelog_runtime.channel import RequestChannel
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 DEADLINE_S = 2.0
 """One ``fetch`` may take so long: a person waits for it, and a parked request holds memory."""
@@ -154,7 +154,7 @@ class EndOffsets:
                 async with asyncio.timeout_at(deadline):
                     await self._slots.acquire()
             except TimeoutError:
-                logger.warning(logged.END_OFFSETS_BUSY, FETCHES_MAX)
+                logger.warning("end_offsets_busy", limit=FETCHES_MAX)
                 return
             try:
                 await asyncio.gather(
@@ -202,7 +202,7 @@ class EndOffsets:
                 reply = await channel.call(request, timeout_s=left_s)
                 _take(reply.message, question, found)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info(logged.END_OFFSETS_UNKNOWN, leader, error)
+            logger.info("end_offsets_unknown", broker_id=leader, error=error)
 
     async def _channel(self, leader: int) -> RequestChannel:
         async with self._opening.setdefault(leader, asyncio.Lock()):

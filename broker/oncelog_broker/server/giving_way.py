@@ -20,13 +20,13 @@ from oncelog_broker.log.log_dir import LogDir
 from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import logged
 from oncelog_broker.server.broker_calls import BrokerCalls
 from oncelog_protocol.errors import OncelogError, StorageError
 from oncelog_protocol.messages.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 LOOK_S = 1.0
 """The directories are looked at this often."""
@@ -102,7 +102,12 @@ class GivingWay:
         now = self._replicas.now()
         able = leader.ahead(log.synced_offset, log.log_end_offset, since, now)
         if able:
-            logger.warning(logged.LEADER_STALLS, partition.topic_partition, now - since, able[0])
+            logger.warning(
+                "leader_stalls",
+                partition=partition.topic_partition,
+                seconds=round(now - since, 1),
+                successor=able[0],
+            )
         return bool(able)
 
     # ---- full disks
@@ -124,7 +129,7 @@ class GivingWay:
             # Looked at again: an answer may have taken its time.
             able = [m for m in self._successors(partition) if (m, name) in with_room]
             if able:
-                logger.warning(logged.LEADER_WITHOUT_ROOM, name, able[0])
+                logger.warning("leader_without_room", partition=name, successor=able[0])
                 leaving.append(partition)
         self._replicas.give_way(leaving)
 
@@ -143,7 +148,7 @@ class GivingWay:
                 broker_id, DescribeLogDirsRequest(topics), timeout_s=ASK_S
             )
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info(logged.ROOM_NOT_KNOWN, broker_id, error)
+            logger.info("room_not_known", peer=broker_id, error=error)
             return {}
         headroom_bytes = self._logs.config.headroom_bytes
         return {

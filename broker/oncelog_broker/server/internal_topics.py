@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog_broker.coordinator.engine import CoordinatorEngine
-from oncelog_broker.server import logged
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.metadata_image import MetadataImage
 from oncelog_protocol import limits
@@ -34,9 +33,10 @@ from oncelog_protocol.messages.admin import (
     CreateTopicsResponse,
     NewTopic,
 )
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 CREATE_TIMEOUT_MS = 10_000
 
@@ -132,11 +132,11 @@ class InternalTopics:
         wanted, alive = self._wanted[topic], len(self._image.brokers)
         if alive < wanted.replication_factor:
             logger.warning(
-                logged.INTERNAL_TOPIC_WAITS,
-                topic,
-                wanted.replication_factor,
-                wanted.setting,
-                alive,
+                "internal_topic_waits",
+                topic=topic,
+                replicas=wanted.replication_factor,
+                setting=wanted.setting,
+                brokers=alive,
             )
             raise CoordinatorNotAvailableError(
                 f"{topic} cannot be made: it is to have {wanted.replication_factor} replicas"
@@ -164,10 +164,10 @@ class InternalTopics:
             codes = [response.error_code, *(t.error_code for t in response.topics)]
             failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
             if failed:
-                logger.warning(logged.INTERNAL_TOPIC_REFUSED, wanted.topic, failed[0])
+                logger.warning("internal_topic_refused", topic=wanted.topic, error_code=failed[0])
             else:
-                logger.info(logged.INTERNAL_TOPIC_READY, wanted.topic)
+                logger.info("internal_topic_ready", topic=wanted.topic)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.warning(logged.INTERNAL_TOPIC_FAILED, wanted.topic, error)
+            logger.warning("internal_topic_failed", topic=wanted.topic, error=error)
         finally:
             self._pending.discard(wanted.topic)

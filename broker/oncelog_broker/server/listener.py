@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ANONYMOUS
 from oncelog_broker.server.connection import Dispatcher, ServerChannel
 from oncelog_broker.server.quotas import BytePool, ConnectionLimits
 from oncelog_protocol.identity import UNKNOWN, Identity
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 BACKLOG = 512
 ACCEPT_ROUNDS = 4
@@ -105,7 +105,8 @@ class Listener:
         assert self._server is not None
         await self._server.start_serving()
         self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)
-        logger.info(logged.LISTENER_ACCEPTS, self.name, *self.address)
+        host, port = self.address
+        logger.info("listener_accepts", listener=self.name, host=host, port=port)
 
     async def close(self) -> None:
         """Stop accepting and close every connection; what is written gets a moment to leave."""
@@ -188,12 +189,12 @@ class Listener:
             del self._logged[next(iter(self._logged))]
         self._logged[host] = (now, 0)
         logger.warning(
-            logged.CONNECTION_REFUSED,
-            self.name,
-            peer,
-            verb,
-            reason[:300],
-            f" ({left_out} more of this host were not logged)" if left_out else "",
+            "connection_refused",
+            listener=self.name,
+            peer=peer,
+            what=verb,
+            reason=reason[:300],
+            remark=f"{left_out} more of this host were not logged" if left_out else "",
         )
 
     def _sweep(self) -> None:

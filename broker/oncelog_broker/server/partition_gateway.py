@@ -19,7 +19,6 @@ from oncelog_broker.coordinator.engine import CoordinatorEngine
 from oncelog_broker.coordinator.result import CoordinatorRecord
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import logged
 from oncelog_protocol.errors import (
     LocalProtocolError,
     MessageTooLargeError,
@@ -32,8 +31,9 @@ from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from oncelog_runtime.clock import WallClock
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 READ_BYTES = 32 * 1024
 """So much is read and decoded in one turn of the loop: some milliseconds, were it all batches of
@@ -154,7 +154,7 @@ def _records(columns: RecordColumns, offset: int) -> Iterable[CoordinatorRecord]
     """Return the records of one batch at or behind ``offset``; the log may start inside of it."""
     keys, values = columns.keys, columns.values
     if keys is None or None in keys:
-        logger.error(logged.RECORDS_WITHOUT_KEYS, columns.base_offset)
+        logger.error("records_without_keys", offset=columns.base_offset)
     elif columns.base_offset >= offset:
         return map(CoordinatorRecord, keys, values)  # type: ignore[arg-type]
     return [

@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from oncelog_broker.server import logged
 from oncelog_protocol.errors import CoordinatorNotAvailableError, OncelogError, error_for
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.transactions import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 LEFT_MIN = 100
 """With fewer left, the next block is asked for."""
@@ -106,12 +106,12 @@ class ProducerIds:
         try:
             response = await self._controller.call(request, timeout_s=BLOCK_TIMEOUT_S)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.warning(logged.PRODUCER_IDS_FAILED, error)
+            logger.warning("producer_ids_failed", error=error)
             late = isinstance(error, TimeoutError)
             self._failure = _SILENCE if late else repr(error)
             return
         if response.error_code or response.count < 1:
-            logger.warning(logged.PRODUCER_IDS_REFUSED, response.error_code)
+            logger.warning("producer_ids_refused", error_code=response.error_code)
             self._failure = repr(error_for(response.error_code))
             return
         self._following = (response.first_producer_id, response.count)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.connection import Slot
 from oncelog_broker.server.request import AsyncHandler, Handler, RequestContext
@@ -34,9 +33,10 @@ from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.handshake import ApiVersionsResponse
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog_protocol.registry import supported_ranges
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks, TasksClosedError
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 def refusal(request: Request | type[Request], code: int, message: str | None = None) -> Any:
@@ -137,20 +137,22 @@ class Router:
 
     def _failed(self, request: Request, respond: Slot, exc: Exception) -> None:
         if respond.done:
-            logger.error(logged.REQUEST_FAILED_AFTER_ANSWER, type(request).__name__, exc_info=exc)
+            logger.error(
+                "request_failed_after_answer", request=type(request).__name__, exc_info=exc
+            )
             return
         if isinstance(exc, ApiError):
             respond(refusal(request, exc.code, str(exc)))
             return
         if isinstance(exc, TasksClosedError):
             # A request that was under way while the broker stopped. Nothing is wrong with it.
-            logger.info(logged.REQUEST_AT_STOP, type(request).__name__)
+            logger.info("request_at_stop", request=type(request).__name__)
         else:
             expected = isinstance(exc, (OncelogError, OSError, TimeoutError))
             logger.error(
-                logged.REQUEST_FAILED,
-                type(request).__name__,
-                exc,
+                "request_failed",
+                request=type(request).__name__,
+                error=exc,
                 exc_info=None if expected else exc,
             )
         if request.api_key == ApiKey.PRODUCE:
@@ -163,7 +165,9 @@ class Router:
     @staticmethod
     def _unsupported(incoming: IncomingRequest, respond: Slot) -> None:
         """Name what is spoken here; the connection ends, as what follows may not be understood."""
-        logger.debug(logged.REQUEST_NOT_SPOKEN, incoming.api_key, incoming.api_version)
+        logger.debug(
+            "request_not_spoken", api_key=incoming.api_key, api_version=incoming.api_version
+        )
         respond(ApiVersionsResponse(UnsupportedVersionError.code, supported_ranges()))
 
 

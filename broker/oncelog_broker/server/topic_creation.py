@@ -8,15 +8,15 @@ not bury the controller.
 
 from __future__ import annotations
 
-from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import CLUSTER, CLUSTER_NAME, CREATE, Authorizer
 from oncelog_broker.server.controller_channel import ControllerChannel
 from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import NO_ERROR, OncelogError, TopicAlreadyExistsError
 from oncelog_protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PENDING_MAX = 64
 CREATE_TIMEOUT_MS = 10_000
@@ -53,10 +53,10 @@ class TopicCreation:
             codes = [response.error_code, *(t.error_code for t in response.topics)]
             failed = [c for c in codes if c not in (NO_ERROR, TopicAlreadyExistsError.code)]
             if failed:
-                logger.warning(logged.TOPIC_AUTO_CREATION_REFUSED, topic, failed[0])
+                logger.warning("topic_auto_creation_refused", topic=topic, error_code=failed[0])
             else:
-                logger.info(logged.TOPIC_AUTO_CREATED, topic)
+                logger.info("topic_auto_created", topic=topic)
         except (OSError, TimeoutError, OncelogError) as exc:
-            logger.warning(logged.TOPIC_AUTO_CREATION_FAILED, topic, exc)
+            logger.warning("topic_auto_creation_failed", topic=topic, error=exc)
         finally:
             self._pending.discard(topic)

@@ -23,7 +23,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from oncelog_broker.coordinator.ports import MarkerOrder
-from oncelog_broker.transactions import logged
 from oncelog_broker.transactions.marker_writer import MARKER_WAIT_S, MarkerWriter
 from oncelog_broker.transactions.ports import BrokerCalls, ClusterView
 from oncelog_protocol.errors import (
@@ -41,9 +40,10 @@ from oncelog_protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 ATTEMPT_S = MARKER_WAIT_S + 2.0
 """One request to another broker may take so long before its connection is given up."""
@@ -242,7 +242,7 @@ class MarkerSender:
             async with asyncio.timeout(DELETED_S):
                 return await self._is_deleted(where)
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info(logged.MARKER_PARTITION_UNKNOWN, where, error)
+            logger.info("marker_partition_unknown", partition=where, error=error)
             return False
 
     def _give_up(self, where: TopicPartition) -> None:
@@ -250,7 +250,7 @@ class MarkerSender:
             return  # made again meanwhile: a marker there does no harm
         for marker in [each for each in self._homeless if each.where == where]:
             del self._homeless[marker]
-            logger.info(logged.MARKER_NOT_NEEDED, where)
+            logger.info("marker_not_needed", partition=where)
             marker.order.one_done()
 
     def _route_all(self, markers: list[_Marker]) -> None:
@@ -282,10 +282,12 @@ class MarkerSender:
                 leader, request, timeout_s=ATTEMPT_S, lane=number
             )
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info(logged.MARKERS_SENT_AGAIN, len(batch.wire), leader, error)
+            logger.info(
+                "markers_sent_again", markers=len(batch.wire), broker_id=leader, error=error
+            )
             return []
         if response.error_code:
-            logger.warning(logged.MARKERS_REFUSED, leader, response.error_code)
+            logger.warning("markers_refused", broker_id=leader, error_code=response.error_code)
             return []
         return response.markers
 
@@ -298,13 +300,13 @@ class MarkerSender:
                 marker.order.one_done()
             elif error_code == TransactionCoordinatorFencedError.code:
                 logger.warning(
-                    logged.MARKER_OF_OLDER_COORDINATOR_REFUSED,
-                    marker.where,
-                    marker.order.order.transactional_id,
-                    marker.order.order.coordinator_epoch,
+                    "marker_of_older_coordinator_refused",
+                    partition=marker.where,
+                    transactional_id=marker.order.order.transactional_id,
+                    coordinator_epoch=marker.order.order.coordinator_epoch,
                 )
             else:
-                logger.debug(logged.MARKER_DELAYED, marker.where, error_code)
+                logger.debug("marker_delayed", partition=marker.where, error_code=error_code)
                 again.append(marker)
         if again and not self._closed:
             pause_s = max(marker.pause_s for marker in again)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline
-from oncelog_broker.transactions import logged
 from oncelog_broker.transactions.ports import EndsGroupTransactions
 from oncelog_protocol.coordinators import GROUP_TOPIC
 from oncelog_protocol.errors import ApiError, ProtocolError, RequestTimedOutError, StorageError
@@ -28,8 +27,9 @@ from oncelog_protocol.messages.transactions import (
     TxnMarker,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 MARKER_WAIT_S = 1.0
 
@@ -126,10 +126,10 @@ class MarkerWriter:
                 self._replicas.now(),
             )
         except ApiError as error:
-            logger.debug(logged.MARKER_REFUSED, topic_partition, error)
+            logger.debug("marker_refused", partition=topic_partition, error=error)
             callback(error.code)
         except (OSError, ProtocolError) as error:
-            logger.error(logged.MARKER_APPEND_FAILED, topic_partition, error)
+            logger.error("marker_append_failed", partition=topic_partition, error=error)
             callback(StorageError.code)
         else:
             partition.when_committed(append.last_offset + 1, callback)

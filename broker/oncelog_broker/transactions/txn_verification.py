@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from oncelog_broker.transactions import logged
 from oncelog_broker.transactions.ports import (
     AddsPartitions,
     BrokerCalls,
@@ -45,9 +44,10 @@ from oncelog_protocol.messages.transactions import (
     TxnTopic,
 )
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 VERIFY_S = 5.0
 ATTEMPT_S = 2.0
@@ -236,10 +236,12 @@ class TransactionVerifier:
                 codes = _codes(merged, response.results)
             else:
                 logger.info(
-                    logged.TRANSACTION_VERIFICATION_REFUSED, coordinator, response.error_code
+                    "transaction_verification_refused",
+                    broker_id=coordinator,
+                    error_code=response.error_code,
                 )
         except (OSError, TimeoutError, OncelogError) as error:
-            logger.info(logged.TRANSACTION_VERIFICATION_FAILED, coordinator, error)
+            logger.info("transaction_verification_failed", broker_id=coordinator, error=error)
         for question in batch:
             self._answered(question, codes.get(question.key, CoordinatorNotAvailableError.code))
 

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.transactions import logged
 from oncelog_broker.transactions.ports import Verifier
 from oncelog_protocol.errors import (
     ApiError,
@@ -32,11 +31,12 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.records.batch import BatchHeader, parse_header
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
 if TYPE_CHECKING:
     from oncelog_broker.log.log_producers import TxnGuard
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PENDING_BYTES_MAX = 256 * 1024 * 1024
 """All batches of one broker that wait for a coordinator may have so many bytes together."""
@@ -183,7 +183,7 @@ class VerifiedAppends:
             return None, error
         except Exception:
             # A bug. Its producer gets no answer and asks again; those behind it must go on.
-            logger.exception(logged.TRANSACTION_BATCH_FAILED, batch.partition)
+            logger.exception("transaction_batch_failed", partition=batch.partition)
         return None, None
 
     def _refuse_transaction(self, queue: _Queue, error: ApiError) -> None:
@@ -191,7 +191,12 @@ class VerifiedAppends:
         first = queue.batches[0]
         header = parse_header(first.batch)
         epoch = header.producer_epoch
-        logger.debug(logged.TRANSACTION_BATCH_REFUSED, first.partition, header.producer_id, error)
+        logger.debug(
+            "transaction_batch_refused",
+            partition=first.partition,
+            producer_id=header.producer_id,
+            error=error,
+        )
         while queue.batches and parse_header(queue.batches[0].batch).producer_epoch == epoch:
             self._pop(queue).refuse(error)
 

@@ -176,7 +176,7 @@ def test_a_disk_that_takes_none_costs_only_time(caplog: pytest.LogCaptureFixture
     write(log, 3)
     files.fail("append", snapshot_path(DIRECTORY, 3), error=errno.ENOSPC)
     log.close()
-    assert "not written" in caplog.text
+    assert "producer_snapshot_not_written" in caplog.text
     assert loaded(log)[0].producers[7].last_sequence == 2
 
 

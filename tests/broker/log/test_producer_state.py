@@ -325,7 +325,7 @@ def test_an_older_coordinator_is_refused_by_leaders_and_noted_by_the_others(
     state.marked(marker(1, epoch=2, coordinator=4), 1000)
     assert state.producers[7].epoch == 2
     assert state.producers[7].coordinator_epoch == 5
-    assert "older coordinator" in caplog.text
+    assert "marker_of_older_coordinator producer_id=7" in caplog.text
 
 
 def test_a_cut_reopens_what_a_marker_had_ended() -> None:

@@ -104,7 +104,7 @@ async def test_a_failure_is_logged_and_tells_nothing(
         assert got.status == 500
         assert "swordfish" not in got.text
         (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
-        assert record.getMessage() == "GET /metrics failed"
+        assert record.getMessage() == "http_request_failed path=/metrics"
         assert "swordfish" in caplog.text
         assert (await get(endpoint.address, "/livez")).status == 200
 

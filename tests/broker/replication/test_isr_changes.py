@@ -27,7 +27,7 @@ async def test_who_lags_is_proposed_to_leave(caplog: pytest.LogCaptureFixture) -
     assert not leader.propose_change(end, group.now, 10.0)
     with caplog.at_level(logging.WARNING):
         assert leader.propose_change(end, group.now + 60.0, 10.0)
-    assert "brokers [2, 3] lag" in caplog.text
+    assert "followers_lag partition=t-0 followers=[2, 3]" in caplog.text
     item = partition.isr_item()
     assert item is not None
     assert [member.broker_id for member in item.isr] == [1]

@@ -33,7 +33,7 @@ async def test_the_high_watermark_goes_along_and_the_loss_is_counted(
         partition.truncate_to_divergence(EpochEnd(0, 3))
     assert (partition.log.log_end_offset, partition.high_watermark) == (3, 3)
     assert partition.committed_records_truncated == 2
-    assert "2 committed records were truncated" in caplog.text
+    assert "committed_records_truncated partition=t-0 records=2" in caplog.text
     assert partition.log.producers.first_undecided == 2, "its marker was cut"
     assert [row.marker_offset for row in partition.log.aborted.rows()] == [1]
 

@@ -94,7 +94,13 @@ async def test_with_fewer_brokers_than_replicas_it_waits_for_them(
         said = world.refusal()
     assert "it is to have 3 replicas (offsets_topic_replication_factor)" in said
     assert "up: 2" in said
-    assert "3 replicas (offsets_topic_replication_factor), and 2 brokers are up" in caplog.text
+    assert caplog.records[0].msg == {
+        "event": "internal_topic_waits",
+        "topic": GROUP_TOPIC,
+        "replicas": 3,
+        "setting": "offsets_topic_replication_factor",
+        "brokers": 2,
+    }
     assert world.controller.requests == []
     world.image.apply(update(brokers=3))
     assert "being made" in world.refusal()

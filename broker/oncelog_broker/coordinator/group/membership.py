@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.join_checks import (
@@ -63,8 +62,9 @@ from oncelog_protocol.messages.groups import (
 )
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ class Membership:
         group.set_offer(member, offer_of(request))
         group.park_join(member, caller)
         self._rounds.watch(group, member)
-        logger.info(logged.GROUP_MEMBER_REPLACED, group.group_id, new_id, before[0])
+        logger.info("group_member_replaced", group=group.group_id, member=new_id, before=before[0])
         if group.state is not _STABLE:
             return _parked(self._rounds.rebalance(group, f"{new_id} takes over an instance id"))
         saved = group.saved
@@ -281,7 +281,7 @@ class Membership:
         given = {each.member_id: each.assignment for each in request.assignments}
         without = sum(member_id not in given for member_id in group.members)
         if without:
-            logger.info(logged.GROUP_LEADER_GAVE_NOTHING, group.group_id, without)
+            logger.info("group_leader_gave_nothing", group=group.group_id, members=without)
         generation = group.begin_assigning()
         saved = group.to_save(given)
 
@@ -378,7 +378,12 @@ class Membership:
             self._rounds.stop_watching(group, member_id)
             return []
         member = group.check_member(member_id, leaving.group_instance_id)
-        logger.info(logged.GROUP_MEMBER_LEFT, group.group_id, member_id, _reason(leaving.reason))
+        logger.info(
+            "group_member_left",
+            group=group.group_id,
+            member=member_id,
+            reason=_reason(leaving.reason),
+        )
         self._rounds.remove(group, member)
         return [member_id]
 

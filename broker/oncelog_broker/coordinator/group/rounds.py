@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_group
@@ -38,8 +37,9 @@ from oncelog_protocol.errors import (
 )
 from oncelog_protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from oncelog_runtime.clock import WallClock
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 SAVE_AGAIN_MS = 1_000
 """The record of an empty group that was refused is written again after this pause."""
@@ -94,7 +94,11 @@ class Rounds:
     def begin(self, group: Group, reason: str) -> Result[None]:
         """Begin a round, in which all members must join again."""
         logger.info(
-            logged.GROUP_REBALANCE, group.group_id, group.generation, group.state.value, reason
+            "group_rebalance",
+            group=group.group_id,
+            generation=group.generation,
+            state=group.state.value,
+            reason=reason,
         )
         if group.state is _COMPLETING:
             self.refuse_syncs(group, RebalanceInProgressError.code)
@@ -149,7 +153,9 @@ class Rounds:
         self._cancel(group, join_key(group.group_id))
         for member in [m for m in group.members.values() if m.joining is None]:
             if not member.is_static:
-                logger.info(logged.GROUP_MEMBER_DID_NOT_JOIN, group.group_id, member.member_id)
+                logger.info(
+                    "group_member_did_not_join", group=group.group_id, member=member.member_id
+                )
                 self.remove(group, member)
         if group.members and not group.elect_joined_leader():
             # Static members, all away: their sessions decide.
@@ -160,12 +166,12 @@ class Rounds:
         if group.state is _EMPTY:
             return self._save_empty(group)
         logger.info(
-            logged.GROUP_GENERATION_BEGAN,
-            group.group_id,
-            group.generation,
-            len(group.members),
-            group.protocol_name,
-            group.leader,
+            "group_generation_began",
+            group=group.group_id,
+            generation=group.generation,
+            members=len(group.members),
+            protocol=group.protocol_name,
+            leader=group.leader,
         )
         answers = []
         for member in group.members.values():
@@ -183,7 +189,7 @@ class Rounds:
         return Result()
 
     def _save_empty(self, group: Group) -> Result[None]:
-        logger.info(logged.GROUP_EMPTY, group.group_id, group.generation)
+        logger.info("group_empty", group=group.group_id, generation=group.generation)
         if not self.check(group):
             return Result()
         record = group_record(group.group_id, group.to_save({}))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.group import Group
 from oncelog_broker.coordinator.group.invariants import GroupInvariantError, check_generation
@@ -89,8 +88,9 @@ from oncelog_protocol.messages.transactions import (
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import CautiousClock
 from oncelog_runtime.entropy import Entropy
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 RECORDS_BYTES_MAX = 256 * 1024
 """One operation takes back so many bytes on its own account; the rest follows. One batch must hold
@@ -164,7 +164,7 @@ class GroupShard:
         try:
             fact = decode_record(record)
         except RecordFormatError as error:
-            logger.error(logged.GROUP_RECORD_UNREADABLE, self.partition, error)
+            logger.error("group_record_unreadable", shard=self.partition, error=error)
             return
         if isinstance(fact, OffsetFact):
             self._replay_offset(fact)
@@ -173,7 +173,7 @@ class GroupShard:
         elif isinstance(fact, PendingFact):
             self._replay_pending(fact)
         else:
-            logger.warning(logged.GROUP_RECORD_OF_NEWER_RELEASE, record.key[:64])
+            logger.warning("group_record_of_newer_release", key=record.key[:64])
 
     def _replay_offset(self, fact: OffsetFact) -> None:
         group_id, tp, committed = fact
@@ -227,7 +227,7 @@ class GroupShard:
 
     def _begin_anew(self, group: Group, error: GroupInvariantError) -> None:
         """Go on from what is durable, since what memory says of a group cannot be: a defect."""
-        logger.critical(logged.GROUP_INVARIANT_BROKEN, self.partition, error)
+        logger.critical("group_invariant_broken", shard=self.partition, error=error)
         self.broken = error
         if self._on_broken is not None:
             self._on_broken(error)
@@ -591,7 +591,7 @@ class GroupShard:
             records += gone
         self._set_expiry()
         if records:
-            logger.info(logged.GROUP_OFFSETS_EXPIRED, self.partition, len(records))
+            logger.info("group_offsets_expired", shard=self.partition, count=len(records))
         return Result(records, on_committed=self._expire_more)
 
     def _expire_more(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import ProducerIdSource
 from oncelog_protocol.errors import OncelogError
+from oncelog_runtime.structured_logging import get_logger
 from oncelog_runtime.tasks import Tasks
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class ProducerIdRequests:
@@ -30,7 +30,7 @@ class ProducerIdRequests:
         try:
             producer_id = await self._source.take()
         except OncelogError as error:
-            logger.info(logged.TRANSACTION_PRODUCER_ID_MISSING, error)
+            logger.info("transaction_producer_id_missing", error=error)
             callback(None)
         else:
             callback(producer_id)

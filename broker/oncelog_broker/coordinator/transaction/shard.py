@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from oncelog_broker.coordinator import logged
 from oncelog_broker.coordinator.ports import MarkerSender, Timers
 from oncelog_broker.coordinator.result import (
     BARRIER,
@@ -91,8 +90,9 @@ from oncelog_protocol.messages.transactions import (
 )
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.clock import CautiousClock
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 R = TypeVar("R")
 
@@ -158,7 +158,7 @@ class TransactionShard:
         try:
             fact = decode_record(record)
         except RecordFormatError as error:
-            logger.error(logged.TRANSACTION_RECORD_UNREADABLE, self.partition, error)
+            logger.error("transaction_record_unreadable", shard=self.partition, error=error)
             return
         if isinstance(fact, IdFact):
             self._replay_id(fact)
@@ -168,7 +168,7 @@ class TransactionShard:
         elif isinstance(fact, OrdinalsFact):
             self.last_ordinal = max(self.last_ordinal, fact.last_ordinal)
         else:
-            logger.warning(logged.TRANSACTION_RECORD_OF_NEWER_RELEASE, record.key[:64])
+            logger.warning("transaction_record_of_newer_release", key=record.key[:64])
 
     def _known_or_new(self, transactional_id: str) -> Transaction:
         txn = self.transactions.get(transactional_id)
@@ -535,7 +535,7 @@ class TransactionShard:
             # While an id was fetched, or an append was refused, something else may have ended it.
             if saved is None or not _is_open(saved, name):
                 return Result((), True)
-            logger.info(logged.TRANSACTION_TIMED_OUT, transactional_id)
+            logger.info("transaction_timed_out", transactional_id=transactional_id)
             now = self._now(fresh_id)
             ended: Saved
             if isinstance(saved, SavedTransaction):
@@ -565,7 +565,7 @@ class TransactionShard:
         now = old[:EXPIRED_COUNT_MAX]
         self._set_expiry()
         if now:
-            logger.info(logged.TRANSACTIONAL_IDS_EXPIRED, self.partition, len(now))
+            logger.info("transactional_ids_expired", shard=self.partition, count=len(now))
         records = [id_record(transactional_id, None) for transactional_id in now]
         if len(now) == len(old):
             return Result(records)

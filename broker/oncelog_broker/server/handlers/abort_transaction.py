@@ -8,7 +8,6 @@ pending offsets of the transaction are dropped. Errors: those in ``messages.tran
 from __future__ import annotations
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
-from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import ALTER, CLUSTER, CLUSTER_NAME, Authorizer
 from oncelog_broker.server.request import RequestContext, Respond
 from oncelog_broker.transactions.marker_writer import MarkerWriter
@@ -26,8 +25,9 @@ from oncelog_protocol.messages.transaction_admin import (
 )
 from oncelog_protocol.messages.transactions import MarkerResult, TxnMarker, TxnTopic
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 PRODUCER_EPOCH_MAX = 32767
 
@@ -59,12 +59,12 @@ class AbortTransactionHandler:
         if request.topic != GROUP_TOPIC:
             coordinator_epoch = self._known_epoch(request)
         logger.warning(
-            logged.TRANSACTION_ABORTED_BY_HAND,
-            request.topic,
-            request.partition,
-            request.producer_id,
-            request.producer_epoch,
-            context.principal,
+            "transaction_aborted_by_hand",
+            topic=request.topic,
+            partition=request.partition,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            principal=context.principal,
         )
         marker = TxnMarker(
             request.producer_id,

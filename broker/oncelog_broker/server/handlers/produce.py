@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from oncelog_broker.replication.replica_manager import ReplicaManager
 from oncelog_broker.replication.waiters import Deadline, Waiter
-from oncelog_broker.server import logged
 from oncelog_broker.server.authorizer import TOPIC, WRITE, Authorizer
 from oncelog_broker.server.handlers.transactional_ids import check_transactional_id
 from oncelog_broker.server.request import RequestContext, Respond
@@ -49,11 +48,12 @@ from oncelog_protocol.messages.produce import (
 )
 from oncelog_protocol.records.batch import ATTRIBUTES_LOW_OFFSET, TRANSACTIONAL_BIT
 from oncelog_protocol.types import INTERNAL_TOPICS, Acks, TopicPartition
+from oncelog_runtime.structured_logging import get_logger
 
 if TYPE_CHECKING:
     from oncelog_broker.log.log_producers import TxnGuard
 
-logger = logged.get_logger(__name__)
+logger = get_logger(__name__)
 
 _ACKS = frozenset((Acks.NONE, Acks.LEADER, Acks.ALL))
 
@@ -86,7 +86,7 @@ class _Parked:
         """Answer the partitions that still wait, as their time is up; their records may yet be
         committed."""
         self.deadline = None
-        logger.debug(logged.PRODUCE_WAITED, self.pending)
+        logger.debug("produce_waited", partitions=self.pending)
         for answer, waiter in self.waiters:
             if not answer.done:
                 waiter.cancel()
@@ -239,7 +239,7 @@ class ProduceHandler:
             _refuse(answer, CorruptMessageError(str(error)))
             return
         except OSError as error:
-            logger.error(logged.PRODUCE_APPEND_FAILED, topic_partition, error)
+            logger.error("produce_append_failed", partition=topic_partition, error=error)
             answer.error_code = StorageError.code
             return
         if not append.repeated:
