@@ -32,7 +32,7 @@ from oncelog_protocol.messages.transaction_admin import (
 from oncelog_protocol.messages.transactions import EndTxnRequest
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
-from support.txn_world import HandProducer, call_coordinator, end_offset, read
+from support.hand_producer import HandProducer, call_coordinator, end_offset, read
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

@@ -19,7 +19,7 @@ from oncelog_protocol.messages.admin import (
 from oncelog_protocol.messages.replication import PartitionOrder
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster, all_marked
-from support.txn_world import HandProducer, committed_offset, read
+from support.hand_producer import HandProducer, committed_offset, read
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

@@ -38,7 +38,7 @@ from oncelog_protocol.messages.transactions import TxnMarker, TxnTopic, WriteTxn
 from oncelog_protocol.records.builder import encode_batch
 from oncelog_protocol.types import Acks, TopicPartition
 from support.cluster import Cluster
-from support.txn_world import (
+from support.hand_producer import (
     HandProducer,
     committed_offset,
     end_offset,

@@ -19,7 +19,7 @@ from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION, FindCoordi
 from oncelog_protocol.messages.transactions import InitPidRequest
 from oncelog_protocol.types import TopicPartition
 from support.cluster import Cluster
-from support.txn_world import HandProducer
+from support.hand_producer import HandProducer
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
