@@ -24,12 +24,14 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from opentelemetry import context as contexts
@@ -40,7 +42,7 @@ from opentelemetry.trace import SpanKind
 from oncelog.consumer.columns import ColumnBatch
 from oncelog.consumer.consumer import Consumer
 from oncelog.consumer.outgoing import ProducerRecord
-from oncelog.consumer.record import Record
+from oncelog.consumer.record import Record, RecordHeaders
 from oncelog.consumer.run_options import RunSettings
 from oncelog.observability.propagation import context_of, with_context
 from oncelog.observability.spans import Operation, Telemetry, links_of
@@ -79,12 +81,8 @@ class TracedProducer(Producer):
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> RecordMetadata:
         """Send one record in a span; see :meth:`oncelog.Producer.send`."""
-        operation = self._begin(topic, value)
-        try:
+        with self._begin(topic, value).failing() as operation:
             written = await (await super().enqueue(topic, value, **_with(operation, options)))
-        except BaseException as error:
-            operation.end(error)
-            raise
         _end_at(operation, written)
         return written
 
@@ -92,25 +90,19 @@ class TracedProducer(Producer):
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line in a span; see :meth:`oncelog.Producer.enqueue`."""
-        operation = self._begin(topic, value)
-        try:
+        with self._begin(topic, value).failing() as operation:
             delivery = await super().enqueue(topic, value, **_with(operation, options))
-        except BaseException as error:
-            operation.end(error)
-            raise
-        return _watched(delivery, operation)
+        watch(delivery, partial(_delivered, operation))
+        return delivery
 
     def send_nowait(
         self, topic: str, value: bytes | None = None, **options: Unpack[RecordOptions]
     ) -> Delivery:
         """Put one record in line at once, in a span; see :meth:`oncelog.Producer.send_nowait`."""
-        operation = self._begin(topic, value)
-        try:
+        with self._begin(topic, value).failing() as operation:
             delivery = super().send_nowait(topic, value, **_with(operation, options))
-        except BaseException as error:
-            operation.end(error)
-            raise
-        return _watched(delivery, operation)
+        watch(delivery, partial(_delivered, operation))
+        return delivery
 
     async def send_many(
         self, topic: str, values: Sequence[bytes | None], **options: Unpack[ColumnOptions]
@@ -145,13 +137,8 @@ def _end_at(operation: Operation, written: RecordMetadata) -> None:
     )
 
 
-def _watched(delivery: Delivery, operation: Operation) -> Delivery:
-    """End the span with the delivery, without looking at its outcome for the application."""
-    watch(delivery, partial(_delivered, operation))
-    return delivery
-
-
 def _delivered(operation: Operation, outcome: RecordMetadata | BaseException) -> None:
+    """End the span with the delivery, without looking at its outcome for the application."""
     if isinstance(outcome, BaseException):
         operation.end(outcome)
     else:
@@ -283,22 +270,17 @@ class TracedConsumer(Consumer):
         self, *, max_records: int | None = None, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[Record]]:
         """Return the records that are there; see :meth:`oncelog.Consumer.getmany`."""
-        self._leave_body()
-        began_ms = self._clock.now_ms()
-        found = await super().getmany(max_records=max_records, timeout_ms=timeout_ms)
-        if found:
-            headers = (record.headers for records in found.values() for record in records)
-            count = sum(map(len, found.values()))
-            self._received({tp.topic for tp in found}, links_of(headers), count, began_ms)
-        return found
+        return await self._receive(
+            super().getmany(max_records=max_records, timeout_ms=timeout_ms),
+            lambda found: [
+                _Received(tp.topic, [record.headers for record in records], len(records))
+                for tp, records in found.items()
+            ],
+        )
 
     async def getbatch(self) -> ColumnBatch:
         """Return the next batch; see :meth:`oncelog.Consumer.getbatch`."""
-        self._leave_body()
-        began_ms = self._clock.now_ms()
-        batch = await super().getbatch()
-        self._received({batch.topic}, links_of(batch.headers or ()), len(batch), began_ms)
-        return batch
+        return await self._receive(super().getbatch(), lambda batch: _received([batch]))
 
     async def getbatches(
         self,
@@ -310,34 +292,28 @@ class TracedConsumer(Consumer):
         timeout_ms: int = 60_000,
     ) -> list[ColumnBatch]:
         """Return batches of one partition; see :meth:`oncelog.Consumer.getbatches`."""
+        limits = {"max_records": max_records, "max_bytes": max_bytes, "timeout_ms": timeout_ms}
+        return await self._receive(super().getbatches(partition, end_offset, **limits), _received)
+
+    async def _receive(
+        self, call: Coroutine[Any, Any, T], parts_of: Callable[[T], list[_Received]]
+    ) -> T:
+        """Make a call, and write its span when it is over: no answer without records has one."""
         self._leave_body()
         began_ms = self._clock.now_ms()
-        found = await super().getbatches(
-            partition,
-            end_offset,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            timeout_ms=timeout_ms,
-        )
-        if found:
-            headers = (each for batch in found for each in batch.headers or ())
-            count = sum(map(len, found))
-            self._received({found[0].topic}, links_of(headers), count, began_ms)
+        found = await call
+        parts = parts_of(found)
+        if parts:
+            topics = {part.topic for part in parts}
+            self._telemetry.begin(
+                "receive",
+                SpanKind.CLIENT,
+                topics.pop() if len(topics) == 1 else None,
+                links=links_of(chain.from_iterable(part.headers for part in parts)),
+                start_time_ms=began_ms,
+                attributes={"messaging.batch.message_count": sum(part.records for part in parts)},
+            ).end()
         return found
-
-    def _received(
-        self, topics: Iterable[str], links: list[trace.Link], count: int, began_ms: int
-    ) -> None:
-        """Write the span of a call that is over: an empty answer would not be worth one."""
-        names = list(topics)
-        self._telemetry.begin(
-            "receive",
-            SpanKind.CLIENT,
-            names[0] if len(names) == 1 else None,
-            links=links,
-            start_time_ms=began_ms,
-            attributes={"messaging.batch.message_count": count},
-        ).end()
 
     # ------------------------------------------------------------------------------ run
 
@@ -371,6 +347,18 @@ class TracedConsumer(Consumer):
                 options["decode"] = partial(_carried, decode)
                 handler = _traced_handler(handler, self._processing)
         await super().run(handler, **options)
+
+
+class _Received(NamedTuple):
+    """A call handed out records of a topic, with these headers."""
+
+    topic: str
+    headers: Iterable[RecordHeaders]
+    records: int
+
+
+def _received(batches: Iterable[ColumnBatch]) -> list[_Received]:
+    return [_Received(batch.topic, batch.headers or (), len(batch)) for batch in batches]
 
 
 class _Carried(NamedTuple):

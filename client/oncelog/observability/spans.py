@@ -76,6 +76,15 @@ class Operation:
         self.span.end()
 
     @contextmanager
+    def failing(self) -> Iterator[Operation]:
+        """End the span if the block raises; else it goes on."""
+        try:
+            yield self
+        except BaseException as error:
+            self.end(error)
+            raise
+
+    @contextmanager
     def current(self, *, ends: bool = True) -> Iterator[Operation]:
         """Make the span current inside of the block, and end it there.
 
