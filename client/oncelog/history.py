@@ -37,7 +37,7 @@ before the coordinator hears so; *lost*: when the member found out that it is on
 
 
 class History(Protocol):
-    """A recorder takes a client's operations for a checker."""
+    """A recorder takes a client's operations for a checker; these methods do nothing."""
 
     def invoke(
         self,
@@ -51,18 +51,18 @@ class History(Protocol):
 
         :param txn: the transaction that it is a part of; -1 for none.
         """
-        ...
+        return -1
 
     def begin_txn(self, transactional_id: str) -> int:
         """Note that a transaction begins; return its number, which its sends name."""
-        ...
+        return -1
 
     def ending_txn(self, txn: int, commit: bool, winners: Sequence[bytes] = ()) -> None:
         """Note that the end of a transaction is about to be requested for the first time.
 
         :param winners: of a shared one that is to be committed, by their transactions' names.
         """
-        ...
+        return
 
     def ok(
         self,
@@ -75,22 +75,22 @@ class History(Protocol):
         A *committed* has the answer for each partition in the order of asking, None where nothing
         is committed. A transaction has no offsets.
         """
-        ...
+        return
 
     def fail(self, number: int, error: BaseException) -> None:
         """Note that an operation definitely had no effect."""
-        ...
+        return
 
     def info(self, number: int, error: BaseException) -> None:
         """Note that an operation may or may not have had an effect."""
-        ...
+        return
 
     def moved(self, topic: str, partition: int, offset: int | None, reason: MoveReason) -> None:
         """Note that the next poll of a partition need not continue the last one.
 
         :param offset: where it begins; None when that is still to be found out.
         """
-        ...
+        return
 
     def watermark(
         self,
@@ -104,7 +104,7 @@ class History(Protocol):
         """Note what the leader of ``leader_epoch`` said in a fetch: its high watermark, the offset
         behind the last record that it sent (-1: none was taken), and the offset up to which all is
         decided (-1: it was not asked for, as at read_uncommitted)."""
-        ...
+        return
 
     def invoke_group(
         self,
@@ -120,7 +120,7 @@ class History(Protocol):
 
         :param txn: the transaction that commits them, noted by the same recorder; -1 for none.
         """
-        ...
+        return -1
 
     def owned(
         self,
@@ -131,7 +131,14 @@ class History(Protocol):
         partitions: Sequence[TopicPartition],
     ) -> None:
         """Note that a member began or ceased to own these partitions; they may be none."""
-        ...
+        return
+
+
+class Unrecorded(History):
+    """A client without a history tells this one."""
+
+
+UNRECORDED = Unrecorded()
 
 
 def note_failure(history: History, number: int, error: BaseException) -> None:

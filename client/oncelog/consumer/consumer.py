@@ -125,7 +125,7 @@ class Consumer(Questions, ClusterClient):
         assignors = make_assignors(partition_assignment_strategy)
         connection = take(ConnectionOptions, parameters)
         entropy = (entropy or SystemEntropy()).fork("consumer")
-        super().__init__(Router(connection, entropy=entropy), clock)
+        super().__init__(Router(connection, entropy=entropy, history=history), clock)
         self._core = ConsumerCore(
             tuple(dict.fromkeys(topics)),
             take(ConsumerOptions, parameters),
@@ -134,7 +134,6 @@ class Consumer(Questions, ClusterClient):
             self._router,
             clock=self._clock,
             entropy=entropy,
-            history=history,
         )
         self._signals: StopSignals | None = None
         self._signal_tasks = Tasks(client_id)

@@ -25,7 +25,6 @@ from oncelog.consumer.subscription import PartitionState, Reset, Subscription
 from oncelog.core.closing import Closing
 from oncelog.core.router import Router
 from oncelog.errors import ClientError, ClosedError
-from oncelog.history import History
 from oncelog_protocol.types import NO_EPOCH, TopicPartition
 from oncelog_runtime.clock import WallClock
 from oncelog_runtime.entropy import Entropy
@@ -47,17 +46,15 @@ class ConsumerCore:
         *,
         clock: WallClock,
         entropy: Entropy,
-        history: History | None,
     ) -> None:
         self.options = options
         self.group_options = group_options
         self.router = router
         self.clock = clock
         self.entropy = entropy
-        self.history = history
         self.subscription = Subscription()
         self.reader = Reader(
-            self.subscription, options, self.running, router.counters, history=history
+            self.subscription, options, self.running, router.counters, router.history
         )
         self.boundary = Boundary()
         self.closing = Closing(router.options.client_id)
@@ -94,7 +91,6 @@ class ConsumerCore:
             now_ms=self.clock.now_ms,
             let_go=self.reader.let_go,
             left_behind=self._left_behind,
-            history=self.history,
         )
         if self.group_options.group_id is not None:
             self.group = Group(
@@ -106,7 +102,6 @@ class ConsumerCore:
                 fetcher,
                 self.boundary,
                 fail=fetcher.fail,
-                history=self.history,
             )
             if self._topics:
                 self.group.subscribe(self._topics, None, None)
@@ -190,10 +185,9 @@ class ConsumerCore:
         before = self.subscription.states
         policy = self.running().positions.policy if self.group is None else Reset.COMMITTED
         self.subscription.assign(wanted, policy, by_hand=by_hand)
-        if self.history is not None:
-            for tp in self.subscription.states:
-                if tp not in before:
-                    self.history.moved(*tp, None, "assign")
+        for tp in self.subscription.states:
+            if tp not in before:
+                self.router.history.moved(*tp, None, "assign")
         self.running().wake()
 
     def _partitions_of_topics(self) -> list[TopicPartition]:
@@ -208,8 +202,7 @@ class ConsumerCore:
         for tp in self._partitions_of_topics():
             if tp not in self.subscription.states:
                 self.subscription.add(tp, Reset.EARLIEST)
-                if self.history is not None:
-                    self.history.moved(*tp, None, "assign")
+                self.router.history.moved(*tp, None, "assign")
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Pause these partitions; see ``Consumer.pause``."""
@@ -238,8 +231,7 @@ class ConsumerCore:
         fetcher = self.running()
         self.reader.moved(state)
         state.seek(offset, epoch, self.router.cluster.topic_id(state.tp.topic))
-        if self.history is not None:
-            self.history.moved(*state.tp, offset, "seek")
+        self.router.history.moved(*state.tp, offset, "seek")
         fetcher.expedite(state)
 
     def read_on_from_committed(self, places: Mapping[PartitionState, Place | None]) -> None:
@@ -253,8 +245,7 @@ class ConsumerCore:
                 continue
             self.reader.moved(state)
             state.lose(Reset.COMMITTED, origin=place)
-            if self.history is not None:
-                self.history.moved(*state.tp, None, "seek")
+            self.router.history.moved(*state.tp, None, "seek")
         if self.fetcher is not None:
             self.fetcher.wake()
 

@@ -45,7 +45,7 @@ from oncelog.errors import (
     LogTruncationError,
     OffsetOutOfRangeError,
 )
-from oncelog.history import History
+from oncelog.history import UNRECORDED, History
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from oncelog_protocol.types import NO_EPOCH, NO_LEADER, IsolationLevel
@@ -91,7 +91,6 @@ class Fetcher:
         now_ms: Callable[[], int],
         let_go: Callable[[PartitionState], None],
         left_behind: Callable[[PartitionState], None],
-        history: History | None = None,
     ) -> None:
         self.failure: BaseException | None = None
         self.held_back = False
@@ -101,7 +100,7 @@ class Fetcher:
         self._left_behind = left_behind
         self._subscription = subscription
         self._options = options
-        self._history = history
+        self._history = router.history
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(f"{router.options.client_id}/fetcher", self.fail)
         self._polls: dict[int, _Poll] = {}
@@ -121,7 +120,6 @@ class Fetcher:
             now_ms,
             moved=self.expedite,
             changed=self._have_looked,
-            history=history,
         )
         router.on_metadata.append(self.wake)
 
@@ -293,7 +291,7 @@ class Fetcher:
             if answer is None:
                 continue  # the answer was full before it came to this partition
             verdict, error = take_answer(asked, answer, payload)
-            if self._history is not None:
+            if self._history is not UNRECORDED:
                 committed = self._options.isolation_code is IsolationLevel.READ_COMMITTED
                 _note_watermark(self._history, asked, answer, verdict, committed)
             if verdict is not Verdict.OK and verdict is not Verdict.STALE:
@@ -343,8 +341,7 @@ class Fetcher:
             state.seek(position, state.epoch)
         else:
             state.seek(resume, epoch)
-            if self._history is not None:
-                self._history.moved(*state.tp, resume, "truncated")
+            self._history.moved(*state.tp, resume, "truncated")
             state.fail(LogTruncationError(state.tp, position, resume))
         self.notify()
 
@@ -365,8 +362,7 @@ class Fetcher:
             return
         logger.warning("%s: offset %d is out of range, reset to %s", state.tp, offset, policy.kind)
         state.lose(policy)
-        if self._history is not None:
-            self._history.moved(*state.tp, None, "reset")
+        self._history.moved(*state.tp, None, "reset")
 
     # ------------------------------------------------------------------------------ trouble
 

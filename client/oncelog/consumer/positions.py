@@ -33,7 +33,6 @@ from oncelog.errors import (
     TopicRecreatedError,
     UnstableOffsetCommitError,
 )
-from oncelog.history import History
 from oncelog_protocol.types import LATEST_TIMESTAMP, TopicPartition
 from oncelog_runtime.tasks import Tasks
 
@@ -65,7 +64,6 @@ class Positions:
         *,
         moved: Callable[[PartitionState], None],
         changed: Callable[[], None],
-        history: History | None = None,
     ) -> None:
         self.policy = reset_of(options.auto_offset_reset)
         self._committed: AskGroup | None = None
@@ -77,7 +75,7 @@ class Positions:
         self._now_ms = now_ms
         self._moved = moved
         self._changed = changed
-        self._history = history
+        self._history = router.history
         self._asking_group = False
         self._asking_leaders = False
 
@@ -116,8 +114,7 @@ class Positions:
                 offset,
             )
             state.made_again(Reset.COMMITTED if self._committed is not None else self._anew())
-        if self._history is not None:
-            self._history.moved(*state.tp, None, "reset")
+        self._history.moved(*state.tp, None, "reset")
 
     def _anew(self) -> Reset | None:
         return Reset.EARLIEST if self.policy is Reset.LATEST else self.policy
@@ -231,8 +228,7 @@ class Positions:
 
     def _found(self, state: PartitionState, offset: int, epoch: int, topic_id: str = "") -> None:
         state.found(offset, epoch, topic_id or self._router.cluster.topic_id(state.tp.topic))
-        if self._history is not None:
-            self._history.moved(*state.tp, offset, "found")
+        self._history.moved(*state.tp, offset, "found")
         self._moved(state)
 
 

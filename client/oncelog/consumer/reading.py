@@ -27,7 +27,7 @@ from oncelog.consumer.offset_metadata import OffsetAndMetadata
 from oncelog.consumer.record import Record, make_records
 from oncelog.consumer.subscription import PartitionState, Subscription
 from oncelog.errors import ClientError, CorruptRecordError
-from oncelog.history import History
+from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol.records.batch import CorruptBatchError, parse_header, verify_crc
 from oncelog_protocol.records.decode import RecordColumns, decode_batch
@@ -61,8 +61,7 @@ class Reader:
         options: ConsumerOptions,
         running: Callable[[], Fetcher],
         counters: Counters,
-        *,
-        history: History | None = None,
+        history: History = UNRECORDED,
     ) -> None:
         self.closed = False
         self._at_poll: AtPoll | None = None
@@ -275,7 +274,7 @@ class Reader:
             if first:
                 del records[:first]
             if records:
-                note = None if self._history is None else self._note_records
+                note = None if self._history is UNRECORDED else self._note_records
                 header = columns.header
                 self._cursor = cursor = Cursor(
                     state, records, header.next_offset, header.leader_epoch, data, note, end
@@ -475,13 +474,13 @@ class Reader:
     # ------------------------------------------------------------------------------ history
 
     def _note_records(self, records: Sequence[Record]) -> None:
-        if self._history is not None and records:
+        if records:
             number = self._history.invoke("poll", records[0].topic, records[0].partition, ())
             offsets = [record.offset for record in records]
             self._history.ok(number, offsets, [record.value for record in records])
 
     def _note_columns(self, tp: TopicPartition, columns: RecordColumns, first: int) -> None:
-        if self._history is not None:
+        if self._history is not UNRECORDED:
             number = self._history.invoke("poll", *tp, ())
             self._history.ok(number, columns.offsets()[first:], columns.values[first:])
 

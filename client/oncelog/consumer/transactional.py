@@ -156,7 +156,7 @@ class TransactionalRunner(Runner):
             max_request_size=limits.BATCH_BYTES_MAX,
             clock=core.clock,
             entropy=core.entropy.fork("transactions"),
-            history=core.history,
+            history=core.router.history,
         )
 
     def _make_letters(self) -> DeadLetters | None:

@@ -33,6 +33,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     is_retriable,
 )
+from oncelog.history import UNRECORDED, History
 from oncelog.observability.counters import Counters
 from oncelog_protocol import limits
 from oncelog_protocol.errors import ProtocolError, error_for
@@ -68,7 +69,12 @@ class Router:
     """A router is the cluster as one client sees it. It is made closed; ``start`` opens it."""
 
     def __init__(
-        self, options: ConnectionOptions, *, entropy: Entropy, auto_create: bool = False
+        self,
+        options: ConnectionOptions,
+        *,
+        entropy: Entropy,
+        auto_create: bool = False,
+        history: History | None = None,
     ) -> None:
         self.options = options
         self.cluster = Cluster()
@@ -81,7 +87,9 @@ class Router:
         self.closed = True
         self.failure: BaseException | None = None
         self.home = Home()
-        self.counters = Counters()  # of the client that this router is of
+        self.counters = Counters()
+        self.history: History = history or UNRECORDED
+        """All parts of the client that this router is of count and record here."""
         self._entropy = entropy
         self.connections = Connections(
             options, self.cluster, self.counters, self.new_backoff, self.refresh_soon

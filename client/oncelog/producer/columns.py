@@ -21,6 +21,7 @@ from oncelog.errors import (
     OncelogError,
     PartialSendError,
 )
+from oncelog.history import UNRECORDED
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.checks import Headers, check_columns
 from oncelog.producer.partition_queue import Batch
@@ -74,7 +75,6 @@ class ColumnSender:
         batch_size: int,
         partitioner: Partitioner,
         choose_sticky: Callable[[str], int],
-        keep_values: bool,
         session: Session | None = None,
     ) -> None:
         self._router = router
@@ -85,7 +85,7 @@ class ColumnSender:
         self._codec = Codec[options.compression_type.upper()]
         self._partitioner = partitioner
         self._choose_sticky = choose_sticky
-        self._keep_values = keep_values
+        self._keep_values = router.history is not UNRECORDED
         self._session = session
         self._turn = 0
 

@@ -34,7 +34,7 @@ from oncelog.errors import (
     is_retriable,
     may_have_acted,
 )
-from oncelog.history import History, note_failure
+from oncelog.history import note_failure
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.partition_queue import NO_IDENTITY, Batch, PartitionQueue
 from oncelog.producer.produce import produce_error
@@ -57,7 +57,6 @@ class Outcomes:
         sequences: Sequences,
         *,
         in_flight_max: int,
-        history: History | None,
         session: Session | None,
         safeguards: ProducerSafeguards,
     ) -> None:
@@ -65,7 +64,6 @@ class Outcomes:
         self._accumulator = accumulator
         self._sequences = sequences
         self._in_flight_max = in_flight_max
-        self._history = history
         self._session = session
         self._safeguards = safeguards
         self._loop = asyncio.get_running_loop()
@@ -101,9 +99,9 @@ class Outcomes:
             self._overtaken(earlier)
         if batch.done:
             return  # timed out before; the caller has heard that nobody knows
-        if self._history is not None and batch.operation is not None:
+        if batch.operation is not None:
             offsets = range(base_offset, base_offset + batch.count)
-            self._history.ok(batch.operation, offsets if base_offset >= 0 else ())
+            self._router.history.ok(batch.operation, offsets if base_offset >= 0 else ())
         self._router.counters.sent(
             queue.tp.topic, batch.count, self._loop.time() - self._accumulator.begun_at(batch)
         )
@@ -203,8 +201,8 @@ class Outcomes:
         if batch.maybe_written and is_definite(error):
             # An earlier attempt may have got through; this answer speaks of the last one only.
             may_have_acted(error)
-        if self._history is not None and batch.operation is not None:
-            note_failure(self._history, batch.operation, error)
+        if batch.operation is not None:
+            note_failure(self._router.history, batch.operation, error)
         self._accumulator.fail(batch, error)
         self._router.counters.given_up(batch.queue.tp.topic, batch.count)
         if self._session is not None:

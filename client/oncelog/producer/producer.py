@@ -60,7 +60,6 @@ class Producer(RecordProducer):
             transactional_id=name,
             end_within_s=self._options.delivery_timeout_ms / 1000,
             init_within_s=self._max_block_s,
-            history=self._history,
             safeguards=self._safeguards,
         )
         return self._transactions

@@ -114,10 +114,11 @@ class RecordProducer(ClusterClient):
             )
         connection = take(ConnectionOptions, parameters)
         self._entropy = (entropy or SystemEntropy()).fork("producer")
-        router = Router(connection, entropy=self._entropy.fork("router"), auto_create=True)
+        router = Router(
+            connection, entropy=self._entropy.fork("router"), auto_create=True, history=history
+        )
         super().__init__(router, clock)
         self._now_ms = self._clock.now_ms
-        self._history = history
         self._partitioner = make_partitioner(partitioner)
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         """Whether the fast path may leave the partitioner out: without a key, with one."""
@@ -170,7 +171,6 @@ class RecordProducer(ClusterClient):
             codec_level=self._options.compression_level,
             in_flight_max=self._options.max_in_flight_requests_per_connection,
             max_request_size=self._options.max_request_size,
-            history=self._history,
             session=self._session,
             safeguards=self._safeguards,
         )
@@ -183,7 +183,6 @@ class RecordProducer(ClusterClient):
             partitioner=self._partitioner,
             batch_size=self._batch_size,
             choose_sticky=self._placing.next_sticky,
-            keep_values=self._history is not None,
             session=self._session,
         )
         try:

@@ -32,7 +32,6 @@ from oncelog.errors import (
     error_for,
     is_retriable,
 )
-from oncelog.history import History
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.outcomes import Outcomes
 from oncelog.producer.partition_queue import Batch, PartitionQueue
@@ -91,7 +90,6 @@ class Sender:
         codec_level: int | None,
         in_flight_max: int,
         max_request_size: int,
-        history: History | None,
         session: Session | None = None,
         safeguards: ProducerSafeguards = SAFE,
     ) -> None:
@@ -105,7 +103,6 @@ class Sender:
             accumulator,
             self._sequences,
             in_flight_max=in_flight_max,
-            history=history,
             session=session,
             safeguards=safeguards,
         )
@@ -115,7 +112,6 @@ class Sender:
         self._codec_level = codec_level
         self._in_flight_max = in_flight_max
         self._max_request_size = max_request_size
-        self._history = history
         self._request_timeout_s = router.options.request_timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(f"{router.options.client_id}/sender", self._task_failed)
@@ -317,8 +313,7 @@ class Sender:
             batch.queue.sent(batch, link.leader)
             again = batch.count if batch.attempts > 1 else 0
             counters.batch_sent(len(batch.encoded or b""), again)
-            if self._history is not None:
-                batch.invoke(self._history, -1 if session is None else session.history_number)
+            batch.invoke(self._router.history, -1 if session is None else session.history_number)
         timeout_ms = min(int(self._request_timeout_s * 1000), limits.ACK_TIMEOUT_MS_MAX)
         request, payload = produce_request(batches, self._acks, timeout_ms)
         if session is not None:

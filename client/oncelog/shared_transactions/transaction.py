@@ -51,7 +51,7 @@ from oncelog.errors import (
     TransactionOutcomeUnknownError,
     is_definite,
 )
-from oncelog.history import History, note_failure
+from oncelog.history import UNRECORDED, History, note_failure
 from oncelog.producer.transactions.calls import TRANSACTIONS
 from oncelog_protocol.messages.base import Request
 from oncelog_protocol.messages.groups import COORDINATOR_TRANSACTION
@@ -163,7 +163,7 @@ class SharedTransaction:
         self._options = take(ConnectionOptions, parameters)
         self._over = over
         self._entropy = (entropy or SystemEntropy()).fork("shared transaction")
-        self._history = history
+        self._history = history or UNRECORDED
         self._history_number = -1
         self._asked = self._ended = False
 
@@ -195,8 +195,7 @@ class SharedTransaction:
         ordinal = await cls.next_ordinal(bootstrap_servers=servers, over=over, **options)
         ticket = Ticket(servers, transactional_id, ordinal, tag, timeout_ms)
         begun = cls(ticket, over=over, history=history, **options)
-        if history is not None:
-            begun._history_number = history.begin_txn(transactional_id)
+        begun._history_number = begun._history.begin_txn(transactional_id)
         return begun
 
     @classmethod
@@ -270,7 +269,7 @@ class SharedTransaction:
             commit,
             [receipt.producer_id for receipt in winners],
         )
-        if history is not None and self._history_number >= 0 and not self._asked:
+        if self._history_number >= 0 and not self._asked:
             names = [
                 f"{ticket.transactional_id}/{receipt.producer_id}".encode() for receipt in winners
             ]
@@ -289,7 +288,7 @@ class SharedTransaction:
             self._note_failure(error)
             raise
         self._ended = True
-        if history is not None and self._history_number >= 0:
+        if self._history_number >= 0:
             if answer.committed:
                 history.ok(self._history_number, ())
             else:
@@ -299,9 +298,9 @@ class SharedTransaction:
 
     def _note_failure(self, error: BaseException) -> None:
         """Note a failure in the history, unless the error leaves the transaction open."""
-        if self._history is None or self._history_number < 0:
-            return
-        if isinstance(error, ProducerFencedError | InvalidTxnStateError):
+        if self._history_number >= 0 and isinstance(
+            error, ProducerFencedError | InvalidTxnStateError
+        ):
             note_failure(self._history, self._history_number, error)
             self._history_number = -1
 

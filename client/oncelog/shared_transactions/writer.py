@@ -130,8 +130,11 @@ class _WritersProducer(RecordProducer):
         """Return whether the producer was closed."""
         return self._closed
 
-    async def enlist(self, ticket: Ticket, writer: str) -> JoinTxnResponse:
-        """Become a writer of the ticket's transaction, by the name and some chance."""
+    async def enlist(self, ticket: Ticket, writer: str) -> int:
+        """Become a writer of the ticket's transaction, by the name and some chance.
+
+        It returns the producer id that the writer has in this transaction.
+        """
         request = JoinTxnRequest(
             ticket.transactional_id,
             ticket.ordinal,
@@ -143,7 +146,9 @@ class _WritersProducer(RecordProducer):
             ticket.transactional_id, request, self._deadline(), _refused
         )
         self._membership.adopt(answer.producer_id, answer.producer_epoch)
-        return answer
+        name = f"{ticket.transactional_id}/{answer.producer_id}"
+        self._membership.enter(self._router.history.begin_txn(name))
+        return answer.producer_id
 
 
 def _refused(answer: JoinTxnResponse) -> ApiError | None:
@@ -202,7 +207,6 @@ class SharedWriter(Sending):
         _check_name(writer)
         self._ticket = ticket
         self._writer = writer
-        self._history: History | None = options.get("history")
         self._membership = _Membership(ticket.transactional_id)
         super().__init__(_WritersProducer(self._membership, ticket.bootstrap_servers, options))
         self._producer_id = -1
@@ -216,14 +220,8 @@ class SharedWriter(Sending):
             raise
 
     async def _enlist(self, ticket: Ticket, writer: str) -> None:
-        answer = await self._producer.enlist(ticket, writer)
+        self._producer_id = await self._producer.enlist(ticket, writer)
         self._ticket, self._writer = ticket, writer
-        self._producer_id = answer.producer_id
-        history_number = -1
-        if self._history is not None:
-            name = f"{ticket.transactional_id}/{answer.producer_id}"
-            history_number = self._history.begin_txn(name)
-        self._membership.enter(history_number)
 
     async def rejoin(self, ticket: Ticket, *, writer: str) -> None:
         """Become another writer, of this or another transaction, after taking the last receipt.

@@ -66,7 +66,9 @@ class Bench:
         self, session: FakeSession | None = None, safeguards: ProducerSafeguards = SAFE
     ) -> None:
         entropy = SeededEntropy(1)
-        router = Router(ConnectionOptions(bootstrap_servers="h:1"), entropy=entropy)
+        self.history = ListHistory()
+        options = ConnectionOptions(bootstrap_servers="h:1")
+        router = Router(options, entropy=entropy, history=self.history)
         router.closed = False
         self.accumulator = Accumulator(
             batch_size=100,
@@ -77,13 +79,11 @@ class Bench:
         )
         self.sequences = Sequences(enabled=True, transactional=session is not None)
         self.sequences.given(7, 0)
-        self.history = ListHistory()
         self.outcomes = Outcomes(
             router,
             self.accumulator,
             self.sequences,
             in_flight_max=5,
-            history=self.history,
             session=session,
             safeguards=safeguards,
         )

@@ -37,7 +37,7 @@ from oncelog.errors import (
     is_definite,
     is_retriable,
 )
-from oncelog.history import GroupOperation, History, note_failure
+from oncelog.history import GroupOperation, note_failure
 from oncelog_protocol.errors import error_for
 from oncelog_protocol.messages.groups import (
     OffsetCommitPartition,
@@ -95,15 +95,13 @@ class Commits:
         router: Router,
         coordinator: Coordinator,
         identity: Identity,
-        *,
-        history: History | None = None,
     ) -> None:
         self.identity = identity
         self.known: Committed = {}
         """What was last acknowledged, or answered, for partitions that are still read."""
         self._router = router
         self._coordinator = coordinator
-        self._history = history
+        self._history = router.history
         self._order = asyncio.Lock()
         self._losses: Counter[TopicPartition] = Counter()
         """How often each partition was taken away: what was read before may be behind by now."""
@@ -285,9 +283,8 @@ class Commits:
             open_still = UnstableOffsetCommitError(f"offsets of {listed} are in a transaction")
             self._end(number, open_still)
             raise open_still
-        if self._history is not None:
-            told = [None if (item := found[tp]) is None else item.offset for tp in asked]
-            self._history.ok(number, told)
+        told = [None if (item := found[tp]) is None else item.offset for tp in asked]
+        self._history.ok(number, told)
 
     # ------------------------------------------------------------------------------ attempts
 
@@ -331,15 +328,11 @@ class Commits:
         who: GroupMetadata,
         offsets: Mapping[TopicPartition, int | None],
     ) -> int:
-        if self._history is None:
-            return 0
         return self._history.invoke_group(
             operation, who.group_id, who.member_id, who.generation_id, offsets
         )
 
     def _end(self, number: int, outcome: BaseException | _Failed | None) -> None:
-        if self._history is None:
-            return
         if outcome is None:
             self._history.ok(number, ())
         elif isinstance(outcome, _Failed):

@@ -30,7 +30,6 @@ from oncelog.consumer.reading import Reader
 from oncelog.consumer.subscription import Subscription
 from oncelog.core.router import Router
 from oncelog.errors import CommitFailedError, OncelogError
-from oncelog.history import History
 from oncelog_protocol.messages.groups import NO_OFFSET
 from oncelog_protocol.types import TopicPartition
 from oncelog_runtime.tasks import Tasks
@@ -58,7 +57,6 @@ class Group:
         boundary: Boundary,
         *,
         fail: Callable[[str, BaseException], None],
-        history: History | None = None,
     ) -> None:
         assert options.group_id is not None
         self._options = options
@@ -70,7 +68,7 @@ class Group:
         self._tasks = Tasks(f"{router.options.client_id}/group", fail)
         self._outside = Identity(options.group_id, options.group_instance_id)
         self._coordinator = Coordinator(router, options.group_id, self._tasks)
-        self._commits = Commits(router, self._coordinator, self._outside, history=history)
+        self._commits = Commits(router, self._coordinator, self._outside)
         self._handing_over = HandingOver(
             subscription,
             reader,
@@ -79,7 +77,7 @@ class Group:
             auto_commit=options.enable_auto_commit,
             commit_within_s=options.max_poll_interval_ms / 2000,
             wake=self._look,
-            history=history,
+            history=router.history,
         )
         self._member: Member | None = None
         self._boundary = boundary

@@ -24,7 +24,7 @@ from oncelog.consumer.offset_metadata import GroupMetadata, OffsetAndMetadata
 from oncelog.consumer.reading import Reader
 from oncelog.consumer.subscription import Reset, Subscription
 from oncelog.errors import OncelogError
-from oncelog.history import History, OwnerChange
+from oncelog.history import UNRECORDED, History, OwnerChange
 from oncelog_protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class HandingOver:
         auto_commit: bool,
         commit_within_s: float,
         wake: Callable[[], None],
-        history: History | None = None,
+        history: History = UNRECORDED,
     ) -> None:
         self._listener: RebalanceListener | None = None
         self._subscription = subscription
@@ -170,8 +170,7 @@ class HandingOver:
             self._lost.pop(tp, None)
             self._subscription.add(tp, Reset.COMMITTED)
             self._subscription.states[tp].withhold()
-            if self._history is not None:
-                self._history.moved(*tp, None, "subscribe")
+            self._history.moved(*tp, None, "subscribe")
         self._note("assigned", who, partitions)
         self._wake()
         if self._listener is not None:
@@ -206,7 +205,7 @@ class HandingOver:
     def _note(
         self, how: OwnerChange, who: GroupMetadata, partitions: Sequence[TopicPartition]
     ) -> None:
-        if self._history is not None and partitions:
+        if partitions:
             self._history.owned(how, who.group_id, who.member_id, who.generation_id, partitions)
 
 

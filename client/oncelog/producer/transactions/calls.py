@@ -43,7 +43,7 @@ class TxnCalls:
 
     def __init__(self, router: Router, transactional_id: str, timeout_ms: int) -> None:
         self._router = router
-        self.counters = router.counters
+        self.counters, self.history = router.counters, router.history
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._coordinators = Coordinators(

@@ -33,7 +33,7 @@ from oncelog.errors import (
     is_definite,
     is_retriable,
 )
-from oncelog.history import History, note_failure
+from oncelog.history import note_failure
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.safeguards import SAFE, ProducerSafeguards
 from oncelog.producer.transactions.calls import Identity, TxnCalls
@@ -69,7 +69,6 @@ class Transactions:
         transactional_id: str,
         end_within_s: float,
         init_within_s: float,
-        history: History | None = None,
         safeguards: ProducerSafeguards = SAFE,
     ) -> None:
         self.transactional_id = transactional_id
@@ -83,7 +82,7 @@ class Transactions:
         self._sender: Sender | None = None
         self._end_within_s = end_within_s
         self._init_within_s = init_within_s
-        self._history = history
+        self._history = calls.history
         self._safeguards = safeguards
         self._state = TxnState()
         self._touched = False
@@ -187,8 +186,7 @@ class Transactions:
         self._touched, self._asked, self._indefinite = False, None, False
         self.serial += 1
         self._state.move(Phase.OPEN)
-        if self._history is not None:
-            self.history_number = self._history.begin_txn(self.transactional_id)
+        self.history_number = self._history.begin_txn(self.transactional_id)
 
     def enter_block(self) -> None:
         """Note that the open transaction is a block from now on."""
@@ -237,14 +235,13 @@ class Transactions:
         try:
             await self._calls.commit_offsets(self.identity, checked, group, deadline)
         except BaseException as error:
-            self._note(number, error)
+            note_failure(self._history, number, error)
             if serial == self.serial:
                 self._offsets_failed(error, group, refused)
             raise
         finally:
             self._asking -= 1
-        if self._history is not None:
-            self._history.ok(number, ())
+        self._history.ok(number, ())
 
     def _offsets_failed(
         self, error: BaseException, group: GroupMetadata, refused: Refused | None
@@ -272,8 +269,6 @@ class Transactions:
             raise self._state.abortable()
 
     def _invoke_offsets(self, offsets: Offsets, group: GroupMetadata) -> int:
-        if self._history is None:
-            return -1
         return self._history.invoke_group(
             "commit",
             group.group_id,
@@ -282,10 +277,6 @@ class Transactions:
             {tp: item.offset for tp, item in offsets.items()},
             self.history_number,
         )
-
-    def _note(self, number: int, error: BaseException) -> None:
-        if self._history is not None:
-            note_failure(self._history, number, error)
 
     def send_what_is_open(self) -> None:
         """Send what was put in line, without waiting for more."""
@@ -348,7 +339,7 @@ class Transactions:
         if not self._touched:
             self._ended(commit)
             return
-        if self._history is not None and self._asked is None:
+        if self._asked is None:
             self._history.ending_txn(self.history_number, commit)
         self._asked = commit
         loop = asyncio.get_running_loop()
@@ -374,7 +365,7 @@ class Transactions:
     def _ended(self, commit: bool) -> None:
         self.serial += 1
         self._calls.counters.transaction_ended(commit)
-        if commit and self._history is not None and self.history_number >= 0:
+        if commit and self.history_number >= 0:
             self._history.ok(self.history_number, ())
             self.history_number = -1
         self._state.move(Phase.READY)
@@ -400,7 +391,7 @@ class Transactions:
         else:
             self._indefinite = True
             self._state.move(Phase.UNKNOWN, error)
-            if commit and self._history is not None and self.history_number >= 0:
+            if commit and self.history_number >= 0:
                 self._history.info(self.history_number, error)
                 self.history_number = -1
         if not isinstance(error, Exception):
@@ -414,7 +405,7 @@ class Transactions:
 
     def _end_history(self, error: BaseException) -> None:
         """Note in the history that nothing is committed, unless the error leaves that open."""
-        if self._history is not None and self.history_number >= 0:
+        if self.history_number >= 0:
             asked_commit = self._asked is True and not is_definite(error)
             end = self._history.info if asked_commit else self._history.fail
             end(self.history_number, error)

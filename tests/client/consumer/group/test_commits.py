@@ -80,11 +80,11 @@ class World:
 async def committing(identity: Identity | None = None) -> AsyncIterator[World]:
     async with GroupCluster() as cluster:
         options = ConnectionOptions(bootstrap_servers=cluster.bootstrap)
-        router = Router(options, entropy=SeededEntropy(1))
-        await router.start()
         tasks, history = Tasks("test"), ListHistory()
+        router = Router(options, entropy=SeededEntropy(1), history=history)
+        await router.start()
         coordinator = Coordinator(router, "g", tasks)
-        commits = Commits(router, coordinator, identity or Identity("g"), history=history)
+        commits = Commits(router, coordinator, identity or Identity("g"))
         group = cluster.group()
         if identity is not None:
             group.members["m"] = FakeMember(b"")
