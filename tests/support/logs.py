@@ -8,6 +8,7 @@ from typing import Any
 
 from oncelog_broker.log.checkpoint import encode_document
 from oncelog_broker.log.log_dir import LogDir
+from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import iter_headers
@@ -16,19 +17,25 @@ from oncelog_protocol.records.compression import Codec
 from oncelog_protocol.records.decode import decode_batch
 from oncelog_protocol.topic_config import TopicConfig, parse_topic_config
 from oncelog_protocol.types import TopicPartition
+from oncelog_runtime.entropy import SeededEntropy
 from oncelog_runtime.files import Buffer, Files
 from support.clock import ManualClock
+from support.room_settings import log_settings
 
 __all__ = [
     "DATA",
+    "DIRECTORY",
     "NOW_MS",
+    "SMALL",
     "TP",
     "batch",
+    "fill",
     "follower_batches",
     "make_log",
     "make_log_dir",
     "offsets_in",
     "reload_log",
+    "started",
     "sync",
     "topic_config",
     "values_in",
@@ -42,6 +49,10 @@ TP = TopicPartition("orders", 0)
 def topic_config(**overrides: object) -> TopicConfig:
     """Defaults, but for what is given."""
     return parse_topic_config({name: str(value) for name, value in overrides.items()})
+
+
+SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
+DIRECTORY = f"{DATA}/{TP}"
 
 
 def batch(
@@ -151,6 +162,25 @@ def reload_log(
     log = PartitionLog(log_dir, TP, config, loaded)
     log_dir.logs[TP] = log
     return log
+
+
+def fill(log: PartitionLog, count: int, epoch: int = 0, size: int = 120) -> None:
+    """Append batches of one record as leader; each value begins with its offset."""
+    for _ in range(count):
+        log.append_as_leader(batch(b"%06d" % log.log_end_offset + b"." * size), epoch)
+
+
+async def started(files: Files) -> LogManager:
+    """Return the logs of a broker that has just started over a disk."""
+    logs = LogManager(
+        files=files,
+        clock=ManualClock(NOW_MS),
+        entropy=SeededEntropy(7),
+        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
+        broker_id=1,
+    )
+    await logs.start("cluster")
+    return logs
 
 
 def sync(log: PartitionLog) -> None:

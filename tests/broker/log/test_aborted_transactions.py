@@ -20,10 +20,8 @@ from oncelog_protocol.messages.fetch import AbortedTransaction
 from oncelog_protocol.records.batch import CRC_OFFSET
 from oncelog_protocol.records.control import ControlType, encode_marker
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import make_log, reload_log, sync, topic_config
+from support.logs import SMALL, make_log, reload_log, sync
 from support.transactional_logs import TxnProducer, committed_values
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 
 def index_over(files: MemoryFiles) -> AbortedTransactions:

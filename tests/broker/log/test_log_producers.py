@@ -25,6 +25,7 @@ from support.compaction import COMPACTED, clean, headers_in
 from support.logs import (
     DATA,
     NOW_MS,
+    SMALL,
     TP,
     batch,
     make_log,
@@ -36,8 +37,6 @@ from support.logs import (
 )
 from support.transactional_logs import txn_batch
 from unsafe.log import without
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 
 class Producer:

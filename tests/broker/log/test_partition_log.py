@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
-from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_protocol.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
@@ -23,7 +22,9 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.clock import ManualClock
 from support.logs import (
     NOW_MS,
+    SMALL,
     batch,
+    fill,
     follower_batches,
     make_log,
     make_log_dir,
@@ -33,14 +34,6 @@ from support.logs import (
     topic_config,
     values_in,
 )
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
-
-
-def fill(log: PartitionLog, count: int, epoch: int = 0, size: int = 40) -> None:
-    for number in range(count):
-        log.append_as_leader(batch(b"%06d" % number + b"." * size), epoch)
-
 
 # ---- appending
 

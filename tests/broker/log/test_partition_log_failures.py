@@ -19,24 +19,18 @@ from oncelog_testing.memory.files import MemoryFiles, Operation
 from support.logs import (
     DATA,
     NOW_MS,
+    SMALL,
     TP,
     batch,
+    fill,
     follower_batches,
     make_log,
     make_log_dir,
     offsets_in,
     reload_log,
     sync,
-    topic_config,
     values_in,
 )
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
-
-
-def fill(log: PartitionLog, count: int, epoch: int = 0, size: int = 40) -> None:
-    for number in range(count):
-        log.append_as_leader(batch(b"%06d" % number + b"." * size), epoch)
 
 
 @pytest.mark.parametrize("leader", [True, False])
@@ -154,7 +148,7 @@ def test_a_failed_truncation_stops_the_directory(operation: str) -> None:
     fill(log, 40)
     files.fail(operation, f"{DATA}/{TP}")  # type: ignore[arg-type]
     with pytest.raises(StorageError):
-        log.truncate_to(5)
+        log.truncate_to(6)
     assert not log.log_dir.online
 
 

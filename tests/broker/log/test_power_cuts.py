@@ -12,45 +12,29 @@ import errno
 import pytest
 
 from oncelog_broker.log import checkpoint
-from oncelog_broker.log.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import TRUNCATION_MARK
 from oncelog_protocol.errors import StorageError
-from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.crashes import KILL, Crash
 from oncelog_testing.memory.files import MemoryFiles
-from support.clock import ManualClock
 from support.logs import (
     DATA,
     NOW_MS,
+    SMALL,
     TP,
     batch,
+    fill,
     follower_batches,
     make_log,
     reload_log,
+    started,
     sync,
-    topic_config,
     values_in,
 )
-from support.room_settings import log_settings
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 
 class Killed(Exception):
     """Raised from a change of the disk, which does not happen."""
-
-
-async def started(files: MemoryFiles) -> LogManager:
-    logs = LogManager(
-        files=files,
-        clock=ManualClock(NOW_MS),
-        entropy=SeededEntropy(7),
-        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
-        broker_id=1,
-    )
-    await logs.start("cluster")
-    return logs
 
 
 async def write(log: PartitionLog, *values: bytes, epoch: int = 0) -> None:
@@ -58,11 +42,6 @@ async def write(log: PartitionLog, *values: bytes, epoch: int = 0) -> None:
         log.append_as_leader(batch(value), epoch)
     await log.log_dir.flusher.drain()
     assert log.synced_offset == log.log_end_offset
-
-
-def fill(log: PartitionLog, count: int, epoch: int = 0) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch(b"%03d " % log.log_end_offset + b"." * 120), epoch)
 
 
 @pytest.mark.asyncio

@@ -26,11 +26,16 @@ from oncelog_protocol.errors import StorageError
 from oncelog_protocol.limits import BATCH_HEADER_BYTES
 from oncelog_protocol.records.control import ControlType
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import DATA, NOW_MS, TP, batch, make_log, reload_log, sync, topic_config
+from support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    batch,
+    make_log,
+    reload_log,
+    sync,
+)
 from support.transactional_logs import TxnProducer
-
-DIRECTORY = f"{DATA}/{TP}"
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 
 def write(log: PartitionLog, count: int, producer_id: int = 7, epoch: int = 0) -> None:

@@ -14,6 +14,7 @@ from oncelog_testing.memory.files import MemoryFiles
 from support.compaction import headers_in
 from support.logs import (
     NOW_MS,
+    SMALL,
     TP,
     batch,
     make_log,
@@ -27,7 +28,6 @@ from support.waiting import eventually
 
 STEPS = 8
 COUNT = 10 * STEPS
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 pytestmark = pytest.mark.asyncio
 

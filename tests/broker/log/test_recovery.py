@@ -14,10 +14,11 @@ from oncelog_protocol.records.batch import iter_headers
 from oncelog_testing.memory.crashes import Crash
 from oncelog_testing.memory.files import CrashView, MemoryFiles
 from support.logs import (
-    DATA,
+    DIRECTORY,
     NOW_MS,
-    TP,
+    SMALL,
     batch,
+    fill,
     follower_batches,
     make_log,
     make_log_dir,
@@ -27,14 +28,7 @@ from support.logs import (
     values_in,
 )
 
-DIRECTORY = f"{DATA}/{TP}"
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 SIZE = 120
-
-
-def fill(log: PartitionLog, count: int, epoch: int = 0) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch(b"%06d" % log.log_end_offset + b"." * SIZE), epoch)
 
 
 def expected(first: int, end: int) -> list[bytes]:

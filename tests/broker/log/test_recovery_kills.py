@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_broker.log.log_manager import LogManager
-from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.recovery import LoadedLog, load_log
 from oncelog_protocol.records.batch import CRC_OFFSET
-from oncelog_runtime.entropy import SeededEntropy
 from oncelog_testing.memory.files import MemoryFiles
-from support.clock import ManualClock
-from support.logs import DATA, NOW_MS, TP, batch, make_log, make_log_dir, topic_config
-from support.room_settings import log_settings
-
-DIRECTORY = f"{DATA}/{TP}"
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
-
-
-def fill(log: PartitionLog, count: int) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch(b"%06d" % log.log_end_offset + b"." * 120), 0)
+from support.logs import (
+    DATA,
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    TP,
+    batch,
+    fill,
+    make_log,
+    make_log_dir,
+    started,
+)
 
 
 def killed(corrupt: int | None = None, cut: int = 0) -> LoadedLog:
@@ -109,15 +107,3 @@ async def test_the_boot_id_tells_a_kill_from_a_power_cut() -> None:
         (log,) = logs.all()
         assert (log.needs_refetch, log.log_end_offset) == (damaged, end)
         await logs.stop(clean=False)
-
-
-async def started(files: MemoryFiles) -> LogManager:
-    logs = LogManager(
-        files=files,
-        clock=ManualClock(NOW_MS),
-        entropy=SeededEntropy(7),
-        config=log_settings(log_dirs=(DATA,), headroom_bytes=0),
-        broker_id=1,
-    )
-    await logs.start("cluster")
-    return logs

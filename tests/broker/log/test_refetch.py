@@ -14,9 +14,7 @@ from oncelog_broker.log.refetch import (
     write_mark,
 )
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import DATA, TP, batch, follower_batches, make_log, reload_log, sync
-
-DIRECTORY = f"{DATA}/{TP}"
+from support.logs import DIRECTORY, batch, follower_batches, make_log, reload_log, sync
 
 
 def damaged(files: MemoryFiles) -> PartitionLog:

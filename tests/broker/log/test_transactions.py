@@ -23,7 +23,7 @@ from oncelog_protocol.messages.transaction_admin import DescribedProducer
 from oncelog_protocol.records.batch import CONTROL_BIT, HEADER, identify, parse_header
 from oncelog_protocol.records.control import ControlType, decode_marker
 from oncelog_testing.memory.files import MemoryFiles
-from support.logs import NOW_MS, batch, make_log, reload_log, sync, topic_config
+from support.logs import NOW_MS, SMALL, batch, make_log, reload_log, sync, topic_config
 from support.transactional_logs import (
     TxnProducer,
     append_txn,
@@ -32,8 +32,6 @@ from support.transactional_logs import (
     undecided_by_replay,
 )
 from unsafe.log import without
-
-SMALL = topic_config(segment_bytes=1024, index_interval_bytes=200)
 
 
 def copy(log: PartitionLog, leader: PartitionLog) -> None:

@@ -11,7 +11,6 @@ from oncelog_broker.server.handlers.offsets import (
     ListOffsetsHandler,
     OffsetForLeaderEpochHandler,
 )
-from oncelog_broker.server.request import RequestContext
 from oncelog_protocol.errors import (
     FencedLeaderEpochError,
     InvalidRequestError,
@@ -34,20 +33,12 @@ from oncelog_protocol.messages.offsets import (
 from oncelog_protocol.types import Acks, TopicPartition
 from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Cluster, Node, call
+from support.server import DenyAll
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
 TP = TopicPartition("t", 0)
-
-
-class Nobody(AllowAllAuthorizer):
-    """Allows nothing."""
-
-    def authorize(
-        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
-    ) -> bool:
-        return False
 
 
 def ask(
@@ -166,8 +157,8 @@ async def test_bad_questions() -> None:
         with pytest.raises(InvalidRequestError):
             ask(node, -1, isolation=2)
         refused = TopicAuthorizationFailedError.code
-        assert ask(node, -1, authorizer=Nobody()).error_code == refused
-        assert ask_epoch(node, 0, authorizer=Nobody()).error_code == refused
+        assert ask(node, -1, authorizer=DenyAll()).error_code == refused
+        assert ask_epoch(node, 0, authorizer=DenyAll()).error_code == refused
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.server.authorizer import AllowAllAuthorizer
 from oncelog_broker.server.handlers.produce import ProduceHandler
-from oncelog_broker.server.request import ConnectionState, RequestContext
+from oncelog_broker.server.request import ConnectionState
 from oncelog_protocol.errors import (
     CorruptMessageError,
     DuplicateSequenceNumberError,
@@ -36,20 +35,12 @@ from oncelog_protocol.schema import Span
 from oncelog_protocol.types import TopicPartition
 from support.replicas import NOW_MS, batch_of
 from support.replication_cluster import Answer, Cluster, call, make_context
+from support.server import DenyAll
 from support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
 TP = TopicPartition("t", 0)
-
-
-class Nobody(AllowAllAuthorizer):
-    """Lets nobody write."""
-
-    def authorize(
-        self, context: RequestContext, operation: str, resource_type: str, resource_name: str
-    ) -> bool:
-        return False
 
 
 def produce(
@@ -157,7 +148,7 @@ async def test_internal_topics_are_not_for_clients() -> None:
 async def test_without_the_right_to_write_nothing_is_written() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.lead(TP, 1)
-        handler = ProduceHandler(cluster[1].replicas, Nobody(), cluster[1].verifier)
+        handler = ProduceHandler(cluster[1].replicas, DenyAll(), cluster[1].verifier)
         message = await produce(handler, ("t", 0, GOOD)).wait()
         assert codes(message) == {("t", 0): TopicAuthorizationFailedError.code}
         assert cluster[1].partition(TP).log.log_end_offset == 0
@@ -325,7 +316,7 @@ async def test_a_transaction_needs_an_id_the_bit_and_all_acks() -> None:
         for name in ("", "__ordinals"):
             with pytest.raises(InvalidRequestError):
                 produce(node.produce, ("t", 0, transactional()), transactional_id=name)
-        nobody = ProduceHandler(node.replicas, Nobody(), node.verifier)
+        nobody = ProduceHandler(node.replicas, DenyAll(), node.verifier)
         with pytest.raises(TransactionalIdAuthorizationFailedError):
             produce(nobody, ("t", 0, transactional()), transactional_id="a")
         assert node.verifier.asked == []
