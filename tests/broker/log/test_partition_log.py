@@ -304,6 +304,17 @@ def test_the_flush_setting_of_a_topic_can_change() -> None:
     assert log.synced_offset == 3
 
 
+def test_names_of_new_segments_are_durable_before_offsets_in_them_count() -> None:
+    files = MemoryFiles()
+    log = make_log(files, SMALL)
+    fill(log, 40)
+    sync(log)
+    assert len(log.segments) > 3
+    files.crash("none")
+    loaded = reload_log(files, SMALL)
+    assert len(values_in(loaded)) == 40
+
+
 def test_over_real_files(tmp_path: object) -> None:
     files = SystemFiles()
     log_dir = make_log_dir(files, str(tmp_path))
