@@ -23,8 +23,9 @@ FAST = -m "not integration and not zookeeper and not slow"
 
 # `make quick ROOM=log`: the rooms, and where the tests of one are.
 QUICK_ROOMS := protocol runtime log replication coordinator transactions server config observability controller client \
-	client/admin client/consumer client/core client/producer cli testing
-QUICK_TESTS = $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
+	client/admin client/consumer client/core client/producer cli cli/commands testing
+# Demos and local clusters want their data and a Java.
+QUICK_TESTS = --ignore=tests/cli/demo --ignore=tests/cli/local $(firstword $(wildcard tests/broker/$(ROOM) tests/$(ROOM)))
 
 # The Pythons that the classifiers in pyproject.toml name; a path does as well.
 PYTHONS ?= python3.11 python3.12 python3.13
