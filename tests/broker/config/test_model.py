@@ -1,8 +1,17 @@
-"""The model: defaults, and what others make of it."""
+"""The settings model: fields, layers, mistakes, marks, and what holds for settings as a whole."""
 
 from __future__ import annotations
 
+import pytest
+from pydantic import BaseModel, ValidationError
+
 from oncelog_broker.config import BrokerConfig, ListenerConfig
+from oncelog_broker.config.consistency import text_fault
+from oncelog_broker.config.errors import ConfigError, InconsistentError, Problem
+from oncelog_broker.config.layers import DEFAULT, Layers, NoSuchPartError, Origin, is_map
+from oncelog_broker.config.marks import Dynamic, Secret, is_dynamic, is_secret
+
+# ---- model.py: the model: defaults, and what others make of it
 
 
 def test_topic_defaults_take_numbers_and_truths() -> None:
@@ -17,3 +26,161 @@ def test_topic_defaults_take_numbers_and_truths() -> None:
     assert texts["unclean_leader_election_enable"] == "true"
     assert texts["min_insync_replicas"] == "2"
     assert config.listener("external") == ListenerConfig(name="external")
+
+
+# ---- errors.py: mistakes: one message each, and one error that names them all
+
+
+def test_a_message_names_place_key_problem_and_remedy() -> None:
+    assert str(ConfigError("a", "is wrong", "Mend it", "file")) == "file: a: is wrong. Mend it"
+    assert str(ConfigError("", "is wrong", "Mend it")) == "is wrong. Mend it"
+
+
+def test_several_mistakes_are_one_error() -> None:
+    one, two = ConfigError("a", "is wrong", "Mend it"), ConfigError("b", "is too", "Do")
+    both = ConfigError.of_all([one, two])
+    assert [each.key for each in both.all] == ["a", "b"]
+    assert str(both) == "a: is wrong. Mend it (and 1 more mistakes)"
+    assert both.message == one.message
+
+
+def test_problems_know_what_they_follow_from() -> None:
+    problem = Problem("a.b", "does not fit c", "Change it", ["c"])
+    assert problem.involved == ("a", "c")
+    assert str(InconsistentError([problem])) == "a.b: does not fit c"
+
+
+# ---- layers.py: layers: parts of settings over each other, and where each came from
+
+
+ONE = Origin("file", "f")
+TWO = Origin("environment", "ONCELOG_X")
+
+
+def test_origins_have_names() -> None:
+    assert (str(DEFAULT), str(ONE)) == ("default", "file f")
+
+
+def test_the_nearest_origin_counts() -> None:
+    layers = Layers()
+    layers.put("listeners", [{"name": "a", "port": 1}], ONE)
+    layers.put_text(["listeners", "a", "port"], "2", TWO)
+    assert layers.values == {"listeners": [{"name": "a", "port": "2"}]}
+    assert layers.origin(("listeners", 0, "port")) == TWO
+    assert layers.origin(("listeners", 0, "host")) == ONE
+    assert layers.set_by(("listeners", 0, "port")) == TWO
+    assert layers.set_by(("listeners", 0, "name")) == ONE
+    assert layers.set_by(("listeners", 0, "host")) == DEFAULT
+    assert layers.origin(("rack",)) == DEFAULT
+    assert layers.origins_within("listeners") == [ONE, TWO]
+
+
+def test_a_whole_value_forgets_its_parts() -> None:
+    layers = Layers()
+    layers.put("topic_defaults", {"flush": "commit"}, ONE)
+    layers.put_text(["topic_defaults"], '{"retention_ms": 1}', TWO)
+    assert layers.values == {"topic_defaults": {"retention_ms": 1}}
+    assert layers.origins_within("topic_defaults") == [TWO]
+
+
+def test_names_of_map_entries_may_hold_dots() -> None:
+    layers = Layers()
+    layers.put_text(["log_levels", "oncelog_broker", "log"], "debug", ONE)
+    assert layers.values == {"log_levels": {"oncelog_broker.log": "debug"}}
+    assert is_map("log_levels")
+    assert not is_map("listeners")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (["rack", "x"], "1"),
+        (["listeners", "a"], "1"),
+        (["listeners", "a", "b", "c"], "1"),
+        (["listeners"], "{"),
+        (["listeners"], '{"a": 1}'),
+        (["topic_defaults"], "a=1"),
+        (["log_dirs"], "[x"),
+    ],
+)
+def test_paths_that_lead_nowhere(path: list[str], text: str) -> None:
+    with pytest.raises(NoSuchPartError):
+        Layers().put_text(path, text, ONE)
+
+
+def test_a_list_that_is_none_cannot_be_added_to() -> None:
+    layers = Layers()
+    layers.put("listeners", 3, ONE)
+    with pytest.raises(NoSuchPartError):
+        layers.put_text(["listeners", "a", "port"], "1", TWO)
+
+
+def test_what_is_no_map_cannot_be_added_to() -> None:
+    layers = Layers()
+    layers.put("topic_defaults", 3, ONE)
+    with pytest.raises(NoSuchPartError, match="no table"):
+        layers.put_text(["topic_defaults", "flush"], "commit", TWO)
+
+
+# ---- marks.py: marks of fields: found on the model, in whatever order they stand
+
+
+class Marked(BaseModel):
+    plain: int = 1
+    moving: Dynamic[int] = 1
+    both: Dynamic[Secret[str]] = ""
+
+
+def test_marks_are_found() -> None:
+    fields = Marked.model_fields
+    assert [is_dynamic(fields[key]) for key in fields] == [False, True, True]
+    assert [is_secret(fields[key]) for key in fields] == [False, False, True]
+
+
+def test_what_would_take_a_restart_is_not_dynamic() -> None:
+    fields = BrokerConfig.model_fields
+    assert not any(is_dynamic(fields[key]) for key in ("broker_id", "log_dirs", "listeners"))
+
+
+# ---- consistency.py: what must hold for settings as a whole: every problem at once
+
+
+def keys(**settings: object) -> list[str]:
+    """Of the problems of a broker with these settings."""
+    with pytest.raises(ValidationError) as caught:
+        BrokerConfig.model_validate({"broker_id": 1, "log_dirs": ["/d"], **settings})
+    (error,) = caught.value.errors()
+    cause = error["ctx"]["error"]
+    assert isinstance(cause, InconsistentError)
+    return [problem.key for problem in cause.problems]
+
+
+def test_every_problem_is_found() -> None:
+    twice = [{"name": "a", "port": 1}, {"name": "a", "port": 1}]
+    assert keys(listeners=twice, group_max_session_timeout_ms=1, topic_defaults={"x": 1}) == [
+        "listeners",
+        "listeners",
+        "inter_broker_listener",
+        "group_min_session_timeout_ms",
+        "topic_defaults",
+    ]
+
+
+def test_numbers_have_a_bound() -> None:
+    assert keys(replica_lag_time_max_ms=2**63) == ["replica_lag_time_max_ms"]
+
+
+def test_texts_are_looked_at_wherever_they_are() -> None:
+    listeners = [{"name": "internal", "host": "${HOST}"}]
+    found = keys(rack="a\tb", listeners=listeners, topic_defaults={"flush": "x\n"})
+    assert found == ["rack", "listeners.0.host", "topic_defaults.flush", "topic_defaults"]
+
+
+@pytest.mark.parametrize("text", ["", "a b", "é", "$HOME", "{}"])
+def test_ordinary_texts_are_fine(text: str) -> None:
+    assert text_fault(text) is None
+
+
+@pytest.mark.parametrize("text", ["${X}", "a${", "\n", "\x00", "\u2028"])
+def test_others_are_not(text: str) -> None:
+    assert text_fault(text) is not None
