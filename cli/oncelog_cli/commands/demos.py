@@ -1,4 +1,4 @@
-"""``oncelog demo`` and ``oncelog pipeline demo`` play a job on real data, and judge it.
+"""A demo runs a job on real data with faults, and judges it; another one does so on Spark.
 
 What they are made of is imported when they run, and only where their extras are installed.
 """
